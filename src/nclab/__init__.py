@@ -1,0 +1,57 @@
+"""nclab, the neural collapse laboratory.
+
+Names are imported on first use, so that `import nclab` and `nclab --help` stay light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nclab.errors import DataError, ModelError, NclabError, NclabWarning
+    from nclab.measurement.arrays import measure_features
+    from nclab.measurement.model import measure
+    from nclab.measurement.report import Report
+    from nclab.metrics.collapse import Collapse
+    from nclab.statistics.logits import LogitStatistics
+    from nclab.statistics.moments import ClassMoments
+    from nclab.statistics.second_look import SecondLook
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ClassMoments": "nclab.statistics.moments",
+    "Collapse": "nclab.metrics.collapse",
+    "DataError": "nclab.errors",
+    "LogitStatistics": "nclab.statistics.logits",
+    "ModelError": "nclab.errors",
+    "NclabError": "nclab.errors",
+    "NclabWarning": "nclab.errors",
+    "Report": "nclab.measurement.report",
+    "SecondLook": "nclab.statistics.second_look",
+    "measure": "nclab.measurement.model",
+    "measure_features": "nclab.measurement.arrays",
+}
+
+__all__ = [
+    "ClassMoments",
+    "Collapse",
+    "DataError",
+    "LogitStatistics",
+    "ModelError",
+    "NclabError",
+    "NclabWarning",
+    "Report",
+    "SecondLook",
+    "measure",
+    "measure_features",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'nclab' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,17 @@
+"""The errors nclab raises: every one is a single line that says what to do."""
+
+
+class NclabError(ValueError):
+    """What was expected, what came, and what to do about it, in one line."""
+
+
+class DataError(NclabError):
+    """Features, labels, weights or a file that cannot be measured."""
+
+
+class ModelError(NclabError):
+    """A model whose classifier or layers cannot be found or read."""
+
+
+class NclabWarning(UserWarning):
+    """A number is right but less telling than it looks; the message says why."""

@@ -1,0 +1,47 @@
+"""Files are written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from nclab.errors import DataError
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write through a temporary file in the same folder, flushed to disk, then renamed.
+
+    >>> import tempfile, pathlib
+    >>> target = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
+    >>> write_whole(target, b"all of it")
+    >>> target.read_bytes()
+    b'all of it'
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise DataError(f"Cannot write {target}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise DataError(f"Cannot write {target}: {error.strerror}.") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _flush_folder(target.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut, where the system allows it."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,184 @@
+"""Intra- and inter-class cosine similarity, through the mean unit feature of each class.
+
+Every function takes anything with `unit_means` and `counts`: a `ClassMoments` gives the cosines
+of the features as they are, a `SecondLook` those of the features centred by the global mean.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from nclab.metrics.pairs import LargestPair, reduce_pairs
+
+
+class HasUnitMeans(Protocol):
+    """Per class the mean of unit vectors and the number of them."""
+
+    @property
+    def unit_means(self) -> Tensor:
+        """(C, d)."""
+
+    @property
+    def counts(self) -> Tensor:
+        """(C,)."""
+
+
+def intra_cosine(statistics: HasUnitMeans) -> Tensor:
+    r"""Average cosine of two features of the same class, for every class.
+
+    $$\mathrm{intra}_c = \tfrac{1}{n_c^2}\sum_{i,j}\cos(h_{c,i}, h_{c,j}) = \|\bar h_c\|^2$$
+
+    Source: pan2023, Lemma 2.4.4
+    Range: [1/n_c, 1] without zero vectors; 1 at collapse.
+    Invariant to: rotation, scale.
+
+    The average includes i = j, as pan2023 defines it; see `intra_cosine_offdiagonal`.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
+    >>> intra_cosine(moments).tolist()
+    [0.5, 1.0]
+    """
+    return statistics.unit_means.square().sum(1)
+
+
+def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
+    r"""Average cosine of two different features of the same class, for every class.
+
+    $$\frac{n_c\,\mathrm{intra}_c - 1}{n_c - 1}$$
+
+    Source: pan2023, Sec. 2.2 (the variant without i = j used by its follow-up code)
+    Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
+    Invariant to: rotation, scale.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0], [0.0, -2.0]], [0, 0, 1, 1])
+    >>> intra_cosine_offdiagonal(moments).tolist()
+    [0.0, 1.0]
+    """
+    counts = statistics.counts.double()
+    return (counts * intra_cosine(statistics) - 1) / (counts - 1)
+
+
+def inter_cosine(statistics: HasUnitMeans) -> Tensor:
+    r"""Average cosine of a feature of one class and a feature of another, for every pair.
+
+    $$\mathrm{inter}_{c,c'} = \bar h_c \cdot \bar h_{c'}$$
+
+    Source: pan2023, Lemma 2.4.4
+    Range: [-1, 1]; -1/(C - 1) at collapse. The diagonal holds `intra_cosine`.
+    Invariant to: rotation, scale.
+
+    Asks for a C x C array; `max_inter` and `mean_inter` do not.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [-3.0, 0.0]], [0, 1])
+    >>> inter_cosine(moments).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    return statistics.unit_means @ statistics.unit_means.T
+
+
+def min_intra(statistics: HasUnitMeans) -> float:
+    """The smallest intra-class cosine.
+
+    Source: pan2023, Fig. 3.1
+    Range: [0, 1]; 1 at collapse.
+    Invariant to: rotation, scale.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
+    >>> min_intra(moments)
+    0.5
+    """
+    return float(intra_cosine(statistics).min())
+
+
+def mean_intra(statistics: HasUnitMeans) -> float:
+    """The intra-class cosine, averaged over classes with equal weight.
+
+    Source: pan2023, Sec. 2.2
+    Range: [0, 1]; 1 at collapse.
+    Invariant to: rotation, scale.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
+    >>> mean_intra(moments)
+    0.75
+    """
+    return float(intra_cosine(statistics).mean())
+
+
+def max_inter(statistics: HasUnitMeans) -> float:
+    """The largest inter-class cosine.
+
+    Source: pan2023, Fig. 3.1
+    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
+    Invariant to: rotation, scale.
+
+    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
+    >>> max_inter(moments)
+    0.0
+    """
+    return largest_inter(statistics).value
+
+
+def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
+    """The two classes that `max_inter` speaks of.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [1.0, 1.0]], [0, 1, 2])
+    >>> max_inter_pair(moments)
+    (0, 2)
+    """
+    return largest_inter(statistics).pair
+
+
+def largest_inter(statistics: HasUnitMeans) -> LargestPair:
+    """The closest pair of classes and its cosine, in one sweep."""
+    largest = LargestPair()
+    reduce_pairs(statistics.unit_means, largest)
+    return largest
+
+
+def mean_inter(statistics: HasUnitMeans) -> float:
+    r"""The inter-class cosine, averaged over pairs of different classes.
+
+    $$\frac{\|\sum_c \bar h_c\|^2 - \sum_c \|\bar h_c\|^2}{C(C-1)}$$
+
+    Source: pan2023, Sec. 2.2
+    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
+    Invariant to: rotation, scale.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
+    >>> round(mean_inter(moments), 12)
+    -0.333333333333
+    """
+    unit_means = statistics.unit_means
+    size = len(unit_means)
+    together = unit_means.sum(0).square().sum() - unit_means.square().sum()
+    return float(together) / (size * (size - 1))
+
+
+def cosines(left: Tensor, right: Tensor) -> Tensor:
+    """Row-wise cosine of two matrices; nan where a row is zero."""
+    norms = torch.linalg.vector_norm(left, dim=1) * torch.linalg.vector_norm(right, dim=1)
+    return (left * right).sum(1) / norms
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows scaled to norm one; nan where a row is zero."""
+    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)

@@ -1,0 +1,177 @@
+"""The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss they allow."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.statistics import ClassMoments, LogitStatistics
+
+
+def loss(logits: LogitStatistics) -> float:
+    r"""Mean cross-entropy over all samples, in nats.
+
+    $$L = \tfrac1N\sum_i \log\bigl(1+\sum_{j\ne y_i} e^{z_j-z_{y_i}}\bigr)$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: (0, inf); log C for a network that knows nothing.
+
+    >>> logits = LogitStatistics(2)
+    >>> _ = logits.update([[0.0, 0.0]], [1])
+    >>> round(loss(logits), 6)
+    0.693147
+    """
+    return float(logits.loss_sums.sum()) / int(logits.counts.sum())
+
+
+def class_loss(logits: LogitStatistics) -> Tensor:
+    r"""Mean cross-entropy of every class; nan for a class without samples.
+
+    $$L_c = \tfrac1{n_c}\sum_{i: y_i = c} \ell_i$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: (0, inf)^C.
+
+    >>> logits = LogitStatistics(2)
+    >>> _ = logits.update([[0.0, 0.0], [0.0, 800.0]], [0, 1])
+    >>> [round(value, 6) for value in class_loss(logits).tolist()]
+    [0.693147, 0.0]
+    """
+    return logits.loss_sums / logits.counts
+
+
+def balanced_loss(logits: LogitStatistics) -> float:
+    r"""Cross-entropy averaged over classes: the loss the theory of balanced data speaks of.
+
+    $$\tfrac1C\sum_c L_c$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: (0, inf); equal to `loss` for balanced classes.
+
+    >>> logits = LogitStatistics(2)
+    >>> _ = logits.update([[0.0, 0.0], [0.0, 0.0], [0.0, 800.0]], [0, 0, 1])
+    >>> round(balanced_loss(logits), 6)
+    0.346574
+    """
+    return float(class_loss(logits).mean())
+
+
+def accuracy(logits: LogitStatistics) -> float:
+    r"""Share of samples whose largest logit is that of their class.
+
+    $$\Pr[\arg\max_c z_c = y]$$
+
+    Source: papyan2020, Sec. 1
+    Range: [0, 1].
+
+    >>> logits = LogitStatistics(2)
+    >>> _ = logits.update([[1.0, 0.0], [1.0, 0.0]], [0, 1])
+    >>> accuracy(logits)
+    0.5
+    """
+    return int(logits.correct.sum()) / int(logits.counts.sum())
+
+
+def class_alpha(moments: ClassMoments) -> Tensor:
+    r"""Root mean square feature norm of every class.
+
+    $$\alpha_c = \sqrt{\tfrac1{n_c}\sum_i\|h_{c,i}\|^2}$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: [0, inf)^C.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
+    >>> class_alpha(moments).tolist()
+    [5.0, 1.0]
+    """
+    square_norms: Tensor = moments.mean_square_norms
+    return square_norms.sqrt()
+
+
+def alpha(moments: ClassMoments) -> float:
+    r"""Root mean square feature norm, with classes weighted equally.
+
+    $$\alpha = \sqrt{\tfrac1C\sum_c\alpha_c^2}$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: [0, inf). The weighting by class keeps `excess_loss` non-negative without balance.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
+    >>> round(alpha(moments), 6)
+    3.605551
+    """
+    return math.sqrt(float(moments.mean_square_norms.mean()))
+
+
+def class_beta(weight: Tensor) -> Tensor:
+    r"""Norm of every centred classifier row.
+
+    $$\beta_c = \|\dot w_c\|$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: [0, inf)^C.
+
+    >>> class_beta(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
+    [1.0, 1.0]
+    """
+    rows = weight.double()
+    return torch.linalg.vector_norm(rows - rows.mean(0), dim=1)
+
+
+def beta(weight: Tensor) -> float:
+    r"""Root mean square norm of the classifier rows.
+
+    $$\beta = \|W\|_F / \sqrt C$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: [0, inf).
+
+    >>> beta(torch.tensor([[3.0, 4.0], [3.0, -4.0]]))
+    5.0
+    """
+    return float(torch.linalg.matrix_norm(weight.double())) / math.sqrt(len(weight))
+
+
+def optimal_loss(num_classes: int, product: float) -> float:
+    r"""The smallest balanced loss that norms with alpha * beta = `product` allow.
+
+    $$m = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\alpha\beta}\bigr)$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: (0, log C].
+
+    A bias changes nothing: the mean over classes of the centred bias is zero, so it drops out
+    of the Jensen bound that gives m (see docs/measuring.md).
+
+    >>> round(optimal_loss(10, 5.0), 6)
+    0.034201
+    """
+    if num_classes < 2 or not product >= 0:
+        raise DataError(
+            f"Expected at least 2 classes and a product of norms >= 0, "
+            f"got {num_classes} and {product}."
+        )
+    others = num_classes - 1
+    return math.log1p(others * math.exp(-num_classes / others * product))
+
+
+def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
+    r"""How far the balanced loss is above the best that the norms allow.
+
+    $$\varepsilon = \tfrac1C\sum_c L_c - m(\alpha\beta)$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: [0, inf); 0 at collapse.
+
+    >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
+    >>> moments.update([[1.0], [-1.0]], [0, 1])
+    >>> weight = torch.tensor([[2.0], [-2.0]])
+    >>> _ = logits.update([[2.0, -2.0], [-2.0, 2.0]], [0, 1])
+    >>> round(excess_loss(logits, moments, weight), 12)
+    0.0
+    """
+    best = optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
+    return balanced_loss(logits) - best

@@ -1,0 +1,252 @@
+"""NC1, variability collapse: how small the spread within classes is beside that between them."""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.errors import NclabWarning
+from nclab.metrics.cosine import unit_rows
+from nclab.metrics.pairs import NormalisedVariance, PairTile, reduce_pairs
+from nclab.statistics import ClassMoments, SecondLook
+
+
+class BetweenModes(NamedTuple):
+    """The singular modes of the centred class means that stand above rounding."""
+
+    values: Tensor
+    """(r,) singular values, largest first."""
+    vectors: Tensor
+    """(d, r) directions in feature space."""
+    dropped: int
+    """How many of the min(C - 1, d) possible modes fell under the tolerance."""
+    tolerance: float
+    """max(C, d) * eps * max(largest singular value, largest norm of a class mean)."""
+
+    @property
+    def warning(self) -> str | None:
+        """What a reader must know about the dropped modes, if there are any."""
+        if not self.dropped:
+            return None
+        return (
+            f"nc1_trace_pinv leaves out {self.dropped} of {self.dropped + len(self.values)} modes "
+            f"of the class means: their singular values are below {self.tolerance:.3g}, "
+            "the size of rounding. Classes with the same mean make it too small."
+        )
+
+
+def between_modes(centred_means: Tensor, *, mean_norm: float) -> BetweenModes:
+    """Singular modes of the centred class means, by QR and an SVD of its small factor.
+
+    Not through the between-class covariance: that squares the condition number, and two class
+    means 1e-4 apart would lose their mode in float32. `mean_norm` is the largest norm of an
+    uncentred class mean, to which the rounding of the centring is relative.
+
+    >>> modes = between_modes(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]), mean_norm=3.0)
+    >>> [round(value, 6) for value in modes.values.tolist()], modes.dropped
+    ([4.242641], 0)
+    """
+    num_classes, dim = centred_means.shape
+    if num_classes > dim:
+        factor = torch.linalg.qr(centred_means, mode="r").R
+        _, values, rows = torch.linalg.svd(factor, full_matrices=False)
+        vectors = rows.T
+    else:
+        basis, factor = torch.linalg.qr(centred_means.T)
+        left, values, _ = torch.linalg.svd(factor, full_matrices=False)
+        vectors = basis @ left
+    possible = min(num_classes - 1, dim)
+    size = max(float(values[0]), mean_norm)
+    tolerance = max(num_classes, dim) * torch.finfo(torch.float64).eps * size
+    rank = int((values[:possible] > tolerance).sum())
+    return BetweenModes(values[:rank], vectors[:, :rank], possible - rank, tolerance)
+
+
+def nc1_trace_pinv(moments: ClassMoments) -> float:
+    r"""Within-class variability seen through the between-class covariance.
+
+    $$\mathrm{NC1} = \tfrac1C \operatorname{tr}(\Sigma_W \Sigma_B^{\dagger})$$
+
+    Source: papyan2020, Fig. 6
+    Range: [0, inf); 0 at collapse, but blind to variance orthogonal to the class means.
+    Invariant to: rotation, translation, scale.
+
+    $\Sigma_W$ averages over samples, $\Sigma_B$ over classes. Codes that leave out 1/C report C
+    times this number. A mode of the class means below rounding is left out with a warning.
+
+    >>> moments = ClassMoments(2, 2, scatter=True)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> round(nc1_trace_pinv(moments), 12)
+    0.055555555556
+    """
+    modes = moments_modes(moments)
+    if modes.warning:
+        warnings.warn(modes.warning, NclabWarning, stacklevel=2)
+    return trace_through(modes, moments)
+
+
+def moments_modes(moments: ClassMoments) -> BetweenModes:
+    """The modes of the class means around their unweighted mean."""
+    return between_modes(moments.centred_means, mean_norm=moments.largest_mean_norm)
+
+
+def trace_through(modes: BetweenModes, moments: ClassMoments) -> float:
+    r"""tr(Σ_W Σ_B†)/C from modes s_k, v_k of the centred means: $\sum_k v_k^T Σ_W v_k / s_k^2$."""
+    if len(modes.values) == 0:
+        return float("inf") if float(moments.variances.sum()) > 0 else float("nan")
+    scatter_along = ((moments.within_scatter @ modes.vectors) * modes.vectors).sum(0)
+    return float((scatter_along / modes.values.square()).sum()) / moments.total
+
+
+def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
+    r"""`nc1_trace_pinv` with classes weighted by their sizes in the between-class covariance.
+
+    $$\tfrac1C\operatorname{tr}(\Sigma_W\Sigma_B^\dagger),\quad
+      \Sigma_B=\tfrac1{N}\sum_c n_c(\mu_c-\mu)(\mu_c-\mu)^T,\ \mu \text{ the mean of all samples}$$
+
+    Source: papyan2020, Fig. 6 (the reading of codes that weight by sample)
+    Range: [0, inf); equal to `nc1_trace_pinv` for balanced classes.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(2, 2, scatter=True)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> round(nc1_trace_pinv_sample_weighted(moments), 12)
+    0.055555555556
+    """
+    share = (moments.counts / moments.total)[:, None]
+    weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
+    modes = between_modes(weighted, mean_norm=moments.largest_mean_norm)
+    if modes.warning:
+        warnings.warn(modes.warning, NclabWarning, stacklevel=2)
+    return trace_through(modes, moments)
+
+
+def nc1_trace_ratio(moments: ClassMoments) -> float:
+    r"""Total variance within classes over total variance between them.
+
+    $$\operatorname{tr}\Sigma_W / \operatorname{tr}\Sigma_B$$
+
+    Source: papyan2020, Sec. NC1 (the ratio of traces, without the inverse)
+    Range: [0, inf); 0 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> round(nc1_trace_ratio(moments), 12)
+    0.166666666667
+    """
+    between = float(moments.centred_means.square().sum()) / moments.num_classes
+    return _ratio(within_trace(moments), between)
+
+
+def nc1_trace_ratio_sample_weighted(moments: ClassMoments) -> float:
+    r"""`nc1_trace_ratio` with classes weighted by their sizes in the between-class covariance.
+
+    $$\frac{\operatorname{tr}\Sigma_W}{\tfrac1N\sum_c n_c\|\mu_c-\mu\|^2},\quad
+      \mu \text{ the mean of all samples}$$
+
+    Source: papyan2020, Sec. NC1 (weighted by sample)
+    Range: [0, inf); equal to `nc1_trace_ratio` for balanced classes.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> round(nc1_trace_ratio_sample_weighted(moments), 12)
+    0.166666666667
+    """
+    squares = moments.centred_at(moments.sample_mean).square().sum(1)
+    between = float((squares * moments.counts).sum()) / moments.total
+    return _ratio(within_trace(moments), between)
+
+
+def within_trace(moments: ClassMoments) -> float:
+    """tr Σ_W: the mean squared distance of a sample to its class mean."""
+    return float((moments.variances * moments.counts).sum()) / moments.total
+
+
+def snr_spectrum(moments: ClassMoments) -> Tensor:
+    r"""Signal-to-noise of the class means, mode by mode, largest first.
+
+    $$\text{singular values of } \Sigma_W^{-1/2}[\mu_c-\mu_G]_c
+      \text{ on the range of } \Sigma_W$$
+
+    Source: pan2023, Sec. 2.2 (the SNR it names)
+    Range: [0, inf)^r; grows without bound at collapse; empty if nothing varies within classes.
+    Invariant to: rotation, translation, scale.
+
+    Costs an eigendecomposition of the d x d covariance and an SVD, O(d^3 + C d^2).
+
+    >>> moments = ClassMoments(2, 2, scatter=True)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> [round(value, 6) for value in snr_spectrum(moments).tolist()]
+    [6.0, 0.0]
+    """
+    variances, directions = torch.linalg.eigh(moments.within_scatter / moments.total)
+    floor = moments.dim * torch.finfo(torch.float64).eps * variances[-1].clamp_min(0.0)
+    varies = variances > floor
+    signal = moments.centred_means @ directions[:, varies]
+    return torch.linalg.svdvals(signal / variances[varies].sqrt())
+
+
+def cdnv(moments: ClassMoments) -> float:
+    r"""Class-distance normalised variance, averaged over pairs of classes.
+
+    $$\operatorname*{Avg}_{c<c'} \frac{v_c + v_{c'}}{2\|\mu_c-\mu_{c'}\|^2}$$
+
+    Source: galanti2022, Def. 1
+    Range: [0, inf); 0 at collapse; inf where two classes have the same mean.
+    Invariant to: rotation, translation, scale.
+
+    Costs half a C x C x d GEMM, in tiles.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
+    >>> round(cdnv(moments), 12)
+    0.041666666667
+    """
+    reducer = NormalisedVariance(moments.centred_means, moments.variances)
+    reduce_pairs(unit_rows(moments.centred_means).nan_to_num_(0.0), reducer)
+    return reducer.total / reducer.pairs
+
+
+def cdnv_pairs(moments: ClassMoments) -> Tensor:
+    """The C x C array behind `cdnv`, zero on the diagonal.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-3.0, 0.0]], [0, 0, 1])
+    >>> [[round(value, 6) for value in row] for row in cdnv_pairs(moments).tolist()]
+    [[0.0, 0.013889], [0.013889, 0.0]]
+    """
+    reducer = NormalisedVariance(moments.centred_means, moments.variances)
+    directions = unit_rows(moments.centred_means).nan_to_num_(0.0)
+    everything = slice(0, moments.num_classes)
+    tile = PairTile(everything, everything, directions @ directions.T)
+    return reducer.tile_values(tile).fill_diagonal_(0.0)
+
+
+def nc1_within_variation(look: SecondLook) -> float:
+    r"""Mean distance to the class mean over mean distance to the global mean.
+
+    $$\frac{\operatorname{Avg}\|h_{c,i}-\mu_c\|}{\operatorname{Avg}\|h_{c,i}-\mu_G\|}$$
+
+    Source: ji2022, Sec. 4 (2)
+    Range: [0, inf); 0 at collapse. Norms, not squares; averages over samples.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(2, 1)
+    >>> rows, labels = [[1.0], [3.0], [-1.0], [-3.0]], [0, 0, 1, 1]
+    >>> moments.update(rows, labels)
+    >>> look = SecondLook(moments)
+    >>> look.update(rows, labels)
+    >>> nc1_within_variation(look)
+    0.5
+    """
+    return _ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    """A quotient of non-negative numbers: inf over zero, nan for 0/0."""
+    if denominator > 0:
+        return numerator / denominator
+    return float("inf") if numerator > 0 else float("nan")

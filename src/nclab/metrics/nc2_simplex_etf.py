@@ -1,0 +1,167 @@
+"""NC2, convergence to a simplex equiangular tight frame: equal norms and equal angles."""
+
+import torch
+from torch import Tensor
+
+from nclab.metrics.cosine import unit_rows
+from nclab.metrics.pairs import Deviation, reduce_pairs
+from nclab.statistics import ClassMoments
+
+
+def nc2_norm_variation_means(moments: ClassMoments) -> float:
+    r"""Relative spread of the norms of the centred class means.
+
+    $$\operatorname{Std}_c\|\mu_c-\mu_G\| / \operatorname{Avg}_c\|\mu_c-\mu_G\|$$
+
+    Source: ji2022, Sec. 4 (1)
+    Range: [0, sqrt(C - 1)]; 0 at collapse. Population standard deviation; also papyan2020, Fig. 2.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[3.0, 0.0], [-1.0, 0.0], [-2.0, 0.0]], [0, 1, 2])
+    >>> round(nc2_norm_variation_means(moments), 6)
+    0.408248
+    """
+    return norm_variation(moments.centred_means)
+
+
+def nc2_norm_variation_weights(weight: Tensor) -> float:
+    r"""Relative spread of the norms of the centred classifier rows.
+
+    $$\operatorname{Std}_c\|\dot w_c\| / \operatorname{Avg}_c\|\dot w_c\|$$
+
+    Source: ji2022, Sec. 4 (1)
+    Range: [0, sqrt(C - 1)]; 0 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> nc2_norm_variation_weights(torch.eye(4))
+    0.0
+    """
+    return norm_variation(centred_rows(weight))
+
+
+def nc2_equiangularity_means(moments: ClassMoments) -> float:
+    r"""Mean distance of the cosines of the centred class means from those of a simplex ETF.
+
+    $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(\mu_c-\mu_G,\mu_{c'}-\mu_G)+\tfrac1{C-1}\Bigr|$$
+
+    Source: ji2022, Sec. 4 (3)
+    Range: [0, 1 + 1/(C - 1)]; 0 at collapse. Absolute values: signed ones would cancel.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[3.0, 0.0], [-1.0, 0.0], [-2.0, 0.0]], [0, 1, 2])
+    >>> round(nc2_equiangularity_means(moments), 6)
+    0.833333
+    """
+    return cosine_deviation(moments.centred_means).mean_absolute
+
+
+def nc2_equiangularity_weights(weight: Tensor) -> float:
+    r"""Mean distance of the cosines of the centred classifier rows from those of a simplex ETF.
+
+    $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(\dot w_c,\dot w_{c'})+\tfrac1{C-1}\Bigr|$$
+
+    Source: ji2022, Sec. 4 (3)
+    Range: [0, 1 + 1/(C - 1)]; 0 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> round(nc2_equiangularity_weights(torch.eye(4)), 12)
+    0.0
+    """
+    return cosine_deviation(centred_rows(weight)).mean_absolute
+
+
+def nc2_equiangularity_means_uncentred(moments: ClassMoments) -> float:
+    r"""`nc2_equiangularity_means` of the class means as they are.
+
+    $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(\mu_c,\mu_{c'})+\tfrac1{C-1}\Bigr|$$
+
+    Source: ji2022, Sec. 4 (3) (as its text prints it)
+    Range: [0, 1 + 1/(C - 1)]; 0 at collapse with a zero global mean.
+    Invariant to: rotation, scale.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[3.0, 0.0], [-1.0, 0.0]], [0, 1])
+    >>> nc2_equiangularity_means_uncentred(moments)
+    0.0
+    """
+    return cosine_deviation(moments.means).mean_absolute
+
+
+def nc2_equiangularity_weights_uncentred(weight: Tensor) -> float:
+    r"""`nc2_equiangularity_weights` of the classifier rows as they are.
+
+    $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(w_c,w_{c'})+\tfrac1{C-1}\Bigr|$$
+
+    Source: ji2022, Sec. 4 (3) (as its text prints it)
+    Range: [0, 1 + 1/(C - 1)]; 0 at collapse with a zero mean row.
+    Invariant to: rotation, scale.
+
+    >>> nc2_equiangularity_weights_uncentred(torch.tensor([[2.0, 0.0], [-1.0, 0.0]]))
+    0.0
+    """
+    return cosine_deviation(weight.double()).mean_absolute
+
+
+def nc2_cosine_std_means(moments: ClassMoments) -> float:
+    r"""Standard deviation of the cosines of the centred class means.
+
+    $$\operatorname{Std}_{c\ne c'}\cos(\mu_c-\mu_G,\mu_{c'}-\mu_G)$$
+
+    Source: papyan2020, Fig. 3
+    Range: [0, 1]; 0 at collapse, and wherever all angles agree, right or wrong.
+    Invariant to: rotation, translation, scale.
+
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[3.0, 0.0], [-1.0, 0.0], [-2.0, 0.0]], [0, 1, 2])
+    >>> round(nc2_cosine_std_means(moments), 6)
+    0.942809
+    """
+    return cosine_deviation(moments.centred_means).standard_deviation
+
+
+def nc2_cosine_std_weights(weight: Tensor) -> float:
+    r"""Standard deviation of the cosines of the centred classifier rows.
+
+    $$\operatorname{Std}_{c\ne c'}\cos(\dot w_c,\dot w_{c'})$$
+
+    Source: papyan2020, Fig. 3
+    Range: [0, 1]; 0 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> round(nc2_cosine_std_weights(torch.eye(4)), 7)
+    0.0
+    """
+    return cosine_deviation(centred_rows(weight)).standard_deviation
+
+
+def centred_rows(weight: Tensor) -> Tensor:
+    """(C, d) float64 classifier rows minus their mean; rows that are only rounding are 0."""
+    rows = weight.double()
+    centred = rows - rows.mean(0)
+    norms = torch.linalg.vector_norm(centred, dim=1)
+    size = torch.linalg.vector_norm(rows, dim=1).max()
+    centred[norms <= 16 * torch.finfo(torch.float64).eps * size] = 0.0
+    return centred
+
+
+def norm_variation(rows: Tensor) -> float:
+    """Population standard deviation of the row norms over their mean; nan if all are zero."""
+    norms = torch.linalg.vector_norm(rows, dim=1)
+    return float(norms.std(correction=0) / norms.mean())
+
+
+def cosine_deviation(rows: Tensor) -> Deviation:
+    """How the pairwise cosines of the rows lie around -1/(C - 1); nan if a row is zero.
+
+    Costs half a C x C x d GEMM, in tiles.
+    """
+    deviation = simplex_deviation(len(rows))
+    reduce_pairs(unit_rows(rows), deviation)
+    return deviation
+
+
+def simplex_deviation(num_classes: int) -> Deviation:
+    """A reducer that compares cosines with those of a simplex ETF of C vectors."""
+    return Deviation(ideal=-1.0 / (num_classes - 1))

@@ -1,0 +1,88 @@
+"""NC4, nearest class centre: the network decides as the nearest class mean would."""
+
+from nclab.statistics import SecondLook
+
+
+def nc4_ncc_accuracy(look: SecondLook) -> float:
+    r"""Share of samples whose nearest class mean is that of their own class.
+
+    $$\Pr\bigl[\arg\min_c\|h-\mu_c\| = y\bigr]$$
+
+    Source: pan2023, Def. 3.2.2
+    Range: [0, 1]; 1 at collapse. Averages over samples.
+    Invariant to: rotation, translation, scale.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 1)
+    >>> rows, labels = [[1.0], [3.0], [-1.0], [2.0], [-9.0]], [0, 0, 1, 1, 1]
+    >>> moments.update(rows, labels)
+    >>> look = SecondLook(moments)
+    >>> look.update(rows, labels)
+    >>> nc4_ncc_accuracy(look)
+    0.8
+    """
+    return int(look.nearest_correct.sum()) / int(look.counts.sum())
+
+
+def nc4_agreement(look: SecondLook) -> float:
+    r"""Share of samples on which the classifier and the nearest class mean decide alike.
+
+    $$\Pr\bigl[\arg\min_c\|h-\mu_c\| = \arg\max_c (Wh+b)_c\bigr]$$
+
+    Source: papyan2020, Fig. 7 (it plots 1 minus this)
+    Range: [0, 1]; 1 at collapse; nan if no predictions were given.
+    Invariant to: what leaves both decisions alone.
+
+    >>> import torch
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 1)
+    >>> moments.update([[1.0], [-1.0]], [0, 1])
+    >>> look = SecondLook(moments)
+    >>> look.update([[1.0], [-1.0]], [0, 1], predicted=torch.tensor([0, 0]))
+    >>> nc4_agreement(look)
+    0.5
+    """
+    return look.nearest_agrees / look.predictions if look.predictions else float("nan")
+
+
+def nc4_cosine_accuracy(look: SecondLook) -> float:
+    r"""Share of samples whose direction is nearest to the mean direction of their own class.
+
+    $$\Pr\bigl[\arg\max_c \cos(h,\bar h_c) = y\bigr],\quad
+      \bar h_c \text{ the mean unit feature}$$
+
+    Source: pan2023, Sec. 2.2 (NC4 by cosine)
+    Range: [0, 1]; 1 at collapse.
+    Invariant to: rotation, scale of every single feature.
+
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 2)
+    >>> rows, labels = [[1.0, 0.0], [9.0, 1.0], [0.0, 1.0]], [0, 0, 1]
+    >>> moments.update(rows, labels)
+    >>> look = SecondLook(moments)
+    >>> look.update(rows, labels)
+    >>> nc4_cosine_accuracy(look)
+    1.0
+    """
+    return int(look.cosine_correct.sum()) / int(look.counts.sum())
+
+
+def nc4_cosine_agreement(look: SecondLook) -> float:
+    r"""Share of samples on which the classifier and the nearest mean direction decide alike.
+
+    $$\Pr\bigl[\arg\max_c \cos(h,\bar h_c) = \arg\max_c (Wh+b)_c\bigr]$$
+
+    Source: pan2023, Sec. 2.2 (NC4 by cosine)
+    Range: [0, 1]; 1 at collapse; nan if no predictions were given.
+    Invariant to: what leaves both decisions alone.
+
+    >>> import torch
+    >>> from nclab import ClassMoments
+    >>> moments = ClassMoments(2, 1)
+    >>> moments.update([[1.0], [-1.0]], [0, 1])
+    >>> look = SecondLook(moments)
+    >>> look.update([[1.0], [-1.0]], [0, 1], predicted=torch.tensor([0, 1]))
+    >>> nc4_cosine_agreement(look)
+    1.0
+    """
+    return look.cosine_agrees / look.predictions if look.predictions else float("nan")

@@ -1,0 +1,149 @@
+"""Sweeps over all pairs of classes in tiles, so that no C x C array is ever held."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+TILE = 512
+"""Classes on the side of a tile: 2 MiB of float64."""
+
+
+@dataclass(frozen=True)
+class PairTile:
+    """The inner products of one tile of class pairs, above the diagonal."""
+
+    rows: slice
+    cols: slice
+    inner: Tensor
+    """(rows, cols) inner products; scratch for nobody: reducers must not change it."""
+
+    def upper(self, values: Tensor) -> Tensor:
+        """The values of the pairs c < c' in this tile, each pair once."""
+        if self.rows != self.cols:
+            return values
+        return values[torch.ones_like(values, dtype=torch.bool).triu_(1)]
+
+
+class PairReducer(Protocol):
+    """Takes the tiles one by one and ends with its answer."""
+
+    def update(self, tile: PairTile) -> None:
+        """Take in one tile."""
+
+
+def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
+    """Show every pair of rows once to each reducer.
+
+    Costs half a C x C x d GEMM however many reducers look on; memory one tile.
+    """
+    size = len(vectors)
+    starts = range(0, size, TILE)
+    for first in starts:
+        rows = slice(first, min(first + TILE, size))
+        for second in starts[first // TILE :]:
+            cols = slice(second, min(second + TILE, size))
+            tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
+            for reducer in reducers:
+                reducer.update(tile)
+
+
+@dataclass
+class LargestPair:
+    """The pair with the largest inner product."""
+
+    value: float = -torch.inf
+    pair: tuple[int, int] = (0, 1)
+
+    def update(self, tile: PairTile) -> None:
+        """Take in one tile."""
+        inner = tile.inner
+        if tile.rows == tile.cols:
+            inner = inner.masked_fill(torch.ones_like(inner, dtype=torch.bool).tril_(), -torch.inf)
+        largest = float(inner.max())
+        if largest > self.value:
+            row, col = divmod(int(inner.argmax()), inner.shape[1])
+            self.value = largest
+            self.pair = (tile.rows.start + row, tile.cols.start + col)
+
+
+@dataclass
+class Deviation:
+    """Mean, mean absolute value and spread of inner product - `ideal` over all pairs."""
+
+    ideal: float
+    pairs: int = 0
+    absolute_sum: float = 0.0
+    mean: float = 0.0
+    centred_squares: float = 0.0
+
+    def update(self, tile: PairTile) -> None:
+        """Take in one tile, merging its centred moments into those before it."""
+        deviation = tile.upper(tile.inner - self.ideal)
+        count = deviation.numel()
+        if count == 0:
+            return
+        variance, mean = (float(x) for x in torch.var_mean(deviation, correction=0))
+        together = self.pairs + count
+        step = mean - self.mean
+        self.centred_squares += count * variance + step * step * self.pairs * count / together
+        self.mean += step * count / together
+        self.pairs = together
+        self.absolute_sum += float(deviation.abs_().sum())
+
+    @property
+    def mean_absolute(self) -> float:
+        """Avg |inner - ideal|."""
+        return self.absolute_sum / self.pairs
+
+    @property
+    def standard_deviation(self) -> float:
+        """Population standard deviation of the inner products."""
+        return (self.centred_squares / self.pairs) ** 0.5
+
+
+NEAR = 1e-4
+"""Squared distances below this share of the squared norms are taken from differences."""
+
+
+@dataclass
+class NormalisedVariance:
+    """Sum of (v_c + v_c') / (2 |m_c - m_c'|^2) over all pairs, from unit vectors and norms."""
+
+    vectors: Tensor
+    """(C, d) the centred means themselves, for pairs too close for their inner product."""
+    variances: Tensor
+    """(C,) v_c."""
+    total: float = 0.0
+    pairs: int = 0
+    norms: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.norms = torch.linalg.vector_norm(self.vectors, dim=1)
+
+    def update(self, tile: PairTile) -> None:
+        """Take in one tile."""
+        ratio = tile.upper(self.tile_values(tile))
+        self.total += float(ratio.sum())
+        self.pairs += ratio.numel()
+
+    def tile_values(self, tile: PairTile) -> Tensor:
+        """(rows, cols) the value of every pair; `tile.inner` holds cosines of the means."""
+        left, right = self.norms[tile.rows, None], self.norms[None, tile.cols]
+        squares = left.square() + right.square()
+        distances = torch.addcmul(squares, tile.inner * left, right, value=-2.0)
+        near = distances < NEAR * squares
+        if tile.rows == tile.cols:
+            near.fill_diagonal_(False)
+        if near.any():
+            distances[near] = self._exact_distances(near.nonzero(), tile)
+        variances = self.variances[tile.rows, None] + self.variances[None, tile.cols]
+        return variances.div_(distances.mul_(2.0))
+
+    def _exact_distances(self, places: Tensor, tile: PairTile) -> Tensor:
+        found = []
+        for part in places.split(4096):
+            left = self.vectors[part[:, 0] + tile.rows.start]
+            found.append((left - self.vectors[part[:, 1] + tile.cols.start]).square().sum(1))
+        return torch.cat(found)

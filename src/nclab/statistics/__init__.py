@@ -1,0 +1,7 @@
+"""Streams: sufficient statistics that read data once, merge exactly and hold no formula."""
+
+from nclab.statistics.logits import LogitStatistics
+from nclab.statistics.moments import ClassMoments
+from nclab.statistics.second_look import SecondLook
+
+__all__ = ["ClassMoments", "LogitStatistics", "SecondLook"]

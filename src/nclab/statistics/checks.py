@@ -1,0 +1,119 @@
+"""The public door of every stream: features and labels are checked here, once."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+
+IGNORE_INDEX = -100
+"""The label PyTorch's losses skip by default; so do we."""
+
+
+def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> Tensor:
+    """A finite floating-point tensor of shape (B, d), not copied where that can be avoided.
+
+    `first_row` is the position of the first row in the whole stream, for the error message.
+    Costs one read of the data.
+    """
+    features = _as_tensor(values, "features")
+    if not features.dtype.is_floating_point:
+        raise DataError(
+            f"Expected floating-point features, got {_name(features)}. "
+            "Convert them, for example with features.float()."
+        )
+    if features.ndim != 2:
+        raise DataError(
+            f"Expected features of shape (samples, dimension), got {tuple(features.shape)}. "
+            "Flatten or pool every sample to one vector."
+        )
+    if dim is not None and features.shape[1] != dim:
+        raise DataError(f"Expected features of dimension {dim}, got {features.shape[1]}.")
+    # One cheap reduction answers for almost all data; only a suspicious sum is looked into.
+    if not torch.isfinite(features.sum(dtype=torch.float32)):
+        _refuse_non_finite(features, first_row)
+    return features
+
+
+def as_labels(
+    values: Any, *, rows: int, ignore_index: int | None, num_classes: int | None = None
+) -> Tensor:
+    """Integer labels of shape (B,) in [0, C) or equal to `ignore_index`, as int64."""
+    labels = _as_tensor(values, "labels")
+    if labels.dtype.is_floating_point or labels.dtype.is_complex:
+        raise DataError(
+            f"Expected integer labels, got {_name(labels)}. "
+            "Convert class numbers with labels.long(); one-hot rows with labels.argmax(1)."
+        )
+    if labels.ndim != 1:
+        raise DataError(
+            f"Expected labels of shape (samples,), got {tuple(labels.shape)}. "
+            "Pass one class number per feature vector."
+        )
+    if len(labels) != rows:
+        raise DataError(f"Expected one label per feature vector, got {len(labels)} for {rows}.")
+    labels = labels.long()
+    if rows == 0:
+        return labels
+    used = labels if ignore_index is None else labels[labels != ignore_index]
+    if used.numel() == 0:
+        return labels
+    low, high = (int(bound) for bound in torch.aminmax(used))
+    if low < 0:
+        raise DataError(
+            f"Expected labels from 0 upwards, got {low}. "
+            f"Pass ignore_index={low} if it marks samples to leave out."
+        )
+    if num_classes is not None and high >= num_classes:
+        raise DataError(
+            f"Expected labels in [0, {num_classes}), got {high}. Pass num_classes={high + 1}."
+        )
+    return labels
+
+
+def check_sizes(num_classes: int, dim: int) -> None:
+    """Refuse what has no geometry: fewer than two classes, or a line with more than two."""
+    if num_classes < 2:
+        raise DataError(
+            f"Expected at least 2 classes, got {num_classes}. "
+            "Neural collapse compares classes; check the labels."
+        )
+    if dim < 1:
+        raise DataError(f"Expected features of dimension 1 or more, got {dim}.")
+    if dim == 1 and num_classes > 2:
+        raise DataError(
+            f"Expected features of dimension 2 or more for {num_classes} classes, got 1. "
+            "On a line every angle is 0 or 180 degrees."
+        )
+
+
+def _as_tensor(values: Any, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"Expected {what} as one array, got rows of different lengths.") from error
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise DataError(f"Expected numeric {what}, got an array of {array.dtype}.")
+    if not array.flags.writeable or array.dtype.byteorder == ">" or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array)
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _refuse_non_finite(features: Tensor, first_row: int) -> None:
+    for start in range(0, len(features), 4096):
+        block = features[start : start + 4096]
+        bad = ~torch.isfinite(block)
+        if bad.any():
+            row, column = (int(i) for i in bad.nonzero()[0])
+            raise DataError(
+                f"Expected finite features, got {float(block[row, column])} in row "
+                f"{first_row + start + row}, column {column}. Remove or mend that sample."
+            )

@@ -1,0 +1,416 @@
+"""ClassMoments: the sufficient statistics of one layer, in one pass, mergeable and exact."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.files import write_whole
+from nclab.statistics.blocks import device_with_float64, row_blocks, symmetric_update
+from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
+
+STATE_VERSION = 1
+Derived = TypeVar("Derived")
+
+
+def _derived(compute: Callable[["ClassMoments"], Derived]) -> property:
+    """A property computed on first use and forgotten when the stream moves on."""
+    name = compute.__name__
+
+    def read(self: "ClassMoments") -> Derived:
+        if name not in self._cache:
+            self._cache[name] = compute(self)
+        value: Derived = self._cache[name]
+        return value
+
+    read.__doc__ = compute.__doc__
+    return property(read)
+
+
+class ClassMoments:
+    r"""Per class the count, mean, mean unit vector and centred second moment of a stream.
+
+    Every row is centred by a pivot of its class (the mean of the first rows seen of that
+    class, rounded to the input's own precision, so that the difference is exact) and the
+    residuals are accumulated in float64. Nothing is ever formed as a difference of two large
+    sums, so features that have collapsed to 1e-8 of their norm keep all their digits.
+
+    Costs one read of the features, two float64 scatter-adds of B x d numbers a batch and, with
+    `scatter=True`, half a float64 GEMM (B x d x d). Memory: 3 C d + d^2 float64 numbers.
+
+    Args:
+        scatter: also accumulate the pooled d x d within-class scatter, which
+            `nc1_trace_pinv` and `snr_spectrum` need.
+        ignore_index: rows with this label are skipped and counted in `ignored`.
+
+    >>> moments = ClassMoments(num_classes=2, dim=2)
+    >>> moments.update([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1])
+    >>> moments.means.tolist()
+    [[2.0, 0.0], [0.0, 5.0]]
+    >>> moments.variances.tolist()
+    [1.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        scatter: bool = False,
+        ignore_index: int | None = IGNORE_INDEX,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        check_sizes(num_classes, dim)
+        self.ignore_index = ignore_index
+        self.ignored = 0
+        self.rows_seen = 0
+        self._cache: dict[str, Any] = {}
+        device = device_with_float64(torch.device(device))
+        real = {"dtype": torch.float64, "device": device}
+        whole = {"dtype": torch.int64, "device": device}
+        self._count = torch.zeros(num_classes, **whole)
+        self._zeros = torch.zeros(num_classes, **whole)
+        self._pivot = torch.zeros(num_classes, dim, **real)
+        self._residual_sum = torch.zeros(num_classes, dim, **real)
+        self._residual_square = torch.zeros(num_classes, **real)
+        self._unit_sum = torch.zeros(num_classes, dim, **real)
+        # Only the upper triangle of the residual scatter is kept up to date.
+        self._residual_scatter = torch.zeros(dim, dim, **real) if scatter else None
+
+    # The stream.
+
+    def update(self, features: Any, labels: Any) -> None:
+        """Add a batch of rows. A batch that is refused leaves the stream as it was."""
+        features = as_features(features, dim=self.dim, first_row=self.rows_seen)
+        labels = as_labels(
+            labels,
+            rows=len(features),
+            ignore_index=self.ignore_index,
+            num_classes=self.num_classes,
+        )
+        self.add_checked(features, labels)
+
+    def add_checked(self, features: Tensor, labels: Tensor) -> None:
+        """`update` for a batch that `as_features` and `as_labels` have passed already."""
+        self._cache.clear()
+        labels = labels.to(self.device)
+        for block, classes in row_blocks(features, labels, self.ignore_index, self.device):
+            self._set_pivots(features.dtype, block, classes)
+            self._add_block(block, classes)
+        if self.ignore_index is not None:
+            self.ignored += int((labels == self.ignore_index).sum())
+        self.rows_seen += len(features)
+
+    def _set_pivots(self, dtype: torch.dtype, block: Tensor, classes: Tensor) -> None:
+        new = self._count[classes] == 0
+        if not new.any():
+            return
+        fresh, slot = classes[new].unique(return_inverse=True)
+        sums = block.new_zeros(len(fresh), self.dim).index_add_(0, slot, block[new])
+        first_means = sums / slot.bincount()[:, None]
+        self._pivot[fresh] = first_means.to(dtype).double()
+
+    def _add_block(self, block: Tensor, classes: Tensor) -> None:
+        """Add float64 rows; `block` is scratch space and is overwritten."""
+        across = classes[:, None].expand(-1, self.dim)
+        residual = self._pivot.index_select(0, classes)
+        torch.sub(block, residual, out=residual)
+        self._count.add_(classes.bincount(minlength=self.num_classes))
+        self._residual_sum.scatter_add_(0, across, residual)
+        squares = torch.linalg.vector_norm(residual, dim=1).square_()
+        self._residual_square.index_add_(0, classes, squares)
+        if self._residual_scatter is not None:
+            symmetric_update(self._residual_scatter, residual)
+        norms = torch.linalg.vector_norm(block, dim=1)
+        zero = norms == 0
+        if zero.any():  # A zero vector has no direction: it is counted and adds nothing.
+            self._zeros.add_(classes[zero].bincount(minlength=self.num_classes))
+            norms[zero] = 1.0
+        self._unit_sum.scatter_add_(0, across, block.mul_(norms.reciprocal_()[:, None]))
+
+    def merge(self, other: Self) -> None:
+        """Add what another stream of the same classes and dimension has seen.
+
+        Exact up to rounding and independent of order. Costs O(C d), and one d x d x C product
+        when the scatter is kept.
+        """
+        if (other.num_classes, other.dim) != (self.num_classes, self.dim):
+            raise DataError(
+                f"Expected moments of {self.num_classes} classes in dimension {self.dim}, "
+                f"got {other.num_classes} classes in dimension {other.dim}."
+            )
+        if (self._residual_scatter is None) != (other._residual_scatter is None):
+            raise DataError("Expected both moments with scatter or both without. Use one setting.")
+        mine, theirs = self, other.to(self.device)
+        # The pivot of the larger side stays: it is the one nearer to the merged mean.
+        stay = (mine._count >= theirs._count)[:, None]
+        pivot = torch.where(stay, mine._pivot, theirs._pivot)
+        parts = [side._about(pivot) for side in (mine, theirs)]
+        self._pivot = pivot
+        self._residual_sum = parts[0][0] + parts[1][0]
+        self._residual_square = parts[0][1] + parts[1][1]
+        if self._residual_scatter is not None:
+            assert parts[0][2] is not None
+            assert parts[1][2] is not None
+            self._residual_scatter = parts[0][2] + parts[1][2]
+        self._count = mine._count + theirs._count
+        self._zeros = mine._zeros + theirs._zeros
+        self._unit_sum = mine._unit_sum + theirs._unit_sum
+        self.ignored += other.ignored
+        self.rows_seen += other.rows_seen
+        self._cache.clear()
+
+    def _about(self, pivot: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The residual sums as they would be had every row been centred by `pivot`."""
+        present = (self._count > 0)[:, None]
+        shift = torch.where(present, self._pivot - pivot, 0.0)  # (C, d)
+        count = self._count.double()[:, None]
+        half_shifted = self._residual_sum + 0.5 * count * shift
+        square = self._residual_square + 2 * (shift * half_shifted).sum(1)
+        scatter = self._residual_scatter
+        if scatter is not None and shift.any():
+            cross = shift.T @ half_shifted
+            scatter = scatter + cross + cross.T
+        return self._residual_sum + count * shift, square, scatter
+
+    def select(self, classes: Sequence[int] | Tensor) -> "ClassMoments":
+        """The same statistics for some of the classes, in the given order.
+
+        The d x d scatter is pooled over all classes, so a class with samples can only be left
+        out of moments that do not keep it.
+        """
+        chosen = torch.as_tensor(classes, dtype=torch.int64, device=self.device)
+        left_out = self._count.clone()
+        left_out[chosen] = 0
+        if self._residual_scatter is not None and left_out.any():
+            raise DataError(
+                f"Expected every class with samples to stay, as the scatter is pooled; "
+                f"left out: {_listing(left_out.nonzero().flatten().tolist())}."
+            )
+        result = self._empty_like(len(chosen))
+        for name in _PER_CLASS:
+            setattr(result, name, getattr(self, name)[chosen])
+        return result
+
+    def expand(self, num_classes: int) -> "ClassMoments":
+        """The same statistics with room for more classes."""
+        result = self._empty_like(num_classes)
+        for name in _PER_CLASS:
+            getattr(result, name)[: self.num_classes] = getattr(self, name)
+        return result
+
+    def to(self, device: torch.device | str) -> "ClassMoments":
+        """The same statistics on another device."""
+        if torch.device(device) == self.device:
+            return self
+        result = self._empty_like(self.num_classes, device=device)
+        for name in (*_PER_CLASS, "_residual_scatter"):
+            value = getattr(self, name)
+            setattr(result, name, None if value is None else value.to(result.device))
+        return result
+
+    def _empty_like(
+        self, num_classes: int, device: torch.device | str | None = None
+    ) -> "ClassMoments":
+        result = ClassMoments(
+            num_classes, self.dim, ignore_index=self.ignore_index, device=device or self.device
+        )
+        result._residual_scatter = self._residual_scatter
+        result.ignored, result.rows_seen = self.ignored, self.rows_seen
+        return result
+
+    # Saving.
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Plain tensors from which `from_state_dict` continues bit for bit."""
+        state = {name.removeprefix("_"): getattr(self, name) for name in _PER_CLASS}
+        if self._residual_scatter is not None:
+            state["residual_scatter"] = self._residual_scatter
+        no_index = torch.iinfo(torch.int64).min
+        ignore = no_index if self.ignore_index is None else self.ignore_index
+        state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
+        return {key: value.clone() for key, value in state.items()}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor]) -> "ClassMoments":
+        """The stream that `state_dict` described."""
+        needed = {name.removeprefix("_") for name in _PER_CLASS} | {"header"}
+        if missing := sorted(needed - set(state)):
+            raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
+        header = [int(value) for value in state["header"]]
+        if header[0] != STATE_VERSION:
+            raise DataError(f"Expected ClassMoments state version {STATE_VERSION}, got {header[0]}.")
+        _, ignored, rows_seen, ignore = header
+        num_classes, dim = state["pivot"].shape
+        result = cls(
+            num_classes,
+            dim,
+            scatter="residual_scatter" in state,
+            ignore_index=None if ignore == torch.iinfo(torch.int64).min else ignore,
+        )
+        names = [*_PER_CLASS, *(["_residual_scatter"] if "residual_scatter" in state else [])]
+        for name in names:
+            value, blank = state[name.removeprefix("_")], getattr(result, name)
+            if value.shape != blank.shape or value.dtype != blank.dtype:
+                raise DataError(
+                    f"Expected {name.removeprefix('_')} as {blank.dtype} {tuple(blank.shape)}, "
+                    f"got {value.dtype} {tuple(value.shape)}."
+                )
+            setattr(result, name, value.clone())
+        result.ignored, result.rows_seen = ignored, rows_seen
+        return result
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Save to a safetensors file, whole or not at all."""
+        from safetensors.torch import save
+
+        write_whole(path, save({key: value.cpu() for key, value in self.state_dict().items()}))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "ClassMoments":
+        """Load what `write` saved."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            state = load(Path(path).read_bytes())
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        except SafetensorError as error:
+            raise DataError(f"Expected a safetensors file, got {path}: {error}.") from error
+        return cls.from_state_dict(state)
+
+    # What has been seen.
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self._count)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self._pivot.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the sums live."""
+        return self._count.device
+
+    @property
+    def has_scatter(self) -> bool:
+        """Whether the pooled d x d within-class scatter is kept."""
+        return self._residual_scatter is not None
+
+    @property
+    def counts(self) -> Tensor:
+        """(C,) samples per class."""
+        return self._count
+
+    @property
+    def zero_counts(self) -> Tensor:
+        """(C,) feature vectors that are exactly zero and so have no direction."""
+        return self._zeros
+
+    @property
+    def total(self) -> int:
+        """Samples of all classes together."""
+        return int(self._count.sum())
+
+    @property
+    def missing(self) -> list[int]:
+        """Classes without a sample."""
+        return [int(c) for c in (self._count == 0).nonzero().flatten()]
+
+    @_derived
+    def means(self) -> Tensor:
+        """(C, d) class means."""
+        self._require_all_classes()
+        return self._pivot + self._residual_sum / self._count[:, None]
+
+    @_derived
+    def unit_means(self) -> Tensor:
+        """(C, d) means of the unit feature vectors h/|h|."""
+        self._require_all_classes()
+        return self._unit_sum / self._count[:, None]
+
+    @_derived
+    def variances(self) -> Tensor:
+        """(C,) mean squared distance of the features to their class mean."""
+        self._require_all_classes()
+        offset = self._residual_sum.square().sum(1) / self._count
+        return ((self._residual_square - offset) / self._count).clamp_min(0.0)
+
+    @_derived
+    def mean_square_norms(self) -> Tensor:
+        """(C,) mean squared norm of the features."""
+        square_norms: Tensor = self.variances + self.means.square().sum(1)
+        return square_norms
+
+    @_derived
+    def within_scatter(self) -> Tensor:
+        """(d, d) sum over all samples of (h - mean)(h - mean)^T."""
+        self._require_all_classes()
+        if self._residual_scatter is None:
+            raise DataError("Expected moments with a scatter. Create ClassMoments(scatter=True).")
+        root = self._residual_sum / self._count.sqrt()[:, None]
+        upper = symmetric_update(self._residual_scatter.clone(), root, factor=-1.0).triu()
+        return upper + upper.triu(1).T
+
+    @_derived
+    def global_mean(self) -> Tensor:
+        """(d,) unweighted mean of the class means."""
+        mean: Tensor = self.means.mean(0)
+        return mean
+
+    @_derived
+    def sample_mean(self) -> Tensor:
+        """(d,) mean of all samples: the class means weighted by their counts."""
+        mean: Tensor = (self.means * (self._count / self._count.sum())[:, None]).sum(0)
+        return mean
+
+    @_derived
+    def centred_means(self) -> Tensor:
+        """(C, d) class means minus their global mean; what is only rounding is exactly 0."""
+        return self.centred_at(self.global_mean)
+
+    def centred_at(self, centre: Tensor) -> Tensor:
+        """(C, d) class means minus `centre`; rows that are only rounding are exactly 0."""
+        centred: Tensor = self.means - centre
+        norms = torch.linalg.vector_norm(centred, dim=1)
+        centred[norms <= 16 * torch.finfo(torch.float64).eps * self.largest_mean_norm] = 0.0
+        return centred
+
+    @_derived
+    def largest_mean_norm(self) -> float:
+        """The largest norm of a class mean: the size that rounding errors are relative to."""
+        return float(torch.linalg.vector_norm(self.means, dim=1).max())
+
+    def _require_all_classes(self) -> None:
+        if self.total == 0:
+            raise DataError("Expected at least one sample, got none. Check the data source.")
+        if missing := self.missing:
+            raise DataError(
+                f"Expected samples of all {self.num_classes} classes, got none of "
+                f"{_listing(missing)}. Pass allow_missing=True to leave them out."
+            )
+
+
+_PER_CLASS = (
+    "_count",
+    "_zeros",
+    "_pivot",
+    "_residual_sum",
+    "_residual_square",
+    "_unit_sum",
+)
+
+
+def _listing(classes: Sequence[int]) -> str:
+    shown = ", ".join(str(c) for c in classes[:10])
+    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
+
