@@ -23,7 +23,8 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
         for paper in (
             Paper(
                 "pan2023",
-                "Mathematical Guarantees of Near-Optimal Cross-Entropy Loss through Neural Collapse",
+                "Mathematical Guarantees of Near-Optimal Cross-Entropy Loss "
+                "through Neural Collapse",
                 "L. Pan",
                 2023,
                 {"tilde and bar over h": "mean of unit features", "gamma": "batch norm scale"},

@@ -141,7 +141,7 @@ class Collapse:
         pairs = self.inter_cosine.tolist() if self.num_classes <= PAIRS_SHOWN else None
         notes = dict(self.notes)
         if pairs is None:
-            notes["inter_cosine"] = f"left out for more than {PAIRS_SHOWN} classes; use .inter_cosine"
+            notes["inter_cosine"] = f"more than {PAIRS_SHOWN} classes; use .inter_cosine"
         arrays = {
             name: None if value is None else _finite_list(value)
             for name, value in (
@@ -220,7 +220,8 @@ def gather(
     if missing:
         warnings.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
     pair = values.pop("max_inter_pair")
-    arrays = {name: values.pop(name, None) for name in ("class_beta", "class_loss", "nc3_alignment")}
+    per_class = ("class_beta", "class_loss", "nc3_alignment")
+    arrays: dict[str, Any] = {name: values.pop(name, None) for name in per_class}
     scalars, notes = _explain(values, reasons or {}, missing=bool(missing))
     return Collapse(
         layer=layer,
@@ -267,9 +268,9 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
         "alpha": cross_entropy.alpha(moments),
     }
     if moments.has_scatter:
-        modes = nc1.moments_modes(moments)
-        values["nc1_trace_pinv"] = nc1.trace_through(modes, moments)
-        warnings.extend([modes.warning] if modes.warning else [])
+        between = nc1.between_whitening(moments)
+        values["nc1_trace_pinv"] = nc1.trace_through(between, moments)
+        warnings.extend([between.warning] if between.warning else [])
     return values, warnings
 
 
@@ -337,9 +338,9 @@ def _second_look_metrics(look: SecondLook) -> dict[str, Any]:
 
 def _explain(
     values: dict[str, Any], reasons: Mapping[str, str], *, missing: bool
-) -> tuple[dict[str, float | None], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Every metric by name, None where there is no number, and a reason for each of those."""
-    scalars: dict[str, float | None] = {}
+    scalars: dict[str, Any] = {}
     notes: dict[str, str] = {}
     for metric in METRICS:
         value = values.get(metric.name)

@@ -167,9 +167,8 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     >>> round(mean_inter(moments), 12)
     -0.333333333333
     """
-    unit_means = statistics.unit_means
-    size = len(unit_means)
-    together = unit_means.sum(0).square().sum() - unit_means.square().sum()
+    size = len(statistics.counts)
+    together = statistics.unit_means.sum(0).square().sum() - intra_cosine(statistics).sum()
     return float(together) / (size * (size - 1))
 
 

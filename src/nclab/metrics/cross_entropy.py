@@ -1,4 +1,4 @@
-"""The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss they allow."""
+"""The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss."""
 
 import math
 
@@ -147,7 +147,7 @@ def optimal_loss(num_classes: int, product: float) -> float:
     of the Jensen bound that gives m (see docs/measuring.md).
 
     >>> round(optimal_loss(10, 5.0), 6)
-    0.034201
+    0.034202
     """
     if num_classes < 2 or not product >= 0:
         raise DataError(

@@ -12,13 +12,10 @@ from nclab.metrics.pairs import NormalisedVariance, PairTile, reduce_pairs
 from nclab.statistics import ClassMoments, SecondLook
 
 
-class BetweenModes(NamedTuple):
-    """The singular modes of the centred class means that stand above rounding."""
+class Whitening(NamedTuple):
+    r"""X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$, on the modes above rounding."""
 
-    values: Tensor
-    """(r,) singular values, largest first."""
-    vectors: Tensor
-    """(d, r) directions in feature space."""
+    matrix: Tensor
     dropped: int
     """How many of the min(C - 1, d) possible modes fell under the tolerance."""
     tolerance: float
@@ -29,38 +26,46 @@ class BetweenModes(NamedTuple):
         """What a reader must know about the dropped modes, if there are any."""
         if not self.dropped:
             return None
+        possible = self.dropped + self.matrix.shape[1]
         return (
-            f"nc1_trace_pinv leaves out {self.dropped} of {self.dropped + len(self.values)} modes "
-            f"of the class means: their singular values are below {self.tolerance:.3g}, "
-            "the size of rounding. Classes with the same mean make it too small."
+            f"nc1_trace_pinv leaves out {self.dropped} of {possible} modes of the class means: "
+            f"their singular values are below {self.tolerance:.3g}, the size of rounding. "
+            "Classes with the same mean make it too small."
         )
 
 
-def between_modes(centred_means: Tensor, *, mean_norm: float) -> BetweenModes:
-    """Singular modes of the centred class means, by QR and an SVD of its small factor.
+def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
+    """The inverse root of the between-class scatter, through the SVD of the centred means.
 
     Not through the between-class covariance: that squares the condition number, and two class
-    means 1e-4 apart would lose their mode in float32. `mean_norm` is the largest norm of an
+    means 1e-4 apart would lose their mode in float32. A QR factor R of the means comes first;
+    where the bound 1/|R^-1| on its smallest singular value shows that no mode can be dropped,
+    R^-1 already is the answer and the SVD is saved. `mean_norm` is the largest norm of an
     uncentred class mean, to which the rounding of the centring is relative.
 
-    >>> modes = between_modes(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]), mean_norm=3.0)
-    >>> [round(value, 6) for value in modes.values.tolist()], modes.dropped
-    ([4.242641], 0)
+    >>> found = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
+    >>> [round(abs(x), 6) for x in found.matrix.flatten().tolist()], found.dropped
+    ([0.235702, 0.0], 0)
     """
     num_classes, dim = centred_means.shape
+    rounding = max(num_classes, dim) * torch.finfo(torch.float64).eps
     if num_classes > dim:
         factor = torch.linalg.qr(centred_means, mode="r").R
-        _, values, rows = torch.linalg.svd(factor, full_matrices=False)
-        vectors = rows.T
+        identity = torch.eye(dim, dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
+        largest = max(float(torch.linalg.matrix_norm(factor)), mean_norm)
+        if float(torch.linalg.matrix_norm(inverse)) * rounding * largest < 1:
+            return Whitening(inverse, 0, rounding * largest)
+        _, values, right = torch.linalg.svd(factor, full_matrices=False)
+        vectors = right.T
     else:
         basis, factor = torch.linalg.qr(centred_means.T)
         left, values, _ = torch.linalg.svd(factor, full_matrices=False)
         vectors = basis @ left
     possible = min(num_classes - 1, dim)
-    size = max(float(values[0]), mean_norm)
-    tolerance = max(num_classes, dim) * torch.finfo(torch.float64).eps * size
+    tolerance = rounding * max(float(values[0]), mean_norm)
     rank = int((values[:possible] > tolerance).sum())
-    return BetweenModes(values[:rank], vectors[:, :rank], possible - rank, tolerance)
+    return Whitening(vectors[:, :rank] / values[:rank], possible - rank, tolerance)
 
 
 def nc1_trace_pinv(moments: ClassMoments) -> float:
@@ -80,23 +85,23 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv(moments), 12)
     0.055555555556
     """
-    modes = moments_modes(moments)
-    if modes.warning:
-        warnings.warn(modes.warning, NclabWarning, stacklevel=2)
-    return trace_through(modes, moments)
+    between = between_whitening(moments)
+    if between.warning:
+        warnings.warn(between.warning, NclabWarning, stacklevel=2)
+    return trace_through(between, moments)
 
 
-def moments_modes(moments: ClassMoments) -> BetweenModes:
-    """The modes of the class means around their unweighted mean."""
-    return between_modes(moments.centred_means, mean_norm=moments.largest_mean_norm)
+def between_whitening(moments: ClassMoments) -> Whitening:
+    """The whitening of the class means around their unweighted mean."""
+    return whitening(moments.centred_means, mean_norm=moments.largest_mean_norm)
 
 
-def trace_through(modes: BetweenModes, moments: ClassMoments) -> float:
-    r"""tr(Σ_W Σ_B†)/C from modes s_k, v_k of the centred means: $\sum_k v_k^T Σ_W v_k / s_k^2$."""
-    if len(modes.values) == 0:
+def trace_through(between: Whitening, moments: ClassMoments) -> float:
+    r"""tr(Σ_W Σ_B†)/C as $\operatorname{tr}(X^T Σ_W X)$; the two factors C cancel."""
+    if between.matrix.shape[1] == 0:
         return float("inf") if float(moments.variances.sum()) > 0 else float("nan")
-    scatter_along = ((moments.within_scatter @ modes.vectors) * modes.vectors).sum(0)
-    return float((scatter_along / modes.values.square()).sum()) / moments.total
+    along = (moments.within_scatter @ between.matrix) * between.matrix
+    return float(along.sum()) / moments.total
 
 
 def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
@@ -116,10 +121,10 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     """
     share = (moments.counts / moments.total)[:, None]
     weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
-    modes = between_modes(weighted, mean_norm=moments.largest_mean_norm)
-    if modes.warning:
-        warnings.warn(modes.warning, NclabWarning, stacklevel=2)
-    return trace_through(modes, moments)
+    between = whitening(weighted, mean_norm=moments.largest_mean_norm)
+    if between.warning:
+        warnings.warn(between.warning, NclabWarning, stacklevel=2)
+    return trace_through(between, moments)
 
 
 def nc1_trace_ratio(moments: ClassMoments) -> float:

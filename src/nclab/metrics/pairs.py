@@ -1,6 +1,7 @@
 """Sweeps over all pairs of classes in tiles, so that no C x C array is ever held."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -23,7 +24,14 @@ class PairTile:
         """The values of the pairs c < c' in this tile, each pair once."""
         if self.rows != self.cols:
             return values
-        return values[torch.ones_like(values, dtype=torch.bool).triu_(1)]
+        return values.flatten()[_above_diagonal(len(values), values.device)]
+
+
+@lru_cache(maxsize=4)
+def _above_diagonal(size: int, device: torch.device) -> Tensor:
+    """Flat positions of the entries above the diagonal of a size x size tile."""
+    rows, cols = torch.triu_indices(size, size, offset=1, device=device)
+    return rows * size + cols
 
 
 class PairReducer(Protocol):
@@ -58,12 +66,15 @@ class LargestPair:
 
     def update(self, tile: PairTile) -> None:
         """Take in one tile."""
-        inner = tile.inner
-        if tile.rows == tile.cols:
-            inner = inner.masked_fill(torch.ones_like(inner, dtype=torch.bool).tril_(), -torch.inf)
-        largest = float(inner.max())
+        pairs = tile.upper(tile.inner).flatten()
+        if len(pairs) == 0:
+            return
+        largest = float(pairs.max())
         if largest > self.value:
-            row, col = divmod(int(inner.argmax()), inner.shape[1])
+            place = int(pairs.argmax())
+            if tile.rows == tile.cols:
+                place = int(_above_diagonal(len(tile.inner), pairs.device)[place])
+            row, col = divmod(place, tile.inner.shape[1])
             self.value = largest
             self.pair = (tile.rows.start + row, tile.cols.start + col)
 

@@ -70,9 +70,7 @@ def layers(collapses: "Sequence[Collapse]") -> Group:
     table = Table(header_style="bold", pad_edge=False)
     table.add_column("layer", overflow="fold")
     table.add_column("d", justify="right")
-    shown = [
-        name for name in LAYER_COLUMNS if any(getattr(c, name) is not None for c in collapses)
-    ]
+    shown = [name for name in LAYER_COLUMNS if any(getattr(c, name) is not None for c in collapses)]
     for name in shown:
         table.add_column(SHORT.get(name, name), justify="right")
     for collapse in collapses:

@@ -17,46 +17,74 @@ def device_with_float64(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def block_rows(width: int, device: torch.device) -> int:
-    """Rows of `width` numbers that make one block."""
-    numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
-    return max(128, numbers // max(1, width))
+def rows_to_read(labels: Tensor, ignore_index: int | None, *, sums: int = 0) -> Tensor | None:
+    """Which rows count, in the order to read them; None for all of them as they come.
+
+    Rows with the ignored label are left out. `sums` is the size of the per-class sums that the
+    caller adds to: where they outgrow the cache and classes have several rows each, the rows
+    come class by class, so that only the sums of a few classes are in use at a time.
+    """
+    rows = None
+    if ignore_index is not None:
+        keep = labels != ignore_index
+        if not keep.all():
+            rows = keep.nonzero().flatten()
+    if labels.device.type == "cpu" and sums > 2 * CPU_BLOCK:
+        counted = labels if rows is None else labels[rows]
+        if len(counted) and len(counted) > 4 * (int(counted.max()) + 1):
+            order = counted.argsort(stable=True)
+            rows = order if rows is None else rows[order]
+    return rows
 
 
 def row_blocks(
     features: Tensor,
     labels: Tensor,
-    ignore_index: int | None,
     device: torch.device,
     *,
-    width: int | None = None,
+    rows: Tensor | None = None,
+    width: int = 0,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (float64 rows, their classes) without the ignored rows.
+    """Yield (float64 features, classes) of blocks of rows, by default of all of them in order.
 
-    The rows are scratch space, valid until the next block and free to be overwritten. `width`
-    is the number of columns of the widest product made of a row, if that is not d.
+    The features are scratch space, valid until the next block and free to be overwritten.
+    `width` is the number of columns of the widest product made of a row, if that is not d.
     """
-    step = block_rows(max(features.shape[1], width or 0), device)
-    scratch = torch.empty(
-        min(step, len(features)), features.shape[1], dtype=torch.float64, device=device
-    )
-    for start in range(0, len(features), step):
-        classes = labels[start : start + step]
-        block = scratch[: len(classes)].copy_(features[start : start + step])
-        if ignore_index is not None:
-            keep = classes != ignore_index
-            if not keep.all():
-                block, classes = block[keep], classes[keep]
-        if len(classes):
-            yield block, classes
+    dim = features.shape[1]
+    total = len(features) if rows is None else len(rows)
+    numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
+    step = min(total, max(128, numbers // max(dim, width)))
+    scratch = torch.empty(step, dim, dtype=torch.float64, device=device)
+    for start in range(0, total, max(1, step)):
+        if rows is None:
+            part, classes = features[start : start + step], labels[start : start + step]
+        else:
+            index = rows[start : start + step]
+            part = features.index_select(0, index.to(features.device))
+            classes = labels.index_select(0, index)
+        yield scratch[: len(part)].copy_(part), classes
 
 
-def symmetric_update(scatter: Tensor, rows: Tensor, *, factor: float = 1.0) -> Tensor:
-    """Add factor * rows^T rows to the upper triangle of `scatter`, in place.
+class SymmetricSum:
+    """A d x d sum of products rows^T rows, at half the price: only strips above the diagonal."""
 
-    Half a GEMM: what is left of the diagonal strips is not computed.
-    """
-    for start in range(0, scatter.shape[0], STRIP):
-        strip = scatter[start : start + STRIP, start:]
-        strip.addmm_(rows[:, start : start + STRIP].T, rows[:, start:], alpha=factor)
-    return scatter
+    def __init__(self, total: Tensor) -> None:
+        self.total = total
+        self._strips = [slice(start, start + STRIP) for start in range(0, len(total), STRIP)]
+        self._targets = [total[strip, strip.start :] for strip in self._strips]
+        self._rows: Tensor | None = None
+        self._views: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, rows: Tensor, *, factor: float = 1.0) -> None:
+        """Add factor * rows^T rows to the strips."""
+        if self._rows is None or self._rows.shape != rows.shape or self._rows is not rows:
+            self._rows = rows
+            self._views = [(rows[:, strip].T, rows[:, strip.start :]) for strip in self._strips]
+        for target, (left, right) in zip(self._targets, self._views, strict=True):
+            target.addmm_(left, right, alpha=factor)
+
+    def full(self) -> Tensor:
+        """The sum with the part below the diagonal mirrored from the part above it."""
+        for strip in self._strips:
+            self.total[strip.stop :, strip] = self.total[strip, strip.stop :].T
+        return self.total

@@ -18,7 +18,7 @@ def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> T
     `first_row` is the position of the first row in the whole stream, for the error message.
     Costs one read of the data.
     """
-    features = _as_tensor(values, "features")
+    features = as_tensor(values, "features")
     if not features.dtype.is_floating_point:
         raise DataError(
             f"Expected floating-point features, got {_name(features)}. "
@@ -41,7 +41,7 @@ def as_labels(
     values: Any, *, rows: int, ignore_index: int | None, num_classes: int | None = None
 ) -> Tensor:
     """Integer labels of shape (B,) in [0, C) or equal to `ignore_index`, as int64."""
-    labels = _as_tensor(values, "labels")
+    labels = as_tensor(values, "labels")
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         raise DataError(
             f"Expected integer labels, got {_name(labels)}. "
@@ -89,7 +89,8 @@ def check_sizes(num_classes: int, dim: int) -> None:
         )
 
 
-def _as_tensor(values: Any, what: str) -> Tensor:
+def as_tensor(values: Any, what: str) -> Tensor:
+    """A tensor that shares memory with `values` where it can; `what` is for the message."""
     if isinstance(values, Tensor):
         return values.detach()
     try:
@@ -98,7 +99,8 @@ def _as_tensor(values: Any, what: str) -> Tensor:
         raise DataError(f"Expected {what} as one array, got rows of different lengths.") from error
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise DataError(f"Expected numeric {what}, got an array of {array.dtype}.")
-    if not array.flags.writeable or array.dtype.byteorder == ">" or min(array.strides, default=0) < 0:
+    foreign = array.dtype.byteorder == ">" or min(array.strides, default=0) < 0
+    if foreign or not array.flags.writeable:
         array = array.astype(array.dtype.newbyteorder("="))
     return torch.from_numpy(array)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import device_with_float64, row_blocks
+from nclab.statistics.blocks import device_with_float64, row_blocks, rows_to_read
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 
 
@@ -78,7 +78,8 @@ class LogitStatistics:
             ignore_index=self.ignore_index,
             num_classes=self.num_classes,
         ).to(self.counts.device)
-        blocks = row_blocks(logits, labels, self.ignore_index, self.counts.device)
+        rows = rows_to_read(labels, self.ignore_index)
+        blocks = row_blocks(logits, labels, self.counts.device, rows=rows)
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 

@@ -3,41 +3,48 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
-from nclab.statistics.blocks import device_with_float64, row_blocks, symmetric_update
+from nclab.statistics.blocks import (
+    SymmetricSum,
+    device_with_float64,
+    row_blocks,
+    rows_to_read,
+)
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
 
 STATE_VERSION = 1
 Derived = TypeVar("Derived")
 
 
-def _derived(compute: Callable[["ClassMoments"], Derived]) -> property:
+class _derived(Generic[Derived]):
     """A property computed on first use and forgotten when the stream moves on."""
-    name = compute.__name__
 
-    def read(self: "ClassMoments") -> Derived:
-        if name not in self._cache:
-            self._cache[name] = compute(self)
-        value: Derived = self._cache[name]
+    def __init__(self, compute: Callable[["ClassMoments"], Derived]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, moments: "ClassMoments", owner: type | None = None) -> Derived:
+        if moments is None:
+            return self
+        name = self.compute.__name__
+        if name not in moments._cache:
+            moments._cache[name] = self.compute(moments)
+        value: Derived = moments._cache[name]
         return value
-
-    read.__doc__ = compute.__doc__
-    return property(read)
 
 
 class ClassMoments:
     r"""Per class the count, mean, mean unit vector and centred second moment of a stream.
 
-    Every row is centred by a pivot of its class (the mean of the first rows seen of that
-    class, rounded to the input's own precision, so that the difference is exact) and the
-    residuals are accumulated in float64. Nothing is ever formed as a difference of two large
-    sums, so features that have collapsed to 1e-8 of their norm keep all their digits.
+    Every row is centred by a pivot, the first row of its class, and the residuals are
+    accumulated in float64. Nothing is ever formed as a difference of two large sums, so
+    features that have collapsed to 1e-8 of their norm keep all their digits.
 
     Costs one read of the features, two float64 scatter-adds of B x d numbers a batch and, with
     `scatter=True`, half a float64 GEMM (B x d x d). Memory: 3 C d + d^2 float64 numbers.
@@ -70,16 +77,14 @@ class ClassMoments:
         self.rows_seen = 0
         self._cache: dict[str, Any] = {}
         device = device_with_float64(torch.device(device))
-        real = {"dtype": torch.float64, "device": device}
-        whole = {"dtype": torch.int64, "device": device}
-        self._count = torch.zeros(num_classes, **whole)
-        self._zeros = torch.zeros(num_classes, **whole)
-        self._pivot = torch.zeros(num_classes, dim, **real)
-        self._residual_sum = torch.zeros(num_classes, dim, **real)
-        self._residual_square = torch.zeros(num_classes, **real)
-        self._unit_sum = torch.zeros(num_classes, dim, **real)
-        # Only the upper triangle of the residual scatter is kept up to date.
-        self._residual_scatter = torch.zeros(dim, dim, **real) if scatter else None
+        self._count = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self._zeros = torch.zeros_like(self._count)
+        self._pivot = torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
+        self._residual_sum = torch.zeros_like(self._pivot)
+        self._residual_square = self._pivot.new_zeros(num_classes)
+        self._unit_sum = torch.zeros_like(self._pivot)
+        # Kept up to date in the strips above the diagonal only, see SymmetricSum.
+        self._residual_scatter = self._pivot.new_zeros(dim, dim) if scatter else None
 
     # The stream.
 
@@ -98,37 +103,47 @@ class ClassMoments:
         """`update` for a batch that `as_features` and `as_labels` have passed already."""
         self._cache.clear()
         labels = labels.to(self.device)
-        for block, classes in row_blocks(features, labels, self.ignore_index, self.device):
-            self._set_pivots(features.dtype, block, classes)
-            self._add_block(block, classes)
-        if self.ignore_index is not None:
-            self.ignored += int((labels == self.ignore_index).sum())
+        rows = rows_to_read(labels, self.ignore_index, sums=3 * self._pivot.numel())
+        counted = labels if rows is None else labels[rows]
+        counts = counted.bincount(minlength=self.num_classes)
+        self._set_pivots(features, counted, counts, rows)
+        self._count += counts
+        residual: Tensor | None = None
+        scatter = None if self._residual_scatter is None else SymmetricSum(self._residual_scatter)
+        for block, classes in row_blocks(features, labels, self.device, rows=rows):
+            if residual is None or len(residual) != len(block):
+                residual = torch.empty_like(block)
+            self._add_block(block, classes, residual, scatter)
+        self.ignored += len(labels) - len(counted)
         self.rows_seen += len(features)
 
-    def _set_pivots(self, dtype: torch.dtype, block: Tensor, classes: Tensor) -> None:
-        new = self._count[classes] == 0
+    def _set_pivots(
+        self, features: Tensor, classes: Tensor, counts: Tensor, rows: Tensor | None
+    ) -> None:
+        """The pivot of a class is its first row."""
+        new = (counts > 0) & (self._count == 0)
         if not new.any():
             return
-        fresh, slot = classes[new].unique(return_inverse=True)
-        sums = block.new_zeros(len(fresh), self.dim).index_add_(0, slot, block[new])
-        first_means = sums / slot.bincount()[:, None]
-        self._pivot[fresh] = first_means.to(dtype).double()
+        places = torch.arange(len(classes), device=self.device) if rows is None else rows
+        first = torch.full_like(counts, len(features)).scatter_reduce_(0, classes, places, "amin")
+        self._pivot[new] = features[first[new].to(features.device)].to(self._pivot)
 
-    def _add_block(self, block: Tensor, classes: Tensor) -> None:
-        """Add float64 rows; `block` is scratch space and is overwritten."""
+    def _add_block(
+        self, block: Tensor, classes: Tensor, residual: Tensor, scatter: SymmetricSum | None
+    ) -> None:
+        """Add float64 rows; `block` and `residual` are scratch space and are overwritten."""
         across = classes[:, None].expand(-1, self.dim)
-        residual = self._pivot.index_select(0, classes)
+        torch.index_select(self._pivot, 0, classes, out=residual)
         torch.sub(block, residual, out=residual)
-        self._count.add_(classes.bincount(minlength=self.num_classes))
         self._residual_sum.scatter_add_(0, across, residual)
         squares = torch.linalg.vector_norm(residual, dim=1).square_()
         self._residual_square.index_add_(0, classes, squares)
-        if self._residual_scatter is not None:
-            symmetric_update(self._residual_scatter, residual)
+        if scatter is not None:
+            scatter.add(residual)
         norms = torch.linalg.vector_norm(block, dim=1)
-        zero = norms == 0
-        if zero.any():  # A zero vector has no direction: it is counted and adds nothing.
-            self._zeros.add_(classes[zero].bincount(minlength=self.num_classes))
+        if not norms.all():  # A zero vector has no direction: it is counted and adds nothing.
+            zero = norms == 0
+            self._zeros += classes[zero].bincount(minlength=self.num_classes)
             norms[zero] = 1.0
         self._unit_sum.scatter_add_(0, across, block.mul_(norms.reciprocal_()[:, None]))
 
@@ -243,7 +258,9 @@ class ClassMoments:
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
         header = [int(value) for value in state["header"]]
         if header[0] != STATE_VERSION:
-            raise DataError(f"Expected ClassMoments state version {STATE_VERSION}, got {header[0]}.")
+            raise DataError(
+                f"Expected ClassMoments state version {STATE_VERSION}, got {header[0]}."
+            )
         _, ignored, rows_seen, ignore = header
         num_classes, dim = state["pivot"].shape
         result = cls(
@@ -329,37 +346,36 @@ class ClassMoments:
     @_derived
     def means(self) -> Tensor:
         """(C, d) class means."""
-        self._require_all_classes()
+        self.require_all_classes()
         return self._pivot + self._residual_sum / self._count[:, None]
 
     @_derived
     def unit_means(self) -> Tensor:
         """(C, d) means of the unit feature vectors h/|h|."""
-        self._require_all_classes()
+        self.require_all_classes()
         return self._unit_sum / self._count[:, None]
 
     @_derived
     def variances(self) -> Tensor:
         """(C,) mean squared distance of the features to their class mean."""
-        self._require_all_classes()
-        offset = self._residual_sum.square().sum(1) / self._count
+        self.require_all_classes()
+        offset = torch.linalg.vector_norm(self._residual_sum, dim=1).square_() / self._count
         return ((self._residual_square - offset) / self._count).clamp_min(0.0)
 
     @_derived
     def mean_square_norms(self) -> Tensor:
         """(C,) mean squared norm of the features."""
-        square_norms: Tensor = self.variances + self.means.square().sum(1)
-        return square_norms
+        return self.variances + torch.linalg.vector_norm(self.means, dim=1).square_()
 
     @_derived
     def within_scatter(self) -> Tensor:
         """(d, d) sum over all samples of (h - mean)(h - mean)^T."""
-        self._require_all_classes()
+        self.require_all_classes()
         if self._residual_scatter is None:
             raise DataError("Expected moments with a scatter. Create ClassMoments(scatter=True).")
-        root = self._residual_sum / self._count.sqrt()[:, None]
-        upper = symmetric_update(self._residual_scatter.clone(), root, factor=-1.0).triu()
-        return upper + upper.triu(1).T
+        scatter = SymmetricSum(self._residual_scatter.clone())
+        scatter.add(self._residual_sum / self._count.double().sqrt()[:, None], factor=-1.0)
+        return scatter.full()
 
     @_derived
     def global_mean(self) -> Tensor:
@@ -390,7 +406,8 @@ class ClassMoments:
         """The largest norm of a class mean: the size that rounding errors are relative to."""
         return float(torch.linalg.vector_norm(self.means, dim=1).max())
 
-    def _require_all_classes(self) -> None:
+    def require_all_classes(self) -> None:
+        """Raise an error that names the classes without samples, if there are any."""
         if self.total == 0:
             raise DataError("Expected at least one sample, got none. Check the data source.")
         if missing := self.missing:
@@ -413,4 +430,3 @@ _PER_CLASS = (
 def _listing(classes: Sequence[int]) -> str:
     shown = ", ".join(str(c) for c in classes[:10])
     return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
-

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import row_blocks
+from nclab.statistics.blocks import row_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
 
@@ -66,14 +66,13 @@ class SecondLook:
         """`update` for a batch that has passed the checks."""
         device = self.counts.device
         labels = labels.to(device)
+        rows = rows_to_read(labels, self.ignore_index)
         if predicted is not None:
             predicted = predicted.to(device)
-            if self.ignore_index is not None:
-                predicted = predicted[labels != self.ignore_index]
+            predicted = predicted if rows is None else predicted[rows]
         done = 0
-        for block, classes in row_blocks(
-            features, labels, self.ignore_index, device, width=len(self.classes)
-        ):
+        blocks = row_blocks(features, labels, device, rows=rows, width=len(self.classes))
+        for block, classes in blocks:
             own = self._slot[classes]
             if (own < 0).any():
                 unseen = int(classes[own < 0][0])

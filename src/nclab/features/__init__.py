@@ -1,0 +1,1 @@
+"""From any nn.Module to rows of features: one forward pass, every layer."""

@@ -1,0 +1,71 @@
+"""What a loader yields: inputs for the model, labels, and perhaps a mask of real tokens."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+
+LABEL_KEYS = ("labels", "label", "targets", "target", "y")
+
+
+class Batch(NamedTuple):
+    """One batch, ready for `model(*args, **kwargs)`."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    labels: Tensor
+    mask: Tensor | None
+    """(B, T) 1 for real tokens, from `attention_mask`."""
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that enter the model."""
+        return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
+
+
+def split_batch(batch: Any, device: torch.device) -> Batch:
+    """Inputs and labels of (x, y), (x1, x2, y) or a mapping with labels, moved to `device`.
+
+    >>> batch = split_batch((torch.zeros(2, 3), torch.tensor([0, 1])), torch.device("cpu"))
+    >>> len(batch.args), batch.labels.tolist()
+    (1, [0, 1])
+    """
+    if isinstance(batch, Mapping):
+        key = next((key for key in LABEL_KEYS if key in batch), None)
+        if key is None:
+            raise DataError(
+                f"Expected a batch with one of {', '.join(LABEL_KEYS)}, "
+                f"got the keys {', '.join(map(str, batch))}."
+            )
+        args: tuple[Any, ...] = ()
+        kwargs = {str(name): value for name, value in batch.items() if name != key}
+        labels = batch[key]
+    elif isinstance(batch, (tuple, list)) and len(batch) >= 2:
+        *inputs, labels = batch
+        as_keywords = len(inputs) == 1 and isinstance(inputs[0], Mapping)
+        args = () if as_keywords else tuple(inputs)
+        kwargs = dict(inputs[0]) if as_keywords else {}
+    else:
+        raise DataError(
+            f"Expected batches of (inputs, labels) or a mapping with 'labels', "
+            f"got a {type(batch).__name__}."
+        )
+    mask = kwargs.get("attention_mask")
+    return Batch(
+        tuple(_moved(value, device) for value in args),
+        {name: _moved(value, device) for name, value in kwargs.items()},
+        torch.as_tensor(labels).to(device),
+        mask.to(device) if isinstance(mask, Tensor) and mask.ndim == 2 else None,
+    )
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_moved(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in value.items()}
+    return value

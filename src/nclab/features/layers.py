@@ -1,0 +1,87 @@
+"""Which places of a forward pass are layers, and what they are called.
+
+`"all"` means: what every weight layer after the first reads. In a chain of blocks (linear,
+activation, batch norm) that is the finished output of each block, whatever the order inside it;
+the last such place is the input of the classifier. A place is named after the outermost module
+that returned it, or `<reader>.input` where no module did (a functional activation in between).
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from nclab.errors import ModelError
+from nclab.features.batches import Batch
+from nclab.features.recorder import Call, Identity, Point, alive
+
+INPUT = ".input"
+
+
+class Layer(NamedTuple):
+    """A named place whose rows are measured."""
+
+    name: str
+    point: Point
+    identity: Identity | None
+
+
+def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Point]]:
+    """Points for names a user gave: a module for its output, `<module>.input` for its input."""
+    modules = dict(model.named_modules())
+    points = []
+    for name in names:
+        if name in modules and name:
+            points.append((name, Point(name, "output", 0)))
+        elif name.endswith(INPUT) and name.removesuffix(INPUT) in modules:
+            points.append((name, Point(name.removesuffix(INPUT), "input", 0)))
+        else:
+            near = difflib.get_close_matches(name, [key for key in modules if key], n=3, cutoff=0.3)
+            hint = f"did you mean {', '.join(near)}?" if near else "see model.named_modules()."
+            raise ModelError(f"Expected the name of a module, got {name!r}; {hint}")
+    if not points:
+        raise ModelError("Expected at least one layer name, got none. Pass layers='last'.")
+    return points
+
+
+def all_layers(calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch) -> list[Layer]:
+    """What each weight layer reads, each tensor once, without the network's own input."""
+    own_input = alive(batch.tensors())
+    layers: list[Layer] = []
+    seen: set[Identity] = set()
+    for call in calls:
+        identity = call.source_identity
+        if call.name not in weight_layers or identity is None or identity in seen:
+            continue
+        if identity.storage in own_input or not _is_float(call):
+            continue
+        seen.add(identity)
+        layers.append(input_layer(call, calls))
+    return layers
+
+
+def input_layer(call: Call, calls: Sequence[Call]) -> Layer:
+    """The place that a call reads from."""
+    point = Point(call.name, "input", call.index)
+    return Layer(_producer(call, calls) or f"{call.name}{INPUT}", point, call.source_identity)
+
+
+def _producer(reader: Call, calls: Sequence[Call]) -> str | None:
+    """The outermost module, called once, that returned just what `reader` reads."""
+    times = Counter(call.name for call in calls)
+    makers = [
+        call
+        for call in calls
+        if call.name
+        and call.target_identity is not None
+        and call.target_identity == reader.source_identity
+        and call.left < reader.entered
+        and times[call.name] == 1
+    ]
+    return max(makers, key=lambda call: call.left).name if makers else None
+
+
+def _is_float(call: Call) -> bool:
+    return call.source is not None and call.source.is_floating_point()

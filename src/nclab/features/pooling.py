@@ -1,0 +1,91 @@
+"""One feature vector per label: how maps and tokens become rows.
+
+The rule, for a tensor and labels of a batch of B samples:
+
+- (B, d) is taken as it is.
+- Where every position has its own label, labels (B, ...), every position is a row.
+- Otherwise the positions of a sample, pixels of a map (B, d, H, W) or tokens (B, T, d), are
+  averaged ("mean", over the tokens that `attention_mask` keeps) or laid end to end ("flatten").
+- Channels come second where a convolution, batch norm or pooling made or reads the tensor, and
+  in any other tensor of four or more dimensions; else they come last.
+- Sequence-first tensors (T, B, d) are recognised by their shape.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Pool = Literal["mean", "flatten"]
+
+_CHANNELS_SECOND = (
+    nn.modules.conv._ConvNd,
+    nn.modules.batchnorm._BatchNorm,
+    nn.modules.instancenorm._InstanceNorm,
+    nn.GroupNorm,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+)
+_CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.MultiheadAttention, nn.RNNBase, nn.Embedding)
+
+
+class NoRows(Exception):
+    """This tensor has no row per label; the message says why."""
+
+
+def channel_dim(module: nn.Module, ndim: int) -> int:
+    """Where the channels are in a tensor that `module` reads or makes.
+
+    >>> channel_dim(nn.Conv1d(2, 3, 1), 3), channel_dim(nn.Linear(2, 3), 3)
+    (1, -1)
+    """
+    if isinstance(module, _CHANNELS_SECOND):
+        return 1
+    if isinstance(module, _CHANNELS_LAST):
+        return -1
+    return 1 if ndim >= 4 else -1
+
+
+def to_rows(
+    tensor: Tensor,
+    labels: Tensor,
+    module: nn.Module,
+    *,
+    pool: Pool = "mean",
+    mask: Tensor | None = None,
+    sequence_first: bool = False,
+) -> Tensor:
+    """(rows, d) features, one for each label; a copy that later layers cannot change.
+
+    `sequence_first` says that the model has layers with `batch_first=False`, so that a tensor
+    (T, B, d) with T = B cannot be told from (B, T, d).
+
+    >>> to_rows(torch.ones(2, 3, 4, 4), torch.tensor([0, 1]), nn.Conv2d(3, 5, 1)).shape
+    torch.Size([2, 3])
+    """
+    if tensor.is_nested or not tensor.is_floating_point():
+        raise NoRows(f"it holds {'nested' if tensor.is_nested else tensor.dtype} values")
+    shape = tuple(tensor.shape)
+    if tensor.ndim == 2 and shape[0] == labels.numel():
+        return tensor.clone()
+    if tensor.ndim < 3:
+        raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
+    rows = tensor.movedim(channel_dim(module, tensor.ndim), -1)  # (B, positions..., d)
+    if rows.ndim == 3 and rows.shape[0] != labels.shape[0] and rows.shape[1] == labels.shape[0]:
+        rows = rows.transpose(0, 1)
+    elif rows.ndim == 3 and sequence_first and rows.shape[0] == rows.shape[1]:
+        raise NoRows(f"its shape {shape} could be batch first or sequence first")
+    if rows.shape[:-1] == labels.shape:
+        return rows.reshape(-1, rows.shape[-1]).clone()
+    if rows.shape[0] != labels.shape[0] or labels.ndim != 1:
+        raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
+    if pool == "flatten":
+        return rows.movedim(-1, 1).flatten(1).clone()
+    positions = rows.flatten(1, -2)  # (B, P, d)
+    if mask is not None and mask.shape == positions.shape[:2]:
+        weights = mask.double()
+        summed = torch.einsum("bp,bpd->bd", weights, positions.double())
+        return summed / weights.sum(1, keepdim=True).clamp_min(1.0)
+    return positions.mean(1, dtype=torch.float64)

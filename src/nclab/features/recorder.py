@@ -1,0 +1,179 @@
+"""Recorder: hooks that note what modules read and return during one forward pass."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from torch import Tensor, nn
+
+from nclab.features.pooling import NoRows
+
+Reader = Callable[[Tensor, nn.Module], Tensor]
+"""Turns a tensor that a module reads or returns into rows of features, or raises NoRows."""
+
+
+class Identity(NamedTuple):
+    """What tells whether two moments of a forward pass saw the same values."""
+
+    storage: int
+    shape: tuple[int, ...]
+    version: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Identity":
+        """The identity of a tensor that is still alive."""
+        storage = 0 if tensor.is_nested else tensor.untyped_storage().data_ptr()
+        return cls(storage, () if tensor.is_nested else tuple(tensor.shape), tensor._version)
+
+
+class Point(NamedTuple):
+    """A place in the forward pass: the nth time a module is called, its input or its output."""
+
+    module: str
+    side: str
+    """"input" or "output"."""
+    call: int
+
+
+@dataclass
+class Call:
+    """One call of one module."""
+
+    name: str
+    module: nn.Module
+    index: int
+    entered: int
+    left: int = -1
+    source: Tensor | None = None
+    source_identity: Identity | None = None
+    target: Tensor | None = None
+    target_identity: Identity | None = None
+
+
+@dataclass
+class Recorder:
+    """Reads rows at chosen modules and, if `trace`, notes every call of every module.
+
+    Rows are read the moment a module is entered or left, before an in-place operation
+    downstream can change them. Use as a context manager around one forward pass.
+    """
+
+    model: nn.Module
+    reader: Reader
+    inputs: Collection[str]
+    """Names of the modules whose input is read."""
+    outputs: Collection[str]
+    """Names of the modules whose output is read."""
+    trace: bool = False
+    calls: list[Call] = field(default_factory=list)
+    rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self._handles: list[Any] = []
+        self._open: list[Call] = []
+        self._times: Counter[str] = Counter()
+        self._clock = 0
+        for name, module in self.model.named_modules():
+            if self.trace or name in self.inputs or name in self.outputs:
+                self._handles.append(
+                    module.register_forward_pre_hook(self._entering(name), with_kwargs=True)
+                )
+                self._handles.append(module.register_forward_hook(self._leaving(name)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _entering(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            call = Call(name, module, self._times[name], self._tick())
+            self._times[name] += 1
+            self._open.append(call)
+            source = first_tensor(args)
+            source = first_tensor(kwargs) if source is None else source
+            if name in self.inputs:
+                self._read(Point(name, "input", call.index), source, module)
+            if self.trace:
+                self.calls.append(call)
+                call.source = source
+                call.source_identity = None if source is None else Identity.of(source)
+
+        return hook
+
+    def _leaving(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            call = self._open.pop()
+            target = first_tensor(output)
+            if name in self.outputs:
+                self._read(Point(name, "output", call.index), target, module)
+            if self.trace:
+                call.left = self._tick()
+                call.target = target
+                call.target_identity = None if target is None else Identity.of(target)
+
+        return hook
+
+    def _read(self, point: Point, tensor: Tensor | None, module: nn.Module) -> None:
+        try:
+            if tensor is None:
+                raise NoRows("it is not a tensor")
+            self.rows[point] = self.reader(tensor, module)
+        except NoRows as reason:
+            self.rows[point] = reason
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The tensor itself, or the first one inside a tuple, list or mapping.
+
+    >>> import torch
+    >>> first_tensor((None, {"logits": torch.ones(1)})).item()
+    1.0
+    """
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "values") and callable(value.values):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            found = first_tensor(item)
+            if found is not None:
+                return found
+    return None
+
+
+def logits_of(output: Any) -> Tensor | None:
+    """The logits in what a model returns: itself, its `logits`, or its first tensor."""
+    logits = getattr(output, "logits", None)
+    if logits is None and isinstance(output, dict):
+        logits = output.get("logits")
+    return logits if isinstance(logits, Tensor) else first_tensor(output)
+
+
+def is_weight_layer(module: nn.Module) -> bool:
+    """Whether the module itself holds a matrix of weights: linear, convolution, attention, ...
+
+    >>> is_weight_layer(nn.Linear(2, 2)), is_weight_layer(nn.BatchNorm1d(2))
+    (True, False)
+    """
+    if isinstance(module, nn.Embedding):
+        return False
+    return any(parameter.ndim >= 2 for parameter in module.parameters(recurse=False)) or hasattr(
+        module, "parametrizations"
+    )
+
+
+def alive(tensors: Collection[Tensor]) -> set[int]:
+    """The storages of tensors, to recognise views of them."""
+    return {t.untyped_storage().data_ptr() for t in tensors if not t.is_nested}

@@ -1,0 +1,110 @@
+"""measure_features: the door for arrays and for batches of features."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
+from nclab.metrics.collapse import Collapse
+from nclab.progress import track
+from nclab.statistics.checks import IGNORE_INDEX
+
+NO_WEIGHT = "no classifier weights were given"
+
+
+def measure_features(
+    features: Any,
+    labels: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    num_classes: int | None = None,
+    ignore_index: int | None = IGNORE_INDEX,
+    allow_missing: bool = False,
+    second_look: bool = True,
+    scatter: bool | None = None,
+    cache_bytes: int = CACHE_BYTES,
+) -> Collapse:
+    """Measure the neural collapse of features with labels, and of the classifier that reads them.
+
+    `features` and `labels` are arrays or tensors of shape (N, d) and (N,); or `features` alone
+    is an iterable of such pairs. One pass gives the moments, the loss side and the metrics of
+    means and weights. The second look (centred cosines, nearest class centres,
+    `nc1_within_variation`) reads arrays again, batches from a cache of `cache_bytes` or, when
+    they do not fit, by iterating a second time.
+
+    Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, N x d x C for the
+    loss side and twice that for the second look. Memory O(C d + d^2) and the cache.
+
+    Args:
+        weight: (C, d) classifier rows; `bias` (C,) only together with it.
+        num_classes: C where neither the weight nor the largest label tells it.
+        ignore_index: label of rows to skip.
+        allow_missing: leave out classes without samples instead of refusing.
+        second_look: False for the one-pass metrics alone.
+        scatter: keep the d x d scatter; by default up to d = 4096.
+
+    >>> import torch
+    >>> corners = torch.tensor([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
+    >>> collapse = measure_features(corners.double().repeat(4, 1), [0, 1, 2] * 4, weight=corners)
+    >>> f"{collapse.min_intra:.6f} {collapse.max_inter:.6f} {collapse.nc4_agreement}"
+    '1.000000 -0.500000 1.0'
+    """
+    source = _source(features, labels)
+    head = _head(weight, bias, num_classes)
+    arrays = labels is not None
+    repeatable = iter(source) is not source
+    # Arrays are read again where they are; batches are kept, as making them may be dear.
+    cache = Cache([cache_bytes]) if second_look and not arrays else None
+    stream = LayerStream(
+        num_classes=num_classes,
+        head=head,
+        ignore_index=ignore_index,
+        scatter=scatter,
+        cache=cache,
+    )
+    for batch in track(source, "measuring"):
+        stream.update(*_pair(batch))
+    stream.require_classes(allow_missing=allow_missing)
+    reasons = {} if head else {"weight": NO_WEIGHT}
+    if second_look:
+        if cache is not None and cache.complete:
+            stream.look_at_cache()
+        elif repeatable:
+            for batch in track(source, "second look"):
+                stream.look_again(*_pair(batch))
+        else:
+            reasons["second look"] = (
+                f"the batches exceed cache_bytes={cache_bytes} and can be read only once; "
+                "pass a list or a loader, or a larger cache"
+            )
+    return stream.collapse(reasons)
+
+
+def _source(features: Any, labels: Any) -> Iterable[Any]:
+    is_array = isinstance(features, (Tensor, np.ndarray))
+    if labels is not None:
+        return [(features, labels)]
+    if is_array or not isinstance(features, Iterable):
+        raise DataError(
+            f"Expected labels beside the features, or an iterable of (features, labels) batches; "
+            f"got a {type(features).__name__} alone."
+        )
+    return features
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        return batch[0], batch[1]
+    raise DataError(f"Expected batches of (features, labels), got a {type(batch).__name__}.")
+
+
+def _head(weight: Any, bias: Any, num_classes: int | None) -> Head | None:
+    if weight is None:
+        if bias is not None:
+            raise DataError("Expected weight beside bias, got bias alone. Pass both.")
+        return None
+    return Head.checked(weight, bias, num_classes)

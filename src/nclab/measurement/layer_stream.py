@@ -1,0 +1,238 @@
+"""LayerStream: all that is accumulated about one layer, over one pass or two."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.metrics.collapse import Collapse, gather
+from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.statistics.blocks import row_blocks
+from nclab.statistics.checks import as_features, as_labels, as_tensor, check_sizes
+
+SCATTER_LIMIT = 4096
+"""Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
+CACHE_BYTES = 2**30
+"""Default memory for features kept for the second look."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The linear classifier that reads a layer: logits = W h + b, in float64."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def checked(cls, weight: Any, bias: Any, num_classes: int | None) -> "Head":
+        """Accept (C, d) weights and (C,) biases, or say what is wrong with them."""
+        rows = _matrix(weight, "weight", "(classes, dimension)", ndim=2)
+        if num_classes is not None and len(rows) != num_classes:
+            raise DataError(
+                f"Expected weight with one row per class, {num_classes}, got {len(rows)}. "
+                "A (dimension, classes) matrix must be transposed."
+            )
+        if bias is None:
+            return cls(rows, None)
+        offset = _matrix(bias, "bias", "(classes,)", ndim=1)
+        if len(offset) != len(rows):
+            raise DataError(f"Expected bias of shape ({len(rows)},), got ({len(offset)},).")
+        return cls(rows, offset)
+
+    def check_dim(self, dim: int) -> None:
+        """Refuse features that this classifier cannot read."""
+        if self.weight.shape[1] != dim:
+            raise DataError(
+                f"Expected weight of shape (classes, {dim}) for features of dimension {dim}, "
+                f"got {tuple(self.weight.shape)}. Transpose it or pass the layer it reads."
+            )
+
+    def logits(self, block: Tensor) -> Tensor:
+        """(B, C) logits of float64 rows."""
+        if self.bias is None:
+            return block @ self.weight.T
+        return torch.addmm(self.bias, block, self.weight.T)
+
+
+def _matrix(values: Any, what: str, shape: str, *, ndim: int) -> Tensor:
+    """A finite float64 tensor of the given number of dimensions."""
+    tensor = as_tensor(values, what).double()
+    if tensor.ndim != ndim:
+        raise DataError(f"Expected {what} of shape {shape}, got {tuple(tensor.shape)}.")
+    if not torch.isfinite(tensor).all():
+        place = [int(i) for i in (~torch.isfinite(tensor)).nonzero()[0]]
+        raise DataError(f"Expected finite {what}, got {float(tensor[tuple(place)])} at {place}.")
+    return tensor
+
+
+class Cache:
+    """Batches kept for the second look while they fit a budget shared by all layers."""
+
+    def __init__(self, budget: list[int]) -> None:
+        self._budget = budget  # one number, shared
+        self._used = 0
+        self.batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        self.complete = True
+
+    def keep(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
+        """Keep a copy of a batch, or give up and free the memory once the budget is spent."""
+        if not self.complete:
+            return
+        size = features.nbytes + labels.nbytes + (0 if predicted is None else predicted.nbytes)
+        if size > self._budget[0]:
+            self.complete = False
+            self.batches.clear()
+            self._budget[0] += self._used
+            return
+        self._budget[0] -= size
+        self._used += size
+        self.batches.append((features.clone(), labels.clone(), predicted))
+
+
+class LayerStream:
+    """The statistics of one layer: moments, logits if its classifier is known, a second look."""
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None,
+        head: Head | None,
+        ignore_index: int | None,
+        scatter: bool | None,
+        cache: Cache | None,
+        layer: str | None = None,
+    ) -> None:
+        self.layer = layer
+        self.head = head
+        self.num_classes = num_classes if head is None else len(head.weight)
+        self.ignore_index = ignore_index
+        self.scatter = scatter
+        self.cache = cache
+        self.moments: ClassMoments | None = None
+        self.logits: LogitStatistics | None = None
+        self.look: SecondLook | None = None
+        self._largest_label = -1
+        self._second_rows = 0
+
+    @property
+    def cached(self) -> bool:
+        """Whether the whole first pass has been kept for the second look."""
+        return self.cache is not None and self.cache.complete
+
+    def update(self, features: Any, labels: Any) -> None:
+        """First pass: add a batch."""
+        rows, classes = self._checked(features, labels)
+        if self.moments is None:
+            self._start(rows.shape[1], rows.device)
+        assert self.moments is not None
+        if self.num_classes is None and len(classes):
+            self._make_room(int(classes.max()) + 1)
+        self.moments.add_checked(rows, classes)
+        rows, classes = self._counted(rows, classes)
+        predicted = self._predict(rows, classes)
+        if self.cache is not None:
+            self.cache.keep(rows, classes, predicted)
+
+    def look_again(self, features: Any, labels: Any) -> None:
+        """Second pass over the source: look at a batch once more."""
+        rows, classes = self._counted(*self._checked(features, labels))
+        self._look_at(rows, classes, self._predict(rows, classes, count=False))
+
+    def look_at_cache(self) -> None:
+        """Second pass over what the first has kept."""
+        assert self.cache is not None
+        for rows, classes, predicted in self.cache.batches:
+            self._look_at(rows, classes, predicted)
+        self.cache.batches.clear()
+
+    def require_classes(self, *, allow_missing: bool) -> None:
+        """After the first pass: refuse no data, one class, or absent classes."""
+        if self.moments is None or self.moments.total == 0:
+            raise DataError("Expected at least one sample, got none. Check the data source.")
+        if self.num_classes is None:
+            check_sizes(self._largest_label + 1, self.moments.dim)
+        if not allow_missing:
+            self.moments.require_all_classes()
+        present = self.moments.num_classes - len(self.moments.missing)
+        if present < 2:
+            raise DataError(f"Expected samples of at least 2 classes, got {present}.")
+
+    def collapse(self, reasons: dict[str, str]) -> Collapse:
+        """The measurement of this layer."""
+        assert self.moments is not None
+        if self.look is not None and self._second_rows != self.moments.total:
+            raise DataError(
+                f"Expected {self.moments.total} samples in the second pass, "
+                f"got {self._second_rows}. Pass the same data twice, or second_look=False."
+            )
+        if self.look is None:
+            reasons = {"second look": "not asked for (second_look=False)", **reasons}
+        if not self.moments.has_scatter:
+            limit = f"d = {self.moments.dim} is above {SCATTER_LIMIT}; pass scatter=True"
+            reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
+        return gather(
+            self.moments,
+            weight=None if self.head is None else self.head.weight.to(self.moments.device),
+            logits=self.logits,
+            look=self.look,
+            layer=self.layer,
+            reasons=reasons,
+        )
+
+    def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
+        seen = 0 if self.moments is None else self.moments.rows_seen
+        dim = None if self.moments is None else self.moments.dim
+        rows = as_features(features, dim=dim, first_row=seen)
+        classes = as_labels(
+            labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
+        )
+        return rows, classes
+
+    def _start(self, dim: int, device: torch.device) -> None:
+        if self.head is not None:
+            self.head.check_dim(dim)
+        scatter = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
+        size = 2 if self.num_classes is None else self.num_classes
+        self.moments = ClassMoments(
+            size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
+        )
+        if self.head is not None:
+            here = self.moments.device
+            bias = None if self.head.bias is None else self.head.bias.to(here)
+            self.head = Head(self.head.weight.to(here), bias)
+            self.logits = LogitStatistics(size, ignore_index=self.ignore_index, device=here)
+
+    def _make_room(self, num_classes: int) -> None:
+        assert self.moments is not None
+        self._largest_label = max(self._largest_label, num_classes - 1)
+        if num_classes > self.moments.num_classes:
+            check_sizes(num_classes, self.moments.dim)
+            self.moments = self.moments.expand(num_classes)
+
+    def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Without the ignored rows."""
+        if self.ignore_index is None:
+            return rows, classes
+        keep = classes != self.ignore_index
+        return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
+
+    def _predict(self, rows: Tensor, classes: Tensor, *, count: bool = True) -> Tensor | None:
+        """The classifier's decisions, counted into the loss side in the first pass."""
+        if self.head is None or self.logits is None or self.moments is None:
+            return None
+        predicted = []
+        device = self.moments.device
+        blocks = row_blocks(rows, classes.to(device), device, width=len(self.head.weight))
+        for block, own in blocks:
+            logits = self.head.logits(block)
+            predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
+        return torch.cat(predicted) if predicted else classes[:0]
+
+    def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        assert self.moments is not None
+        if self.look is None:
+            self.look = SecondLook(self.moments)
+        self.look.add_checked(rows, classes, predicted)
+        self._second_rows += len(rows)

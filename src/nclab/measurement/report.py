@@ -1,0 +1,82 @@
+"""Report: what `nclab.measure` found in every layer of a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nclab.errors import DataError
+from nclab.metrics.collapse import Collapse
+from nclab.metrics.effective_depth import effective_depth
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The measurements of a model's layers, in the order in which the network computes them."""
+
+    layers: tuple[Collapse, ...]
+    classifier: str
+    """Name of the module taken as the classifier."""
+    samples: int
+    skipped: Mapping[str, str]
+    """Layer -> why it was not measured."""
+    remarks: tuple[str, ...]
+    """How the classifier was found, where that needs saying."""
+
+    @property
+    def last(self) -> Collapse:
+        """The features that the classifier reads."""
+        return self.layers[-1]
+
+    def __getitem__(self, layer: str | int) -> Collapse:
+        if isinstance(layer, int):
+            return self.layers[layer]
+        for collapse in self.layers:
+            if collapse.layer == layer:
+                return collapse
+        names = ", ".join(str(collapse.layer) for collapse in self.layers)
+        raise DataError(f"Expected one of the measured layers {names}, got {layer!r}.")
+
+    def effective_depth(self, epsilon: float = 0.01) -> int:
+        """The first measured layer, from 1, at which nearest class centres err at most epsilon.
+
+        pan2023, Def. 3.2.2; meaningful for `layers="all"`.
+        """
+        accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
+        known = [value for value in accuracies if value is not None]
+        if len(known) < len(accuracies):
+            raise DataError("Expected nearest-class-centre accuracies. Measure with a second look.")
+        return effective_depth(known, epsilon=epsilon)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
+        return [collapse.to_row() for collapse in self.layers]
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        from nclab.metrics import table
+
+        lines = [f"classifier: {self.classifier} · {self.samples} samples"]
+        if len(self.layers) > 1:
+            body = table.layers(self.layers)
+            if all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers):
+                lines.append(
+                    f"effective depth: {self.effective_depth()} of {len(self.layers)} layers "
+                    "(nearest-class-centre error ≤ 0.01)"
+                )
+        else:
+            body = table.side_by_side(self.layers)
+        lines.extend(f"! {remark}" for remark in self.remarks)
+        lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
+        return Group(body, *(Text(line) for line in lines))
+
+    def __str__(self) -> str:
+        from nclab.metrics.table import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from nclab.metrics.table import as_html
+
+        return as_html(self.layers)
