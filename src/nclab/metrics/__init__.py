@@ -44,6 +44,7 @@ from nclab.metrics.nc2_simplex_etf import (
     nc2_equiangularity_weights_uncentred,
     nc2_norm_variation_means,
     nc2_norm_variation_weights,
+    simplex_etf,
 )
 from nclab.metrics.nc3_self_duality import (
     nc3_alignment,
@@ -105,5 +106,6 @@ __all__ = [
     "nc4_ncc_accuracy",
     "normalised_margin",
     "optimal_loss",
+    "simplex_etf",
     "snr_spectrum",
 ]

@@ -220,7 +220,7 @@ def gather(
     if missing:
         warnings.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
     pair = values.pop("max_inter_pair")
-    per_class = ("class_beta", "class_loss", "nc3_alignment")
+    per_class = ("intra_cosine", "class_beta", "class_loss", "nc3_alignment")
     arrays: dict[str, Any] = {name: values.pop(name, None) for name in per_class}
     scalars, notes = _explain(values, reasons or {}, missing=bool(missing))
     return Collapse(
@@ -234,7 +234,6 @@ def gather(
         **scalars,
         max_inter_pair=(int(classes[pair[0]]), int(classes[pair[1]])),
         counts=moments.counts,
-        intra_cosine=cosine.intra_cosine(moments),
         variances=moments.variances,
         class_alpha=cross_entropy.class_alpha(moments),
         **arrays,
@@ -247,6 +246,7 @@ def gather(
 
 def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
     warnings = list(_cautions(moments))
+    intra = cosine.intra_cosine(moments)
     closest = cosine.largest_inter(moments)
     centred = moments.centred_means
     angles = nc2.simplex_deviation(moments.num_classes)
@@ -255,8 +255,9 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
     no_direction = bool(directions.isnan().any())
     reduce_pairs(directions.nan_to_num_(0.0), angles, spread)
     values: dict[str, Any] = {
-        "min_intra": cosine.min_intra(moments),
-        "mean_intra": cosine.mean_intra(moments),
+        "intra_cosine": intra,
+        "min_intra": float(intra.min()),
+        "mean_intra": float(intra.mean()),
         "max_inter": closest.value,
         "max_inter_pair": closest.pair,
         "mean_inter": cosine.mean_inter(moments),

@@ -119,7 +119,7 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv_sample_weighted(moments), 12)
     0.055555555556
     """
-    share = (moments.counts / moments.total)[:, None]
+    share = (moments.counts.double() / moments.total)[:, None]
     weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
     between = whitening(weighted, mean_norm=moments.largest_mean_norm)
     if between.warning:

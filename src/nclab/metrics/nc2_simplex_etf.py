@@ -3,9 +3,42 @@
 import torch
 from torch import Tensor
 
+from nclab.errors import DataError
 from nclab.metrics.cosine import unit_rows
 from nclab.metrics.pairs import Deviation, reduce_pairs
 from nclab.statistics import ClassMoments
+
+
+def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None = None) -> Tensor:
+    r"""(C, d) rows of unit norm that form a simplex equiangular tight frame.
+
+    $$M = \sqrt{\tfrac{C}{C-1}}\,\bigl(I-\tfrac1C 11^T\bigr)U^T,\quad U^TU=I$$
+
+    Source: pan2023, Def. 1.2.1
+    Range: needs d >= C - 1, which is enough; the definition asks for d >= C.
+
+    With a generator the frame is turned at random, else it is the same on every machine.
+
+    >>> etf = simplex_etf(3, 2)
+    >>> [[round(x, 6) for x in row] for row in (etf @ etf.T).tolist()]
+    [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
+    """
+    if num_classes < 2 or dim < num_classes - 1:
+        raise DataError(
+            f"Expected at least 2 classes and dimension {max(1, num_classes - 1)} or more for "
+            f"{num_classes} classes, got dimension {dim}."
+        )
+    # Helmert's basis of the vectors that sum to zero: row k is (1, ..., 1, -k, 0, ..., 0).
+    steps = torch.arange(1, num_classes, dtype=torch.float64)
+    basis = torch.ones(num_classes - 1, num_classes, dtype=torch.float64).tril()
+    basis[:, 1:] -= torch.diag(steps)
+    basis /= (steps * (steps + 1)).sqrt()[:, None]
+    frame = torch.zeros(num_classes, dim, dtype=torch.float64)
+    frame[:, : num_classes - 1] = basis.T * (num_classes / (num_classes - 1)) ** 0.5
+    if generator is None:
+        return frame
+    turn = torch.randn(dim, dim, dtype=torch.float64, generator=generator)
+    return frame @ torch.linalg.qr(turn).Q
 
 
 def nc2_norm_variation_means(moments: ClassMoments) -> float:

@@ -33,18 +33,26 @@ SHORT = {
 }
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, *, near: float | None = None) -> str:
     """Four significant digits, or a dash for what was not measured.
 
-    >>> number(0.123456), number(None), number(1.0), number(-1/3), number(2.5e-13)
-    ('0.1235', '–', '1', '-0.3333', '2.5e-13')
+    What is `near` 1 is shown by its distance from 1, which is what matters there.
+
+    >>> number(0.123456), number(None), number(-1/3), number(2.5e-13)
+    ('0.1235', '–', '-0.3333', '2.5e-13')
+    >>> number(1 - 2e-7, near=1.0), number(1.0, near=1.0)
+    ('1-2.0e-07', '1')
     """
-    return "–" if value is None else f"{value:.4g}"
+    if value is None:
+        return "–"
+    if near == 1.0 and 1e-12 < 1 - value < 1e-3:
+        return f"1-{1 - value:.1e}"
+    return f"{value:.4g}"
 
 
 def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | None = None) -> Group:
     """Metrics as rows, measurements as columns, the value at collapse beside them."""
-    table = Table(title=None, header_style="bold", pad_edge=False)
+    table = Table(header_style="bold")
     table.add_column("metric", no_wrap=True)
     for title in titles or [_title(collapse) for collapse in collapses]:
         table.add_column(title, justify="right")
@@ -57,7 +65,7 @@ def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | Non
             table.add_section()
             group = metric.group
         ideal = {_ideal(metric, collapse) for collapse in collapses}
-        cells = [number(getattr(collapse, metric.name)) for collapse in collapses]
+        cells = [_cell(metric, collapse) for collapse in collapses]
         cells.append(ideal.pop() if len(ideal) == 1 else "")
         if len(collapses) == 1:
             cells.append(metric.meaning)
@@ -67,7 +75,7 @@ def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | Non
 
 def layers(collapses: "Sequence[Collapse]") -> Group:
     """Layers as rows, the metrics there is room for as columns."""
-    table = Table(header_style="bold", pad_edge=False)
+    table = Table(header_style="bold")
     table.add_column("layer", overflow="fold")
     table.add_column("d", justify="right")
     shown = [name for name in LAYER_COLUMNS if any(getattr(c, name) is not None for c in collapses)]
@@ -91,7 +99,7 @@ def as_html(collapses: "Sequence[Collapse]") -> str:
     heads = "".join(f"<th>{html.escape(_title(collapse))}</th>" for collapse in collapses)
     rows = []
     for metric in _measured(collapses):
-        cells = "".join(f"<td>{number(getattr(c, metric.name))}</td>" for c in collapses)
+        cells = "".join(f"<td>{_cell(metric, collapse)}</td>" for collapse in collapses)
         ideal = _ideal(metric, collapses[0])
         rows.append(f"<tr><th>{metric.name}</th>{cells}<td>{ideal}</td></tr>")
     remarks = "".join(f"<p>{html.escape(str(text))}</p>" for text in _remarks(collapses))
@@ -109,6 +117,11 @@ def _measured(collapses: "Sequence[Collapse]") -> list[Metric]:
         for metric in METRICS
         if any(getattr(collapse, metric.name) is not None for collapse in collapses)
     ]
+
+
+def _cell(metric: Metric, collapse: "Collapse") -> str:
+    near = None if metric.ideal is None else metric.ideal(collapse.num_classes)
+    return number(getattr(collapse, metric.name), near=near)
 
 
 def _ideal(metric: Metric, collapse: "Collapse") -> str:

@@ -380,14 +380,12 @@ class ClassMoments:
     @_derived
     def global_mean(self) -> Tensor:
         """(d,) unweighted mean of the class means."""
-        mean: Tensor = self.means.mean(0)
-        return mean
+        return self.means.mean(0)
 
     @_derived
     def sample_mean(self) -> Tensor:
         """(d,) mean of all samples: the class means weighted by their counts."""
-        mean: Tensor = (self.means * (self._count / self._count.sum())[:, None]).sum(0)
-        return mean
+        return (self.means * (self._count.double() / self.total)[:, None]).sum(0)
 
     @_derived
     def centred_means(self) -> Tensor:

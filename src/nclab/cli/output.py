@@ -1,0 +1,25 @@
+"""What every command prints with: tables for people, JSON for machines."""
+
+import json
+import sys
+from typing import Any
+
+import typer
+
+NARROWEST = 100
+
+
+def print_json(value: Any) -> None:
+    """One JSON value; a number that is not finite is a bug, not an output."""
+    typer.echo(json.dumps(value, allow_nan=False, ensure_ascii=False))
+
+
+def print_table(*renderables: Any) -> None:
+    """Rich renderables, as wide as the terminal, or wide enough for a table in a file."""
+    from rich.console import Console
+
+    console = Console()
+    if not sys.stdout.isatty():
+        console = Console(width=max(NARROWEST, console.width))
+    for renderable in renderables:
+        console.print(renderable)
