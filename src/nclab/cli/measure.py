@@ -11,7 +11,10 @@ from nclab.cli.output import print_json, print_table
 def command(
     file: Annotated[
         Path,
-        typer.Argument(help=".npz or .safetensors with features|X, labels|y, [weight], [bias]."),
+        typer.Argument(
+            metavar="FILE",
+            help=".npz or .safetensors with features|X, labels|y and, optionally, weight and bias.",
+        ),
     ],
     head: Annotated[
         Path | None, typer.Option(help="File with weight and bias, if FILE has none.")
