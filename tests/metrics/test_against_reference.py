@@ -1,0 +1,132 @@
+"""Every metric against the slow loops of tests/reference."""
+
+import numpy as np
+import pytest
+import torch
+
+import nclab
+from nclab import metrics
+from nclab.metrics import pairs
+from tests.clouds import cloud
+from tests.contract import assert_same, measure
+from tests.reference.slow import slow_metrics
+
+CASES = {
+    "balanced": cloud(),
+    "unbalanced": cloud(balanced=False, seed=1),
+    "many classes": cloud(num_classes=11, dim=5, per_class=4, seed=2),
+    "two classes": cloud(num_classes=2, dim=3, per_class=8, seed=3),
+    "hardly collapsed": cloud(noise=5.0, seed=4),
+    "nearly collapsed": cloud(noise=1e-5, seed=5),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_metrics_agree_with_slow_loops(name: str) -> None:
+    data = CASES[name]
+    expected = slow_metrics(data.features, data.labels, data.weight, data.bias)
+    found = measure(data)
+    assert set(expected) == set(found)
+    assert_same(found, expected, relative=1e-9, absolute=1e-13)
+
+
+def test_without_a_bias_too() -> None:
+    data = CASES["balanced"]
+    expected = slow_metrics(data.features, data.labels, data.weight)
+    assert_same(measure(data, bias=False), expected, relative=1e-9, absolute=1e-13)
+
+
+def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tiles, full and partial, on and off the diagonal."""
+    data = cloud(num_classes=23, dim=6, per_class=3, seed=6)
+    whole = nclab.measure_features(data.features, data.labels, data.weight)
+    monkeypatch.setattr(pairs, "TILE", 5)
+    tiled = nclab.measure_features(data.features, data.labels, data.weight)
+    assert_same(tiled.scalars(), whole.scalars(), relative=1e-12)
+    assert tiled.max_inter_pair == whole.max_inter_pair
+
+
+def test_largest_pair_is_the_largest() -> None:
+    data = cloud(num_classes=23, dim=6, per_class=3, seed=6)
+    collapse = nclab.measure_features(data.features, data.labels)
+    cosines = collapse.inter_cosine.clone().fill_diagonal_(-2)
+    place = divmod(int(cosines.argmax()), 23)
+    assert collapse.max_inter_pair == tuple(sorted(place))
+    assert collapse.max_inter == pytest.approx(float(cosines.max()), rel=1e-13)
+
+
+def test_pair_arrays_stand_behind_the_scalars() -> None:
+    data = CASES["unbalanced"]
+    collapse = nclab.measure_features(data.features, data.labels)
+    above = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    assert float(collapse.cdnv_pairs[above].mean()) == pytest.approx(collapse.cdnv, rel=1e-13)
+    assert torch.allclose(collapse.cdnv_pairs, collapse.cdnv_pairs.T, rtol=1e-14)
+    assert float(collapse.inter_cosine[above].mean()) == pytest.approx(
+        collapse.mean_inter, rel=1e-12
+    )
+    assert float(collapse.centred_inter_cosine[above].max()) == pytest.approx(
+        collapse.centred_max_inter, rel=1e-12
+    )
+    assert torch.allclose(collapse.inter_cosine.diagonal(), collapse.intra_cosine, rtol=1e-14)
+
+
+def test_offdiagonal_cosine_leaves_out_equal_samples() -> None:
+    data = CASES["unbalanced"]
+    moments = nclab.ClassMoments(5, 7)
+    moments.update(data.features, data.labels)
+    found = metrics.intra_cosine_offdiagonal(moments)
+    for c in range(5):
+        rows = torch.nn.functional.normalize(data.features[data.labels == c], dim=1)
+        cosines = rows @ rows.T
+        off = cosines[~torch.eye(len(rows), dtype=torch.bool)]
+        assert float(found[c]) == pytest.approx(float(off.mean()), rel=1e-11)
+
+
+def test_variants_of_published_codes() -> None:
+    """Weighted by sample, uncentred, raw: each against its own definition."""
+    data = CASES["unbalanced"]
+    moments = nclab.ClassMoments(5, 7, scatter=True)
+    moments.update(data.features, data.labels)
+    h, y = data.features.numpy(), data.labels.numpy()
+    counts = np.bincount(y)
+    means = np.array([h[y == c].mean(0) for c in range(5)])
+    spread = h - means[y]
+    within = spread.T @ spread / len(h)
+    centred = means - h.mean(0)
+    between = (centred * counts[:, None]).T @ centred / len(h)
+    assert metrics.nc1_trace_pinv_sample_weighted(moments) == pytest.approx(
+        np.trace(within @ np.linalg.pinv(between, rcond=1e-10)) / 5, rel=1e-9
+    )
+    assert metrics.nc1_trace_ratio_sample_weighted(moments) == pytest.approx(
+        np.trace(within) / np.trace(between), rel=1e-11
+    )
+    w = data.weight.numpy()
+    for rows, found in (
+        (means, metrics.nc2_equiangularity_means_uncentred(moments)),
+        (w, metrics.nc2_equiangularity_weights_uncentred(data.weight)),
+    ):
+        units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        off = (units @ units.T)[~np.eye(5, dtype=bool)]
+        assert found == pytest.approx(np.mean(np.abs(off + 0.25)), rel=1e-11)
+    raw = [w[c] @ means[c] / np.linalg.norm(w[c]) / np.linalg.norm(means[c]) for c in range(5)]
+    assert metrics.nc3_alignment_raw(moments, data.weight).tolist() == pytest.approx(raw)
+
+
+def test_snr_spectrum_is_that_of_the_whitened_means() -> None:
+    data = CASES["balanced"]
+    moments = nclab.ClassMoments(5, 7, scatter=True)
+    moments.update(data.features, data.labels)
+    within = (moments.within_scatter / moments.total).numpy()
+    root = np.linalg.inv(np.linalg.cholesky(within))
+    expected = np.linalg.svd(moments.centred_means.numpy() @ root.T, compute_uv=False)
+    found = metrics.snr_spectrum(moments).numpy()
+    assert found[:4] == pytest.approx(expected[:4], rel=1e-9)
+
+
+def test_balanced_weighting_of_classes_equals_weighting_of_samples() -> None:
+    data = CASES["balanced"]
+    moments = nclab.ClassMoments(5, 7, scatter=True)
+    moments.update(data.features, data.labels)
+    assert metrics.nc1_trace_pinv_sample_weighted(moments) == pytest.approx(
+        metrics.nc1_trace_pinv(moments), rel=1e-11
+    )

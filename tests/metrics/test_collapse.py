@@ -1,0 +1,82 @@
+"""Collapse: what it says, what it leaves out and why, and how it is shown."""
+
+import json
+
+import pytest
+import torch
+
+import nclab
+from nclab.metrics.catalogue import METRICS
+from tests.clouds import cloud
+
+
+def test_it_is_frozen_and_prints_every_metric() -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    with pytest.raises(AttributeError):
+        collapse.loss = 0.0  # type: ignore[misc]
+    text = str(collapse)
+    for metric in METRICS:
+        assert metric.name in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_json_has_every_metric_and_array() -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    plain = json.loads(json.dumps(collapse.to_dict(), allow_nan=False))
+    for metric in METRICS:
+        assert plain[metric.name] == getattr(collapse, metric.name)
+    assert plain["intra_cosine"] == collapse.intra_cosine.tolist()
+    assert plain["inter_cosine"] == collapse.inter_cosine.tolist()
+    assert plain["class_counts"] == [9] * 5
+    assert len(plain["class_loss"]) == len(plain["nc3_alignment"]) == 5
+
+
+def test_nothing_is_missing_without_a_reason() -> None:
+    data = cloud()
+    bare = nclab.measure_features(data.features, data.labels, second_look=False, scatter=False)
+    for metric in METRICS:
+        value = getattr(bare, metric.name)
+        assert (value is None) == (metric.name in bare.notes), metric.name
+    assert bare.notes["nc1_trace_pinv"] == "scatter=False"
+    assert "second_look=False" in bare.notes["centred_max_inter"]
+    assert "nc1_trace_pinv" in str(bare)  # the reason is shown
+
+
+def test_many_classes_hold_no_square_array() -> None:
+    num_classes = 300
+    etf = torch.randn(num_classes, 8, generator=torch.Generator().manual_seed(0))
+    collapse = nclab.measure_features(etf.repeat(2, 1), torch.arange(num_classes).repeat(2))
+    plain = collapse.to_dict()
+    assert plain["inter_cosine"] is None
+    assert "inter_cosine" in plain["notes"]
+    assert collapse.inter_cosine.shape == (300, 300)
+    assert any("no simplex ETF" in warning for warning in collapse.warnings)
+
+
+def test_missing_classes_are_left_out_and_said() -> None:
+    data = cloud()
+    keep = data.labels != 2
+    with pytest.raises(nclab.NclabError, match="got none of 2"):
+        nclab.measure_features(data.features[keep], data.labels[keep], data.weight)
+    collapse = nclab.measure_features(
+        data.features[keep], data.labels[keep], data.weight, allow_missing=True
+    )
+    assert collapse.classes == (0, 1, 3, 4)
+    assert collapse.num_classes == 4
+    assert "Left out 1 classes" in collapse.warnings[0]
+    assert collapse.optimal_loss is None
+    assert "every class" in collapse.notes["optimal_loss"]
+    smaller = torch.tensor([0, 1, -1, 2, 3])[data.labels[keep]]
+    same = nclab.measure_features(data.features[keep], smaller)
+    assert collapse.nc1_trace_pinv == pytest.approx(same.nc1_trace_pinv, rel=1e-12)
+    assert collapse.centred_max_inter == pytest.approx(same.centred_max_inter, rel=1e-12)
+    assert collapse.nc4_ncc_accuracy == same.nc4_ncc_accuracy
+
+
+def test_html_is_a_table() -> None:
+    data = cloud()
+    html = nclab.measure_features(data.features, data.labels)._repr_html_()
+    assert html.startswith("<table>")
+    assert "nc1_trace_pinv" in html
