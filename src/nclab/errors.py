@@ -2,7 +2,14 @@
 
 
 class NclabError(ValueError):
-    """What was expected, what came, and what to do about it, in one line."""
+    """What was expected, what came, and what to do about it, in one line.
+
+    >>> try:
+    ...     raise DataError("Expected labels in [0, 10), got 12. Pass num_classes=13.")
+    ... except NclabError as error:
+    ...     print(error)
+    Expected labels in [0, 10), got 12. Pass num_classes=13.
+    """
 
 
 class DataError(NclabError):

@@ -11,7 +11,14 @@ from nclab.metrics.effective_depth import effective_depth
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The measurements of a model's layers, in the order in which the network computes them."""
+    """The measurements of a model's layers, in the order in which the network computes them.
+
+    >>> import nclab, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> report = nclab.measure(net, [(torch.randn(20, 2), torch.arange(20) % 2)], layers="all")
+    >>> [row["layer"] for row in report.to_dicts()], report.classifier
+    (['1'], '2')
+    """
 
     layers: tuple[Collapse, ...]
     classifier: str

@@ -29,6 +29,11 @@ class Collapse:
 
     A scalar that could not be measured is None and `notes` gives the reason under its name.
     Per-class arrays follow the order of `classes`.
+
+    >>> import nclab
+    >>> collapse = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1])
+    >>> collapse.max_inter, collapse.loss, collapse.notes["loss"]
+    (0.0, None, 'no classifier weights were given')
     """
 
     layer: str | None

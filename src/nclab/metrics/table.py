@@ -145,5 +145,5 @@ def _remarks(collapses: "Sequence[Collapse]", *, with_notes: bool = True) -> lis
         for metric, reason in collapses[0].notes.items():
             reasons.setdefault(reason, []).append(metric)
         for reason, metrics in reasons.items():
-            remarks.append(Text(f"– {', '.join(metrics)}: {reason}", style="dim"))
+            remarks.append(Text(f"– {reason}: {', '.join(metrics)}", style="dim"))
     return remarks

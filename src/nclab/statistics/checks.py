@@ -42,6 +42,8 @@ def as_labels(
 ) -> Tensor:
     """Integer labels of shape (B,) in [0, C) or equal to `ignore_index`, as int64."""
     labels = as_tensor(values, "labels")
+    if labels.numel() == 0:
+        labels = labels.long()  # an empty list has no type of its own
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         raise DataError(
             f"Expected integer labels, got {_name(labels)}. "

@@ -1,0 +1,85 @@
+"""Builds docs/formulas.md from the `Source:` lines of the docstrings.
+
+python docs/build_formulas.py
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from nclab.papers import PAPERS
+
+ROOT = Path(__file__).parent.parent
+HEADER = """# Formulas
+
+Every formula in nclab, by the paper it comes from. Made by `make docs` from the docstrings;
+do not edit. Symbols: [notation.md](notation.md). Sources: the keys are those of
+[papers.py](../src/nclab/papers.py).
+"""
+
+
+class Formula(NamedTuple):
+    """A function whose docstring names a source."""
+
+    key: str
+    place: str
+    name: str
+    file: str
+    line: int
+    summary: str
+    formula: str
+    range: str
+
+
+def formulas() -> list[Formula]:
+    """All of them, in the order of files and lines."""
+    found = []
+    for file in sorted((ROOT / "src" / "nclab").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            doc = ast.get_docstring(node) or ""
+            source = re.search(r"^Source: (\w+), (.+)$", doc, re.MULTILINE)
+            if not source:
+                continue
+            formula = re.search(r"\$\$(.+?)\$\$", doc, re.DOTALL)
+            limits = re.search(r"^Range: (.+)$", doc, re.MULTILINE)
+            found.append(
+                Formula(
+                    key=source[1],
+                    place=source[2],
+                    name=node.name,
+                    file=file.relative_to(ROOT).as_posix(),
+                    line=node.lineno,
+                    summary=doc.splitlines()[0],
+                    formula=" ".join(formula[1].split()) if formula else "",
+                    range=limits[1] if limits else "",
+                )
+            )
+    return found
+
+
+def page() -> str:
+    """The whole page."""
+    everything = formulas()
+    parts = [HEADER]
+    for key, paper in PAPERS.items():
+        own = [formula for formula in everything if formula.key == key]
+        if not own:
+            continue
+        parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
+        for formula in own:
+            link = f"[`{formula.name}`](../{formula.file})"
+            parts.append(f"\n### {formula.place} · {link}\n\n{formula.summary}\n")
+            if formula.formula:
+                parts.append(f"\n$${formula.formula}$$\n")
+            if formula.range:
+                parts.append(f"\nRange: {formula.range}\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    target = ROOT / "docs" / "formulas.md"
+    target.write_text(page())
+    print(f"wrote {target.relative_to(ROOT)} with {len(formulas())} formulas")

@@ -1,0 +1,42 @@
+"""Two workers read different halves; their moments merge to those of the whole."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+
+import nclab
+from nclab import metrics
+
+generator = torch.Generator().manual_seed(0)
+labels = torch.arange(600) % 6
+features = torch.randn(6, 32, generator=generator)[labels] + torch.randn(
+    600, 32, generator=generator
+)
+
+workers = []
+for half in (slice(0, 250), slice(250, 600)):
+    moments = nclab.ClassMoments(num_classes=6, dim=32, scatter=True)
+    moments.update(features[half], labels[half])
+    workers.append(moments)
+
+with tempfile.TemporaryDirectory() as folder:  # moments travel as safetensors files
+    workers[1].write(Path(folder) / "worker.safetensors")
+    received = nclab.ClassMoments.read(Path(folder) / "worker.safetensors")
+
+workers[0].merge(received)
+together = metrics.nc1_trace_pinv(workers[0])
+
+whole = nclab.ClassMoments(num_classes=6, dim=32, scatter=True)
+whole.update(features, labels)
+print("merged:   ", together)
+print("one shot: ", metrics.nc1_trace_pinv(whole))
+assert abs(together / metrics.nc1_trace_pinv(whole) - 1) < 1e-10
+
+# A second look and the loss side are streams of their own.
+look = nclab.SecondLook(whole)
+look.update(features, labels)
+print("nearest class centre is right:", metrics.nc4_ncc_accuracy(look))
+logits = nclab.LogitStatistics(num_classes=6)
+logits.update(features @ whole.means.T.float(), labels)
+print("margin:", metrics.margin(logits))

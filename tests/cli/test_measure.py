@@ -1,0 +1,152 @@
+"""`nclab measure`, as a person and as a program would call it."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nclab
+from nclab.metrics.catalogue import METRICS
+from tests.cli.runner import call
+from tests.clouds import cloud
+
+DATA = cloud()
+NCLAB = Path(sys.executable).with_name("nclab")
+
+
+def save(path: Path, **arrays: object) -> Path:
+    """An .npz of the arrays that are not None."""
+    kept = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
+    np.savez(path, **kept)  # type: ignore[arg-type]
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return save(tmp_path / "cloud.npz", features=DATA.features, labels=DATA.labels)
+
+
+def test_json_is_one_object_with_every_metric(file: Path, tmp_path: Path) -> None:
+    head = save(tmp_path / "head.npz", weight=DATA.weight, bias=DATA.bias)
+    done = call("measure", file, "--head", head, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    expected = nclab.measure_features(*DATA).to_dict()
+    for metric in METRICS:
+        assert found[metric.name] == pytest.approx(expected[metric.name], rel=1e-12), metric.name
+    assert done.err == ""
+
+
+def test_the_table_is_for_people(file: Path) -> None:
+    done = call("measure", file)
+    assert done.code == 0
+    assert "45 samples, 5 classes, dimension 7" in done.out
+    assert "nc1_trace_pinv" in done.out
+    assert "no classifier weights were given: nc2_norm_variation_weights" in done.out
+
+
+def test_other_names_and_a_head_in_the_same_file(tmp_path: Path) -> None:
+    file = save(tmp_path / "f.npz", X=DATA.features, y=DATA.labels, weight=DATA.weight)
+    found = json.loads(call("measure", file, "--json", "--one-pass").out)
+    assert found["loss"] is not None
+    assert found["nc4_ncc_accuracy"] is None
+    assert "second_look" in found["notes"]["nc4_ncc_accuracy"]
+
+
+def bad_calls(folder: Path) -> dict[str, tuple[list[object], str]]:
+    """Arguments that must end in exit code 2, with what the line must say."""
+    good = {"features": DATA.features.numpy(), "labels": DATA.labels.numpy()}
+
+    def changed(name: str, **arrays: object) -> Path:
+        return save(folder / f"{name}.npz", **{**good, **arrays})
+
+    spoiled = good["features"].copy()
+    spoiled[4, 1] = np.nan
+    (folder / "text.npz").write_text("not an archive")
+    objects = np.array([{"a": 1}], dtype=object)
+    return {
+        "missing file": ([folder / "none.npz"], "does not exist"),
+        "not an archive": ([folder / "text.npz"], "is not one"),
+        "pickled": ([changed("pickled", features=objects)], "pickled objects"),
+        "no labels": ([changed("unlabelled", labels=None)], "Expected labels or y"),
+        "NaN": ([changed("nan", features=spoiled)], "got nan in row 4, column 1"),
+        "float labels": ([changed("float", labels=good["labels"] / 2)], "integer labels"),
+        "missing class": ([changed("holes", labels=good["labels"] * 2)], "got none of 1, 3"),
+        "empty": (
+            [changed("empty", features=np.zeros((0, 3)), labels=[])],
+            "at least one sample, got none",
+        ),
+        "weight": ([changed("weight", weight=np.ones((7, 5)))], r"weight of shape"),
+        "head without weight": (
+            [changed("good"), "--head", save(folder / "h.npz", bias=DATA.bias)],
+            "Expected weight or W",
+        ),
+        "too many labels": ([changed("good"), "--num-classes", 3], r"labels in \[0, 3\)"),
+    }
+
+
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for name, (arguments, pattern) in bad_calls(tmp_path).items():
+        done = call("measure", *arguments, "--json")
+        assert done.code == 2, name
+        assert done.out == "", name
+        assert done.err.startswith("nclab: "), name
+        assert done.err.count("\n") == 1, name
+        assert re.search(pattern, done.err), (name, done.err)
+
+
+def test_holes_can_be_allowed(tmp_path: Path) -> None:
+    file = save(tmp_path / "h.npz", features=DATA.features, labels=DATA.labels * 2)
+    done = call("measure", file, "--allow-missing", "--json")
+    assert json.loads(done.out)["classes"] == [0, 2, 4, 6, 8]
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    from nclab.cli.main import app
+
+    names = [command.name for command in app.registered_commands]
+    assert names
+    for name in names:
+        done = call(name, "--help")
+        assert done.code == 0
+        assert f"Example: nclab {name}" in " ".join(done.out.split())
+        assert "--json" in done.out
+
+
+def test_the_installed_command_is_light() -> None:
+    """Help in under half a second of CPU time."""
+    used = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        shown = subprocess.run([NCLAB, "--help"], capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert "measure" in shown.stdout
+    assert min(used) < 0.5
+
+
+def test_the_installed_command_fails_cleanly(tmp_path: Path) -> None:
+    failed = subprocess.run(
+        [NCLAB, "measure", str(tmp_path / "none.npz")], capture_output=True, text=True, check=False
+    )
+    assert failed.returncode == 2
+    assert failed.stdout == ""
+    assert failed.stderr.count("\n") == 1
+    assert failed.stderr.startswith("nclab: Expected a .npz or .safetensors file")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys, nclab.cli.main; print({'torch', 'numpy', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_version_and_no_arguments() -> None:
+    assert call("--version").out.strip() == f"nclab {nclab.__version__}"
+    bare = call()
+    assert "Usage" in bare.out + bare.err

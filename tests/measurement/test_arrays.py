@@ -1,0 +1,184 @@
+"""measure_features: arrays, batches, and every bad input in one clear line."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import nclab
+from tests.clouds import cloud
+from tests.contract import assert_same, measure
+
+DATA = cloud()
+NAN = DATA.features.clone()
+NAN[17, 2] = float("nan")
+INF = DATA.features.clone()
+INF[3, 0] = float("-inf")
+
+
+def run(**changes: Any) -> Callable[[], object]:
+    """A call of measure_features on good data but for the given changes."""
+    good = {"features": DATA.features, "labels": DATA.labels}
+    return lambda: nclab.measure_features(**{**good, **changes})
+
+
+BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "no rows": (run(features=torch.zeros(0, 7), labels=[]), "at least one sample, got none"),
+    "no batches": (run(features=[], labels=None), "at least one sample, got none"),
+    "a class without samples": (
+        run(labels=torch.where(DATA.labels == 3, 0, DATA.labels), num_classes=5),
+        "samples of all 5 classes, got none of 3",
+    ),
+    "label out of range": (run(num_classes=4), r"labels in \[0, 4\), got 4"),
+    "negative label": (run(labels=DATA.labels - 1), "labels from 0 upwards, got -1"),
+    "float labels": (run(labels=DATA.labels.float()), "integer labels, got float32"),
+    "text labels": (run(labels=["a"] * 45), "numeric labels, got an array of <U1"),
+    "one-hot labels": (run(labels=torch.eye(5)[DATA.labels].long()), r"shape \(samples,\)"),
+    "too few labels": (run(labels=DATA.labels[:-1]), "got 44 for 45"),
+    "NaN": (run(features=NAN), "got nan in row 17, column 2"),
+    "infinity": (run(features=INF), "got -inf in row 3, column 0"),
+    "NaN in a later batch": (
+        run(features=[(DATA.features, DATA.labels), (NAN, DATA.labels)], labels=None),
+        "got nan in row 62, column 2",
+    ),
+    "one-dimensional features": (run(features=DATA.features[:, 0]), r"got \(45,\)"),
+    "three-dimensional features": (run(features=DATA.features[None]), r"got \(1, 45, 7\)"),
+    "integer features": (run(features=DATA.labels[:, None]), "floating-point features, got int64"),
+    "complex features": (run(features=np.ones((45, 2), complex)), "numeric features"),
+    "ragged features": (run(features=[[1.0], [1.0, 2.0]], labels=[0, 1]), "different lengths"),
+    "dimension one": (run(features=DATA.features[:, :1]), "dimension 2 or more for 5 classes"),
+    "dimension zero": (run(features=DATA.features[:, :0]), "dimension 1 or more, got 0"),
+    "one class": (run(labels=torch.zeros(45).long()), "at least 2 classes, got 1"),
+    "one class of many": (
+        run(labels=torch.zeros(45).long(), num_classes=3, allow_missing=True),
+        "at least 2 classes, got 1",
+    ),
+    "weight transposed": (run(weight=DATA.weight.T), r"weight of shape \(classes, 7\)"),
+    "weight of too many classes": (
+        run(weight=torch.ones(6, 7), num_classes=5),
+        "one row per class, 5, got 6",
+    ),
+    "weight with NaN": (run(weight=DATA.weight / 0 * 0), r"finite weight, got nan at \[0, 0\]"),
+    "flat weight": (run(weight=DATA.weight[0]), r"weight of shape \(classes, dimension\)"),
+    "bias alone": (run(bias=DATA.bias), "weight beside bias"),
+    "bias too short": (run(weight=DATA.weight, bias=DATA.bias[:3]), r"shape \(5,\), got \(3,\)"),
+    "bias as a matrix": (
+        run(weight=DATA.weight, bias=DATA.bias[None]),
+        r"bias of shape \(classes,\)",
+    ),
+    "features alone": (run(labels=None), "labels beside the features"),
+    "a number": (run(features=3.0, labels=None), "got a float alone"),
+    "batches of one": (run(features=[(DATA.features,)], labels=None), "got a tuple"),
+    "batches of another width": (
+        run(features=[(DATA.features, DATA.labels), (DATA.weight[:, :3], range(5))], labels=None),
+        "dimension 7, got 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gives_one_clear_line(name: str) -> None:
+    call, pattern = BAD[name]
+    with pytest.raises(nclab.NclabError, match=pattern) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 250
+
+
+def test_lists_arrays_and_tensors_are_alike() -> None:
+    expected = measure(DATA)
+    for convert in (np.asarray, lambda x: x.tolist()):
+        found = nclab.measure_features(
+            convert(DATA.features), convert(DATA.labels), convert(DATA.weight), convert(DATA.bias)
+        )
+        assert_same(found.scalars(), expected, relative=1e-14)
+
+
+def test_strange_arrays_are_taken_as_they_are() -> None:
+    """Reversed, read-only, big-endian and column-major memory, and tensors with gradients."""
+    array = DATA.features.numpy()
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    expected = nclab.measure_features(array, DATA.labels).scalars()
+    for strange in (
+        array[::-1][::-1],
+        frozen,
+        array.astype(">f8"),
+        np.asfortranarray(array),
+        DATA.features.clone().requires_grad_(),
+    ):
+        found = nclab.measure_features(strange, DATA.labels).scalars()
+        assert_same(found, expected, relative=1e-13)
+    assert frozen.flags.writeable is False
+
+
+def test_the_input_is_never_changed() -> None:
+    features, weight = DATA.features.clone(), DATA.weight.clone()
+    nclab.measure_features(features, DATA.labels, weight)
+    assert torch.equal(features, DATA.features)
+    assert torch.equal(weight, DATA.weight)
+
+
+def batches() -> Iterator[tuple[Tensor, Tensor]]:
+    """A source that can be read only once."""
+    for rows in torch.arange(45).split(10):
+        yield DATA.features[rows], DATA.labels[rows]
+
+
+def test_a_source_that_can_be_read_once_is_kept() -> None:
+    found = nclab.measure_features(batches(), weight=DATA.weight, bias=DATA.bias)
+    assert_same(found.scalars(), measure(DATA), relative=1e-10)
+
+
+def test_without_room_a_source_is_read_twice_or_the_reason_is_given() -> None:
+    twice = nclab.measure_features(
+        list(batches()), weight=DATA.weight, bias=DATA.bias, cache_bytes=500
+    )
+    assert_same(twice.scalars(), measure(DATA), relative=1e-10)
+    once = nclab.measure_features(batches(), weight=DATA.weight, cache_bytes=500)
+    assert once.nc4_ncc_accuracy is None
+    assert "read only once" in once.notes["nc4_ncc_accuracy"]
+    assert "read only once" in once.notes["nc4_agreement"]
+    assert once.nc1_trace_pinv is not None
+
+
+def test_a_source_that_changes_between_passes_is_refused() -> None:
+    class Shrinking:
+        def __init__(self) -> None:
+            self.rows = 45
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            yield DATA.features[: self.rows], DATA.labels[: self.rows]
+            self.rows -= 1
+
+    with pytest.raises(nclab.NclabError, match="Expected 45 samples in the second pass, got 44"):
+        nclab.measure_features(Shrinking(), cache_bytes=0)
+
+
+def test_classes_that_appear_late_make_room() -> None:
+    order = torch.argsort(DATA.labels)
+    ordered = [(DATA.features[rows], DATA.labels[rows]) for rows in order.split(4)]
+    found = nclab.measure_features(ordered)
+    assert_same(found.scalars(), nclab.measure_features(*DATA[:2]).scalars(), relative=1e-10)
+
+
+def test_ignored_labels_and_empty_batches() -> None:
+    labels = torch.cat([DATA.labels, torch.full((5,), -1)])
+    features = torch.cat([DATA.features, torch.full((5, 7), 1e9)])
+    found = nclab.measure_features(features, labels, DATA.weight, DATA.bias, ignore_index=-1)
+    assert found.ignored == 5
+    assert_same(found.scalars(), measure(DATA), relative=1e-12)
+    empty = (torch.zeros(0, 7), torch.zeros(0).long())
+    streamed = nclab.measure_features([empty, *batches(), empty])
+    assert streamed.samples == 45
+
+
+def test_large_dimensions_leave_out_the_scatter_and_say_so() -> None:
+    features = torch.randn(6, 5000, generator=torch.Generator().manual_seed(0))
+    collapse = nclab.measure_features(features, [0, 1] * 3)
+    assert collapse.nc1_trace_pinv is None
+    assert "scatter=True" in collapse.notes["nc1_trace_pinv"]

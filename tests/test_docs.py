@@ -1,0 +1,74 @@
+"""Docstrings follow their grammar, every public function has an example, docs are fresh."""
+
+import ast
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nclab
+from nclab.papers import PAPERS
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def functions(file: Path) -> list[ast.FunctionDef]:
+    """Top-level functions of a file."""
+    return [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)]
+
+
+def test_every_module_opens_with_a_sentence() -> None:
+    for file in SOURCES:
+        assert ast.get_docstring(ast.parse(file.read_text())), file
+
+
+@pytest.mark.parametrize("room", ["metrics", "statistics"])
+def test_every_public_function_of_a_room_has_a_doctest(room: str) -> None:
+    module = __import__(f"nclab.{room}", fromlist=["__all__"])
+    for name in module.__all__:
+        assert ">>>" in (getattr(module, name).__doc__ or ""), name
+
+
+def test_every_public_name_has_a_doctest_or_an_example() -> None:
+    shown = "\n".join(file.read_text() for file in EXAMPLES)
+    for name in nclab.__all__:
+        if name.endswith(("Error", "Warning")):
+            continue  # shown in the doctest of their base class
+        doc = getattr(nclab, name).__doc__ or ""
+        assert ">>>" in doc or re.search(rf"\b{name}\b", shown), name
+
+
+def test_sources_name_known_papers() -> None:
+    found = 0
+    for file in SOURCES:
+        for match in re.finditer(r"^\s*Source: (\w+), (\S.*)$", file.read_text(), re.MULTILINE):
+            found += 1
+            assert match[1] in PAPERS, f"{file}: {match[0]}"
+            assert re.match(r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example)", match[2])
+    assert found > 30
+
+
+def test_formulas_page_is_fresh() -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_formulas.py"))
+    expected = builder["page"]()
+    assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
+def test_examples_run(example: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
