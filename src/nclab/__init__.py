@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nclab import metrics, statistics
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.model import measure
@@ -32,6 +33,8 @@ _HOME = {
     "measure_features": "nclab.measurement.arrays",
 }
 
+_ROOMS = ("metrics", "statistics")
+
 __all__ = [
     "ClassMoments",
     "Collapse",
@@ -44,10 +47,14 @@ __all__ = [
     "SecondLook",
     "measure",
     "measure_features",
+    "metrics",
+    "statistics",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"nclab.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'nclab' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import nclab
+from nclab.measurement import arrays
 from tests.clouds import cloud
 from tests.contract import assert_same, measure
 
@@ -17,6 +18,7 @@ NAN = DATA.features.clone()
 NAN[17, 2] = float("nan")
 INF = DATA.features.clone()
 INF[3, 0] = float("-inf")
+EXPECTED = measure(DATA)
 
 
 def run(**changes: Any) -> Callable[[], object]:
@@ -44,6 +46,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         run(features=[(DATA.features, DATA.labels), (NAN, DATA.labels)], labels=None),
         "got nan in row 62, column 2",
     ),
+    "huge": (run(features=DATA.features * 1e200), "between 1e-150 and 1e.150 in size"),
+    "tiny": (run(features=DATA.features * 1e-200), "between 1e-150 and 1e.150 in size"),
     "one-dimensional features": (run(features=DATA.features[:, 0]), r"got \(45,\)"),
     "three-dimensional features": (run(features=DATA.features[None]), r"got \(1, 45, 7\)"),
     "integer features": (run(features=DATA.labels[:, None]), "floating-point features, got int64"),
@@ -175,6 +179,13 @@ def test_ignored_labels_and_empty_batches() -> None:
     empty = (torch.zeros(0, 7), torch.zeros(0).long())
     streamed = nclab.measure_features([empty, *batches(), empty])
     assert streamed.samples == 45
+
+
+def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "SLICE", 7)
+    assert_same(measure(DATA), EXPECTED, relative=1e-10)
+    with pytest.raises(nclab.NclabError, match="got nan in row 17, column 2"):
+        nclab.measure_features(NAN, DATA.labels)
 
 
 def test_large_dimensions_leave_out_the_scatter_and_say_so() -> None:

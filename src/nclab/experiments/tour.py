@@ -69,7 +69,16 @@ def run(*, preset: Literal["quick", "paper"] = "quick", seed: int = 0) -> TourRe
 
 
 def tour(config: Config, *, seed: int = 0) -> TourResult:
-    """The tour at any size; the same numbers for the same seed and thread count."""
+    """The tour at any size, on one thread: the same numbers for the same seed."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the matrices are small: more threads would only wait
+    try:
+        return _tour(config, seed)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _tour(config: Config, seed: int) -> TourResult:
     generator = torch.Generator().manual_seed(seed)
     etf = simplex_etf(config.num_classes, config.dim, generator=generator)
     labels = torch.arange(config.samples) % config.num_classes

@@ -1,6 +1,7 @@
 """measure_features: the door for arrays and for batches of features."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from nclab.errors import DataError
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.metrics.collapse import Collapse
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX
+from nclab.statistics.checks import IGNORE_INDEX, as_tensor
 
+SLICE = 2**16
 NO_WEIGHT = "no classifier weights were given"
 
 
@@ -84,10 +86,29 @@ def measure_features(
     return stream.collapse(reasons)
 
 
+@dataclass(frozen=True)
+class _Slices:
+    """Arrays in slices of rows: enough for the streams to be fast, few enough to show progress."""
+
+    features: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return max(1, -(-self.features.shape[:1].numel() // SLICE))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.features.ndim == 0 or self.features.shape[0] != self.labels.shape[:1].numel():
+            yield self.features, self.labels  # the stream says what is wrong
+            return
+        for number in range(len(self)):
+            rows = slice(number * SLICE, (number + 1) * SLICE)
+            yield self.features[rows], self.labels[rows]
+
+
 def _source(features: Any, labels: Any) -> Iterable[Any]:
     is_array = isinstance(features, (Tensor, np.ndarray))
     if labels is not None:
-        return [(features, labels)]
+        return _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
     if is_array or not isinstance(features, Iterable):
         raise DataError(
             f"Expected labels beside the features, or an iterable of (features, labels) batches; "

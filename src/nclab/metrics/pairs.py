@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from nclab.progress import track
+
 TILE = 512
 """Classes on the side of a tile: 2 MiB of float64."""
 
@@ -46,15 +48,13 @@ def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
 
     Costs half a C x C x d GEMM however many reducers look on; memory one tile.
     """
-    size = len(vectors)
-    starts = range(0, size, TILE)
-    for first in starts:
-        rows = slice(first, min(first + TILE, size))
-        for second in starts[first // TILE :]:
-            cols = slice(second, min(second + TILE, size))
-            tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
-            for reducer in reducers:
-                reducer.update(tile)
+    edges = range(0, len(vectors), TILE)
+    sides = [slice(edge, min(edge + TILE, len(vectors))) for edge in edges]
+    places = [(rows, cols) for number, rows in enumerate(sides) for cols in sides[number:]]
+    for rows, cols in track(places, "pairs of classes"):
+        tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
+        for reducer in reducers:
+            reducer.update(tile)
 
 
 @dataclass

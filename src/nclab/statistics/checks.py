@@ -1,5 +1,6 @@
 """The public door of every stream: features and labels are checked here, once."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from nclab.errors import DataError
 
 IGNORE_INDEX = -100
 """The label PyTorch's losses skip by default; so do we."""
+HUGE = 1e150
+"""Features beyond this, or all below its inverse, have squares that float64 cannot hold."""
 
 
 def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> Tensor:
@@ -32,8 +35,11 @@ def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> T
     if dim is not None and features.shape[1] != dim:
         raise DataError(f"Expected features of dimension {dim}, got {features.shape[1]}.")
     # One cheap reduction answers for almost all data; only a suspicious sum is looked into.
-    if not torch.isfinite(features.sum(dtype=torch.float32)):
+    total = float(features.sum(dtype=torch.float32))
+    if not math.isfinite(total):
         _refuse_non_finite(features, first_row)
+    if features.dtype == torch.float64 and (total == 0 or not math.isfinite(total)):
+        _refuse_extremes(features)
     return features
 
 
@@ -121,3 +127,13 @@ def _refuse_non_finite(features: Tensor, first_row: int) -> None:
                 f"Expected finite features, got {float(block[row, column])} in row "
                 f"{first_row + start + row}, column {column}. Remove or mend that sample."
             )
+
+
+def _refuse_extremes(features: Tensor) -> None:
+    """Squares must neither overflow nor vanish; only float64 can hold numbers that would."""
+    largest = float(features.abs().max()) if features.numel() else 0.0
+    if largest > HUGE or 0 < largest < 1 / HUGE:
+        raise DataError(
+            f"Expected features between {1 / HUGE:g} and {HUGE:g} in size, got {largest:.3g}. "
+            "Rescale them: every metric but the norms and the loss stays the same."
+        )
