@@ -1,6 +1,6 @@
 """What a loader yields: inputs for the model, labels, and perhaps a mask of real tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -21,8 +21,8 @@ class Batch(NamedTuple):
     """(B, T) 1 for real tokens, from `attention_mask`."""
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that enter the model."""
-        return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
+        """The tensors that enter the model, also those inside lists and mappings."""
+        return list(_tensors([self.args, self.kwargs]))
 
 
 def split_batch(batch: Any, device: torch.device) -> Batch:
@@ -56,9 +56,30 @@ def split_batch(batch: Any, device: torch.device) -> Batch:
     return Batch(
         tuple(_moved(value, device) for value in args),
         {name: _moved(value, device) for name, value in kwargs.items()},
-        torch.as_tensor(labels).to(device),
+        _labels(labels).to(device),
         mask.to(device) if isinstance(mask, Tensor) and mask.ndim == 2 else None,
     )
+
+
+def _labels(values: Any) -> Tensor:
+    try:
+        labels = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"Expected integer labels, got a {type(values).__name__}.") from error
+    if labels.ndim == 0:
+        raise DataError(
+            f"Expected batches, got a single sample of label {labels.item()}. "
+            "Pass a DataLoader of the data set."
+        )
+    return labels
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(item)
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -4,9 +4,11 @@
 activation, batch norm) that is the finished output of each block, whatever the order inside it;
 the last such place is the input of the classifier. A place is named after the outermost module
 that returned it, or `<reader>.input` where no module did (a functional activation in between).
+A module called several times has places `name`, `name#2`, `name#3`, ...
 """
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,10 +35,13 @@ def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Poin
     modules = dict(model.named_modules())
     points = []
     for name in names:
-        if name in modules and name:
-            points.append((name, Point(name, "output", 0)))
-        elif name.endswith(INPUT) and name.removesuffix(INPUT) in modules:
-            points.append((name, Point(name.removesuffix(INPUT), "input", 0)))
+        nth = re.search(r"#([2-9]|[1-9]\d+)$", name)
+        place = name[: nth.start()] if nth else name
+        call = int(nth[1]) - 1 if nth else 0
+        if place in modules and place:
+            points.append((name, Point(place, "output", call)))
+        elif place.endswith(INPUT) and place.removesuffix(INPUT) in modules:
+            points.append((name, Point(place.removesuffix(INPUT), "input", call)))
         else:
             near = difflib.get_close_matches(name, [key for key in modules if key], n=3, cutoff=0.3)
             hint = f"did you mean {', '.join(near)}?" if near else "see model.named_modules()."
@@ -65,7 +70,9 @@ def all_layers(calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch
 def input_layer(call: Call, calls: Sequence[Call]) -> Layer:
     """The place that a call reads from."""
     point = Point(call.name, "input", call.index)
-    return Layer(_producer(call, calls) or f"{call.name}{INPUT}", point, call.source_identity)
+    nth = f"#{call.index + 1}" if call.index else ""
+    name = _producer(call, calls) or f"{call.name}{INPUT}{nth}"
+    return Layer(name, point, call.source_identity)
 
 
 def _producer(reader: Call, calls: Sequence[Call]) -> str | None:

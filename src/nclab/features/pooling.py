@@ -6,9 +6,11 @@ The rule, for a tensor and labels of a batch of B samples:
 - Where every position has its own label, labels (B, ...), every position is a row.
 - Otherwise the positions of a sample, pixels of a map (B, d, H, W) or tokens (B, T, d), are
   averaged ("mean", over the tokens that `attention_mask` keeps) or laid end to end ("flatten").
-- Channels come second where a convolution, batch norm or pooling made or reads the tensor, and
-  in any other tensor of four or more dimensions; else they come last.
-- Sequence-first tensors (T, B, d) are recognised by their shape.
+- Channels come second where a convolution, batch norm or pooling made or reads the tensor, last
+  where a linear layer, layer norm or attention does. Any other module follows the last of these
+  that met the same shape; without one, channels come second in four or more dimensions, else last.
+- Sequence-first tensors (T, B, d) are recognised by their shape, in a model that has layers with
+  `batch_first=False`.
 """
 
 from typing import Literal
@@ -35,16 +37,21 @@ class NoRows(Exception):
     """This tensor has no row per label; the message says why."""
 
 
+def tells_channels(module: nn.Module) -> bool:
+    """Whether the kind of a module tells where the channels are in what it reads and makes."""
+    # A layer norm with a forward of its own may turn maps (B, d, H, W) round, as in ConvNeXt.
+    own = isinstance(module, nn.LayerNorm) and type(module).forward is not nn.LayerNorm.forward
+    return isinstance(module, (*_CHANNELS_SECOND, *_CHANNELS_LAST)) and not own
+
+
 def channel_dim(module: nn.Module, ndim: int) -> int:
     """Where the channels are in a tensor that `module` reads or makes.
 
     >>> channel_dim(nn.Conv1d(2, 3, 1), 3), channel_dim(nn.Linear(2, 3), 3)
     (1, -1)
     """
-    if isinstance(module, _CHANNELS_SECOND):
-        return 1
-    if isinstance(module, _CHANNELS_LAST):
-        return -1
+    if tells_channels(module):
+        return 1 if isinstance(module, _CHANNELS_SECOND) else -1
     return 1 if ndim >= 4 else -1
 
 
@@ -59,8 +66,8 @@ def to_rows(
 ) -> Tensor:
     """(rows, d) features, one for each label; a copy that later layers cannot change.
 
-    `sequence_first` says that the model has layers with `batch_first=False`, so that a tensor
-    (T, B, d) with T = B cannot be told from (B, T, d).
+    `module` tells where the channels are. `sequence_first` says that the model has layers with
+    `batch_first=False`: tensors may be (T, B, d), not to be told from (B, T, d) where T = B.
 
     >>> to_rows(torch.ones(2, 3, 4, 4), torch.tensor([0, 1]), nn.Conv2d(3, 5, 1)).shape
     torch.Size([2, 3])
@@ -73,10 +80,11 @@ def to_rows(
     if tensor.ndim < 3:
         raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
     rows = tensor.movedim(channel_dim(module, tensor.ndim), -1)  # (B, positions..., d)
-    if rows.ndim == 3 and rows.shape[0] != labels.shape[0] and rows.shape[1] == labels.shape[0]:
-        rows = rows.transpose(0, 1)
-    elif rows.ndim == 3 and sequence_first and rows.shape[0] == rows.shape[1]:
-        raise NoRows(f"its shape {shape} could be batch first or sequence first")
+    if rows.ndim == 3 and sequence_first:
+        if rows.shape[0] == rows.shape[1]:
+            raise NoRows(f"its shape {shape} could be batch first or sequence first")
+        if rows.shape[1] == labels.shape[0]:
+            rows = rows.transpose(0, 1)
     if rows.shape[:-1] == labels.shape:
         return rows.reshape(-1, rows.shape[-1]).clone()
     if rows.shape[0] != labels.shape[0] or labels.ndim != 1:

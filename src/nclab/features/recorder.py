@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor, nn
 
-from nclab.features.pooling import NoRows
+from nclab.features.pooling import NoRows, tells_channels
 
 Reader = Callable[[Tensor, nn.Module], Tensor]
-"""Turns a tensor that a module reads or returns into rows of features, or raises NoRows."""
+"""Turns a tensor, with channels where a module has them, into rows, or raises NoRows."""
 
 
 class Identity(NamedTuple):
@@ -19,13 +20,18 @@ class Identity(NamedTuple):
 
     storage: int
     shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """The offset first: two halves of a tensor share their storage and shape."""
     version: int
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Identity":
         """The identity of a tensor that is still alive."""
-        storage = 0 if tensor.is_nested else tensor.untyped_storage().data_ptr()
-        return cls(storage, () if tensor.is_nested else tuple(tensor.shape), tensor._version)
+        version = -1 if tensor.is_inference() else tensor._version
+        if not _is_strided(tensor):
+            return cls(_storage(tensor), (), (), version)
+        strides = (int(tensor.storage_offset()), *map(int, tensor.stride()))
+        return cls(_storage(tensor), tuple(tensor.shape), strides, version)
 
 
 class Point(NamedTuple):
@@ -67,6 +73,8 @@ class Recorder:
     outputs: Collection[str]
     """Names of the modules whose output is read."""
     trace: bool = False
+    deciders: dict[Point, nn.Module] = field(default_factory=dict)
+    """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
 
@@ -74,6 +82,7 @@ class Recorder:
         self._handles: list[Any] = []
         self._open: list[Call] = []
         self._times: Counter[str] = Counter()
+        self._met: dict[tuple[int, ...], nn.Module] = {}
         self._clock = 0
         for name, module in self.model.named_modules():
             if self.trace or name in self.inputs or name in self.outputs:
@@ -99,6 +108,7 @@ class Recorder:
             self._open.append(call)
             source = first_tensor(args)
             source = first_tensor(kwargs) if source is None else source
+            self._meet(source, module)
             if name in self.inputs:
                 self._read(Point(name, "input", call.index), source, module)
             if self.trace:
@@ -111,7 +121,10 @@ class Recorder:
     def _leaving(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             call = self._open.pop()
+            while call.name != name:  # It raised, and the model went on without it.
+                call = self._open.pop()
             target = first_tensor(output)
+            self._meet(target, module)
             if name in self.outputs:
                 self._read(Point(name, "output", call.index), target, module)
             if self.trace:
@@ -125,9 +138,17 @@ class Recorder:
         try:
             if tensor is None:
                 raise NoRows("it is not a tensor")
-            self.rows[point] = self.reader(tensor, module)
+            if self.trace:
+                known = tells_channels(module) or tensor.is_nested
+                met = module if known else self._met.get(tensor.shape, module)
+                self.deciders[point] = met
+            self.rows[point] = self.reader(tensor, self.deciders.get(point, module))
         except NoRows as reason:
             self.rows[point] = reason
+
+    def _meet(self, tensor: Tensor | None, module: nn.Module) -> None:
+        if tensor is not None and not tensor.is_nested and tells_channels(module):
+            self._met[tensor.shape] = module
 
     def _tick(self) -> int:
         self._clock += 1
@@ -176,4 +197,13 @@ def is_weight_layer(module: nn.Module) -> bool:
 
 def alive(tensors: Collection[Tensor]) -> set[int]:
     """The storages of tensors, to recognise views of them."""
-    return {t.untyped_storage().data_ptr() for t in tensors if not t.is_nested}
+    return {_storage(tensor) for tensor in tensors}
+
+
+def _is_strided(tensor: Tensor) -> bool:
+    return not tensor.is_nested and tensor.layout is torch.strided
+
+
+def _storage(tensor: Tensor) -> int:
+    """Where the values are; nested and sparse tensors have no one place but themselves."""
+    return tensor.untyped_storage().data_ptr() if _is_strided(tensor) else id(tensor)

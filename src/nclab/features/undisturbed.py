@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,17 +27,35 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluate without gradients; then restore every module's mode and all random states."""
+def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
+    """Evaluate without gradients; then restore every module's mode and all random states.
+
+    Those of the loader's own generators too. The fused path of PyTorch's transformer layers is
+    off meanwhile: it goes around the modules inside, and rounds differently from them.
+    """
     modes = [(module, module.training) for module in model.modules()]
+    own = [(generator, generator.get_state()) for generator in _generators(loader)]
+    fused = torch.backends.mha.get_fastpath_enabled()
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     try:
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
+        # Tensors made in inference mode do not tell when they are changed in place.
+        not_inference = torch.inference_mode(False)
+        with torch.random.fork_rng(devices=devices), not_inference, torch.no_grad():
+            torch.backends.mha.set_fastpath_enabled(False)
             model.eval()
             yield
     finally:
         for module, training in modes:
             module.training = training
+        for generator, state in own:
+            generator.set_state(state)
+        torch.backends.mha.set_fastpath_enabled(fused)
         random.setstate(python_state)
         np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def _generators(loader: Any) -> list[torch.Generator]:
+    owners = (loader, getattr(loader, "sampler", None))
+    found = (getattr(owner, "generator", None) for owner in owners)
+    return [generator for generator in found if isinstance(generator, torch.Generator)]

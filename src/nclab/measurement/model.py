@@ -1,9 +1,9 @@
 """measure: the door for any nn.Module and the loader that feeds it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from nclab.features.undisturbed import undisturbed, unwrap
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.measurement.report import Report
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX
+from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 
 NOT_THE_LAST = "the classifier does not read this layer"
 
@@ -39,9 +39,10 @@ def measure(
 
     Finds the classifier, the last linear map that produces the logits, and measures the features
     it reads; with `layers="all"` what every weight layer reads; with names the outputs of those
-    modules (`"name.input"` for an input). All layers come from one forward pass per batch, in
-    evaluation mode and without gradients; mode, hooks, gradients and random states are afterwards
-    as before. Batches are (inputs, labels) or mappings with `labels`.
+    modules (`"name.input"` for an input, `"name#2"` for what the second call returns). All layers
+    come from one forward pass per batch, in evaluation mode and without gradients; mode, hooks,
+    gradients and random states are afterwards as before. Batches are (inputs, labels) or mappings
+    with `labels`.
 
     Costs the forward passes and, per layer, what `measure_features` costs. The second look reads
     features kept in `cache_bytes` of memory, shared by all layers; layers that do not fit need a
@@ -63,10 +64,13 @@ def measure(
     """
     if not isinstance(model, nn.Module):
         raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
+    if pool not in get_args(Pool):
+        raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
     session = _Session(unwrap(model), layers, classifier, pool, ignore_index, cache_bytes)
     session.keeps = second_look
-    repeatable = iter(loader) is not loader
-    with undisturbed(session.model):
+    # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for that.
+    repeatable = not isinstance(loader, Iterator)
+    with undisturbed(session.model, loader):
         for batch in track(loader, "measuring"):
             session.first_pass(batch)
         session.require_data(allow_missing=allow_missing)
@@ -101,6 +105,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.streams: dict[Point, LayerStream] = {}
+        self.deciders: dict[Point, nn.Module] = {}
         self.skipped: dict[str, str] = {}
         self.found: Classifier | None = None
         self.budget = [self.cache_bytes]
@@ -130,6 +135,7 @@ class _Session:
             recorder.calls.clear()
         else:
             recorder = self._run_planned(batch, list(self.streams))
+        self._check_labels(batch.labels)
         for point, stream in self.streams.items():
             stream.update(self._rows(recorder, point, stream), batch.labels.reshape(-1))
 
@@ -180,7 +186,9 @@ class _Session:
             return read(tensor, batch.labels, module)
 
         read = partial(to_rows, pool=self.pool, mask=batch.mask, sequence_first=self.sequence_first)
-        with Recorder(self.model, reader, inputs, outputs, trace=trace) as recorder:
+        with Recorder(
+            self.model, reader, inputs, outputs, trace=trace, deciders=self.deciders
+        ) as recorder:
             output = self.model(*batch.args, **batch.kwargs)
         if trace:
             self.found = find_classifier(recorder.calls, logits_of(output), self.chosen)
@@ -198,6 +206,13 @@ class _Session:
                     raise ModelError(f"Cannot measure {layer.name}: {rows}.")
                 self.skipped[layer.name] = str(rows)
                 continue
+            try:
+                check_sizes(len(head.weight), rows.shape[1])
+            except DataError as error:
+                if is_last or self.named:
+                    raise
+                self.skipped[layer.name] = str(error)
+                continue
             self.streams[layer.point] = LayerStream(
                 num_classes=len(head.weight),
                 head=head if is_last else None,
@@ -207,9 +222,20 @@ class _Session:
                 layer=layer.name,
             )
 
+    def _check_labels(self, labels: Tensor) -> None:
+        assert self.found is not None
+        outputs, name = len(self.found.weight), self.found.call.name or "the model"
+        used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
+        if used.numel() and used.max() >= outputs:
+            raise DataError(
+                f"Expected labels in [0, {outputs}) for the {outputs} outputs of {name}, "
+                f"got {int(used.max())}. Check the labels, or pass classifier= another module."
+            )
+
     def _layers(self, calls: list[Call], batch: Batch, last: Layer) -> list[Layer]:
         if self.named:
-            return [self._named_layer(name, point, calls) for name, point in self.named]
+            placed = [self._named_layer(name, point, calls) for name, point in self.named]
+            return [layer for _, layer in sorted(placed, key=lambda place: place[0])]
         if self.wanted == "last":
             return [last]
         layers = all_layers(calls, self.weight_layers, batch)
@@ -217,12 +243,14 @@ class _Session:
         return [layer for layer in layers if layer.identity != last.identity] + [last]
 
     @staticmethod
-    def _named_layer(name: str, point: Point, calls: list[Call]) -> Layer:
+    def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, Layer]:
+        """The layer, and when the forward pass came by."""
         for call in calls:
             if (call.name, call.index) == (point.module, point.call):
-                identity = call.source_identity if point.side == "input" else call.target_identity
-                return Layer(name, point, identity)
-        return Layer(name, point, None)
+                if point.side == "input":
+                    return call.entered, Layer(name, point, call.source_identity)
+                return call.left, Layer(name, point, call.target_identity)
+        return 0, Layer(name, point, None)
 
     def _rows(self, recorder: Recorder, point: Point, stream: LayerStream) -> Tensor:
         rows = recorder.rows.get(point, NoRows("it was not called for this batch"))

@@ -1,0 +1,240 @@
+"""Finding the classifier: which linear map is it, and what if there is none."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import nclab
+from tests.contract import assert_same
+
+X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+Y = torch.arange(60) % 4
+BATCHES = [(X[:25], Y[:25]), (X[25:], Y[25:])]
+
+
+@dataclass
+class Output:
+    """What libraries return instead of a tensor."""
+
+    loss: Tensor | None
+    logits: Tensor
+
+
+class Net(nn.Module):
+    """A body, a head, and something done to the logits."""
+
+    def __init__(self, ending: str = "plain", head: nn.Module | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+        self.head = nn.Linear(8, 4) if head is None else head
+        self.ending = ending
+        self.double()
+
+    def forward(self, x: Tensor) -> Any:
+        features = self.body(x)
+        z = self.head(features)
+        endings: dict[str, Any] = {
+            "plain": lambda: z,
+            "dict": lambda: {"features": features, "logits": z},
+            "nameless dict": lambda: {"scores": z, "features": features},
+            "object": lambda: Output(None, z),
+            "tuple": lambda: (z, features),
+            "nested": lambda: [(None, {"out": z})],
+            "upcast": lambda: z.double(),
+            "reshaped": lambda: z.reshape(len(x), 2, 2),
+            "log_softmax": lambda: functional.log_softmax(z, -1),
+            "softmax": lambda: z.softmax(-1),
+            "temperature": lambda: z / 7,
+            "temperature in place": lambda: z.div_(7),
+            "nothing": lambda: None,
+            "text": lambda: {"answer": "4"},
+        }
+        return endings[self.ending]()
+
+
+class OwnLinear(nn.Module):
+    """A linear map that is not an nn.Linear."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs) / 2)
+        self.bias = nn.Parameter(torch.randn(outputs)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+
+class Cosine(nn.Module):
+    """A classifier by angle: it has a weight of the right shape but is not linear."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.normalize(x) @ functional.normalize(self.weight).T
+
+
+def expected(model: Net) -> nclab.Collapse:
+    """The features of the body and the parameters of the head, measured as arrays."""
+    with torch.no_grad():
+        features = model.body(X)
+    weight, bias = model.head.weight, getattr(model.head, "bias", None)
+    return nclab.measure_features(features, Y, weight, bias)
+
+
+def error(model: nn.Module, batches: Any = BATCHES, **options: Any) -> str:
+    """The one line with which a model is refused."""
+    with pytest.raises(nclab.ModelError) as caught:
+        nclab.measure(model, batches, **options)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["plain", "dict", "nameless dict", "object", "tuple", "nested", "upcast", "reshaped"],
+)
+def test_found_in_whatever_the_model_returns(ending: str) -> None:
+    model = Net(ending)
+    report = nclab.measure(model, BATCHES)
+    assert report.classifier == "head"
+    assert report.remarks == ()
+    assert report.last.layer == "body"
+    assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
+
+
+@pytest.mark.parametrize("ending", ["log_softmax", "softmax", "temperature"])
+def test_found_behind_a_function_of_the_logits_with_a_remark(ending: str) -> None:
+    model = Net(ending)
+    report = nclab.measure(model, BATCHES)
+    assert report.classifier == "head"
+    assert len(report.remarks) == 1
+    assert "not what head returns" in report.remarks[0]
+    assert report.remarks[0] in " ".join(str(report).split())
+    assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
+
+
+def test_logits_changed_in_place_are_not_the_heads() -> None:
+    report = nclab.measure(Net("temperature in place"), BATCHES)
+    assert report.classifier == "head"
+    assert len(report.remarks) == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        nn.Linear(8, 4, bias=False),
+        OwnLinear(8, 4),
+        OwnLinear(8, 4, bias=False),
+        nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)),
+    ],
+)
+def test_heads_without_bias_and_heads_of_other_kinds(head: nn.Module) -> None:
+    model = Net(head=head)
+    report = nclab.measure(model, BATCHES)
+    assert report.classifier == "head"
+    assert report.remarks == ()
+    assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
+
+
+def test_the_bias_counts() -> None:
+    with_bias = Net()
+    without = Net(head=nn.Linear(8, 4, bias=False))
+    assert isinstance(without.head, nn.Linear)
+    assert isinstance(with_bias.head, nn.Linear)
+    without.head.weight = with_bias.head.weight
+    losses = [nclab.measure(model, BATCHES).last.loss for model in (with_bias, without)]
+    assert losses[0] != pytest.approx(losses[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("inputs", [8, 700])
+def test_an_own_linear_passes_and_a_cosine_does_not_in_any_precision(
+    inputs: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(1)
+    batches = [(x.to(dtype), y) for x, y in BATCHES]
+    first = nn.Linear(6, inputs)
+    first.weight.data.mul_(0.3)  # so that products and cosines are of one size
+    body = nn.Sequential(first, nn.ReLU())
+    linear = nn.Sequential(body, OwnLinear(inputs, 4)).to(dtype)
+    assert nclab.measure(linear, batches).classifier == "1"
+    cosine = nn.Sequential(body, Cosine(inputs, 4)).to(dtype)
+    assert "ends in a linear classifier, found none" in error(cosine, batches)
+
+
+def test_a_model_without_a_linear_map() -> None:
+    model = nn.Sequential(nn.Unflatten(1, (6, 1)), nn.Conv1d(6, 4, 1), nn.Flatten()).double()
+    line = error(model)
+    assert "found none among its modules (Conv1d, Flatten, Sequential, Unflatten)" in line
+    assert "Pass classifier=" in line
+
+
+def test_a_model_without_logits() -> None:
+    assert "returns a tensor of logits, it returns none" in error(Net("nothing"))
+    assert "it returns none" in error(Net("text"))
+    assert "Expected a torch.nn.Module, got a function" in error(lambda x: x)  # type: ignore[arg-type]
+
+
+def test_a_chosen_classifier() -> None:
+    model = Net()
+    report = nclab.measure(model, [(X, torch.arange(60) % 8)], classifier="body.0", layers="all")
+    first = model.body[0]
+    reference = nclab.measure_features(X, torch.arange(60) % 8, first.weight, first.bias)
+    assert report.classifier == "body.0"
+    assert report.last.layer == "body.0.input"
+    assert_same(report.last.scalars(), reference.scalars(), relative=1e-10)
+
+
+@pytest.mark.parametrize("name", ["body", "body.1", "tail", ""])
+def test_a_wrong_choice(name: str) -> None:
+    line = error(Net(), classifier=name)
+    assert f"Expected classifier={name!r} to be a linear map called in the forward pass" in line
+
+
+def test_a_chosen_classifier_of_a_model_that_returns_no_logits() -> None:
+    model = Net("nothing")
+    report = nclab.measure(model, BATCHES, classifier="head")
+    assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
+
+
+def test_the_last_call_of_the_last_linear_map_is_taken() -> None:
+    class Repeated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.fc(self.fc(x).tanh())
+            return out
+
+    model = Repeated().double()
+    labels = torch.arange(60) % 6
+    report = nclab.measure(model, [(X, labels)])
+    features = model.fc(X).tanh()
+    reference = nclab.measure_features(features, labels, model.fc.weight, model.fc.bias)
+    assert report.last.layer == "fc.input#2"
+    assert_same(report.last.scalars(), reference.scalars(), relative=1e-10)
+
+
+def test_a_model_that_is_its_own_classifier() -> None:
+    model = nn.Linear(6, 4).double()
+    for layers in ("last", "all"):
+        report = nclab.measure(model, BATCHES, layers=layers)
+        reference = nclab.measure_features(X, Y, model.weight, model.bias)
+        assert report.classifier == "Linear"
+        assert len(report.layers) == 1
+        assert_same(report.last.scalars(), reference.scalars(), relative=1e-10)
+
+
+def test_a_single_output_is_no_classifier_of_classes() -> None:
+    with pytest.raises(nclab.DataError, match="at least 2 classes, got 1") as caught:
+        nclab.measure(Net(head=nn.Linear(8, 1)), [(X, Y % 2)])
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,214 @@
+"""Recorder: what it reads, when it reads it, and that nothing of it remains."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nclab.features.pooling import NoRows
+from nclab.features.recorder import (
+    Identity,
+    Point,
+    Recorder,
+    alive,
+    first_tensor,
+    is_weight_layer,
+    logits_of,
+)
+
+X = torch.arange(-6.0, 6.0).reshape(4, 3)
+
+
+def copy(tensor: Tensor, module: nn.Module) -> Tensor:
+    """A reader that keeps everything."""
+    return tensor.clone()
+
+
+def count_hooks(model: nn.Module) -> int:
+    """Hooks of any kind on any module."""
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
+    )
+
+
+class Twice(nn.Module):
+    """Calls one linear layer twice, by keyword the second time, with an in-place ReLU between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(input=self.relu(self.fc(x)))
+        return out
+
+
+class Stumbling(nn.Module):
+    """Goes on where one of its modules fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = nn.Sequential(nn.Linear(5, 5))
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            x = self.broken(x)
+        except RuntimeError:
+            x = x + 1
+        out: Tensor = self.fc(x)
+        return out
+
+
+def test_reads_before_an_operation_in_place_changes_it() -> None:
+    model = Twice()
+    with torch.no_grad(), Recorder(model, copy, ["fc"], ["fc", "relu"]) as recorder:
+        output = model(X)
+    linear = functional.linear(X, model.fc.weight, model.fc.bias)
+    assert (linear < 0).any(), "the ReLU must change something"
+    rows = {point: value for point, value in recorder.rows.items() if isinstance(value, Tensor)}
+    assert torch.equal(rows[Point("fc", "input", 0)], X)
+    assert torch.equal(rows[Point("fc", "output", 0)], linear)
+    assert torch.equal(rows[Point("relu", "output", 0)], linear.relu())
+    assert torch.equal(rows[Point("fc", "input", 1)], linear.relu())
+    assert torch.equal(rows[Point("fc", "output", 1)], output)
+    assert len(recorder.rows) == 5
+    assert recorder.calls == [], "calls are noted only while tracing"
+
+
+def test_trace_notes_every_call_in_order() -> None:
+    model = Twice()
+    with torch.no_grad(), Recorder(model, copy, [], [], trace=True) as recorder:
+        model(X)
+    assert [(call.name, call.index) for call in recorder.calls] == [
+        ("", 0),
+        ("fc", 0),
+        ("relu", 0),
+        ("fc", 1),
+    ]
+    whole, first, relu, second = recorder.calls
+    assert whole.entered < first.entered < first.left < relu.entered < relu.left
+    assert relu.left < second.entered < second.left < whole.left
+    assert first.source is X
+    assert relu.target_identity == second.source_identity
+    assert first.target is relu.target, "in place: the same tensor"
+    assert first.target_identity != relu.target_identity, "but not the same values"
+
+
+def test_hooks_go_also_when_the_forward_fails() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2))
+    with (  # noqa: PT012
+        pytest.raises(RuntimeError, match="shapes"),
+        Recorder(model, copy, ["0"], ["1"], trace=True) as recorder,
+    ):
+        assert count_hooks(model) > 0
+        model(X)
+    assert count_hooks(model) == 0
+    assert [call.name for call in recorder.calls] == ["", "0", "1"]
+
+
+def test_a_module_that_fails_inside_a_model_that_goes_on() -> None:
+    model = Stumbling()
+    with torch.no_grad(), Recorder(model, copy, [], ["fc", "broken"], trace=True) as recorder:
+        output = model(X)
+    rows = recorder.rows[Point("fc", "output", 0)]
+    assert isinstance(rows, Tensor)
+    assert torch.equal(rows, output)
+    assert Point("broken", "output", 0) not in recorder.rows
+    left = {call.name: call.left for call in recorder.calls}
+    assert left["broken"] == left["broken.0"] == -1
+    assert 0 < left["fc"] < left[""]
+
+
+def test_what_has_no_rows_says_why() -> None:
+    class Text(nn.Module):
+        def forward(self, x: Tensor) -> str:
+            return "no tensor"
+
+    model = Text()
+    with Recorder(model, copy, [], [""]) as recorder:
+        model(X)
+    reason = recorder.rows[Point("", "output", 0)]
+    assert isinstance(reason, NoRows)
+    assert str(reason) == "it is not a tensor"
+
+
+def test_channels_are_told_by_the_last_module_that_met_the_shape() -> None:
+    model = nn.Sequential(nn.Conv1d(2, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 30), nn.ReLU())
+    with torch.no_grad(), Recorder(model, copy, [], ["1", "4"], trace=True) as recorder:
+        model(torch.ones(2, 2, 8))
+    assert recorder.deciders[Point("1", "output", 0)] is model[0]
+    assert recorder.deciders[Point("4", "output", 0)] is model[3]
+
+
+def test_identity_tells_values_apart() -> None:
+    tensor = torch.zeros(4, 6)
+    before = Identity.of(tensor)
+    assert Identity.of(tensor) == before
+    assert Identity.of(tensor.detach()) == before, "an alias holds the same values"
+    left, right = tensor.chunk(2, dim=1)
+    assert Identity.of(left) != Identity.of(right), "two halves of one storage"
+    square = torch.zeros(3, 3)
+    assert Identity.of(square) != Identity.of(square.T)
+    assert Identity.of(tensor.flatten()) != before
+    assert Identity.of(torch.zeros(4, 6)) != before
+    tensor.add_(1)
+    assert Identity.of(tensor) != before, "changed in place"
+
+
+def test_identity_of_unusual_tensors() -> None:
+    with torch.inference_mode():
+        made = torch.zeros(2)
+    assert Identity.of(made) == Identity.of(made)
+    sparse = [torch.eye(3).to_sparse() for _ in range(2)]
+    assert Identity.of(sparse[0]) == Identity.of(sparse[0])
+    assert Identity.of(sparse[0]) != Identity.of(sparse[1])
+    parts = [torch.ones(2, 3), torch.ones(1, 3)]
+    nested = [torch.nested.nested_tensor(parts, layout=torch.jagged) for _ in range(2)]
+    assert Identity.of(nested[0]) == Identity.of(nested[0])
+    assert Identity.of(nested[0]) != Identity.of(nested[1])
+
+
+def test_alive_recognises_views() -> None:
+    storages = alive([X, torch.eye(2).to_sparse()])
+    assert len(storages) == 2
+    assert Identity.of(X[1:].T).storage in storages
+    assert Identity.of(X + 1).storage not in storages
+
+
+def test_first_tensor_and_logits() -> None:
+    other = X + 1
+    assert first_tensor([None, "text", (None, {"a": {"b": X}}), other]) is X
+    assert first_tensor({"a": 1, "b": "text"}) is None
+    assert logits_of(X) is X
+    assert logits_of((X, other)) is X
+    assert logits_of({"hidden": other, "logits": X}) is X
+    assert logits_of({"scores": X}) is X
+    assert logits_of(SimpleNamespace(loss=other, logits=X)) is X
+    assert logits_of({"logits": None, "scores": X}) is X
+    assert logits_of(None) is None
+
+
+def test_weight_layers_hold_a_matrix_themselves() -> None:
+    weights = [
+        nn.Linear(2, 2),
+        nn.Bilinear(2, 2, 2),
+        nn.Conv1d(2, 2, 1),
+        nn.ConvTranspose2d(2, 2, 1),
+        nn.MultiheadAttention(2, 1),
+        nn.LSTM(2, 2),
+        nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)),
+    ]
+    others = [
+        nn.ReLU(),
+        nn.BatchNorm2d(2),
+        nn.LayerNorm(2),
+        nn.PReLU(),
+        nn.Embedding(2, 2),
+        nn.Sequential(nn.Linear(2, 2)),
+    ]
+    assert all(is_weight_layer(module) for module in weights)
+    assert not any(is_weight_layer(module) for module in others)

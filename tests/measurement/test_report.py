@@ -1,0 +1,146 @@
+"""Report: its table, its rows, and the depth at which the classes come apart."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nclab
+from nclab.metrics.catalogue import METRICS
+
+CLASSES = 3
+Y = torch.arange(90) % CLASSES
+X = torch.randn(90, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+X[:, :CLASSES] += 1.2 * nn.functional.one_hot(Y)
+
+
+def trained(depth: int = 5) -> nn.Sequential:
+    """A chain that has learnt its classes, so that its layers differ."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for index in range(depth):
+        layers += [nn.Linear(6 if index == 0 else 9, 9), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(9, CLASSES)).double()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(X), Y).backward()
+        optimiser.step()
+    return model
+
+
+MODEL = trained()
+REPORT = nclab.measure(MODEL, [(X[:50], Y[:50]), (X[50:], Y[50:])], layers="all")
+
+
+def nearest_centre_accuracy(features: Tensor) -> float:
+    """Straight from the definition, one sample at a time."""
+    centres = [features[Y.eq(c)].mean(0) for c in range(CLASSES)]
+    right = 0
+    for row, label in zip(features, Y.tolist(), strict=True):
+        distances = [float((row - centre).square().sum()) for centre in centres]
+        right += distances.index(min(distances)) == label
+    return right / len(Y)
+
+
+def accuracies() -> list[float]:
+    """Of every measured layer, by hand."""
+    found, hidden = [], X
+    for module in list(MODEL)[:-1]:
+        hidden = module(hidden).detach()
+        if isinstance(module, nn.ReLU):
+            found.append(nearest_centre_accuracy(hidden))
+    return found
+
+
+def test_effective_depth_by_hand() -> None:
+    by_hand = accuracies()
+    assert [layer.nc4_ncc_accuracy for layer in REPORT.layers] == pytest.approx(by_hand)
+    assert by_hand[0] < by_hand[-1]
+    depths = set()
+    for epsilon in (0.0, 0.01, 0.03, 0.1, 0.2, 0.5):
+        good = [i for i, accuracy in enumerate(by_hand, start=1) if 1 - accuracy <= epsilon]
+        depth = REPORT.effective_depth(epsilon)
+        assert depth == (good[0] if good else len(by_hand))
+        depths.add(depth)
+    assert len(depths) > 1, "the layers must differ for this to test anything"
+    assert REPORT.effective_depth() == REPORT.effective_depth(0.01)
+
+
+def test_effective_depth_needs_a_second_look() -> None:
+    report = nclab.measure(MODEL, [(X, Y)], layers="all", second_look=False)
+    with pytest.raises(nclab.DataError, match="Measure with a second look") as caught:
+        report.effective_depth()
+    assert "\n" not in str(caught.value)
+    assert "effective depth" not in str(report)
+
+
+def test_the_table_shows_every_layer_and_what_needs_saying() -> None:
+    text = str(REPORT)
+    lines = text.splitlines()
+    for layer in REPORT.layers:
+        rows = [line for line in lines if line.strip("│ ").startswith(f"{layer.layer} ")]
+        assert len(rows) == 1, layer.layer
+        assert f" {layer.dim} " in rows[0]
+    assert "classifier: 10 · 90 samples" in text
+    assert f"effective depth: {REPORT.effective_depth()} of 5 layers" in text
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_the_table_of_long_names_keeps_them() -> None:
+    name = "a_body_with_a_rather_long_name"
+    model = nn.Sequential()
+    for part in (f"{name}_1", f"{name}_2", f"{name}_3"):
+        model.add_module(part, nn.Linear(6, 6))
+    model.add_module("head", nn.Linear(6, CLASSES))
+    report = nclab.measure(model.double(), [(X, Y)], layers="all")
+    cells = "".join(line.split("│")[1].strip() for line in str(report).splitlines() if "│" in line)
+    for layer in report.layers:
+        assert str(layer.layer) in cells
+
+
+def test_the_table_of_one_layer_explains_every_metric() -> None:
+    text = str(nclab.measure(MODEL, [(X, Y)]))
+    for metric in METRICS:
+        assert metric.name in text
+
+
+def test_rows_for_a_data_frame() -> None:
+    rows = REPORT.to_dicts()
+    sizes = {"layer", "dim", "samples", "num_classes", "zero_features", "ignored"}
+    assert len(rows) == len(REPORT.layers) == 5
+    for row, layer in zip(rows, REPORT.layers, strict=True):
+        assert set(row) == sizes | {metric.name for metric in METRICS}
+        assert row["layer"] == layer.layer
+        assert row["nc1_trace_pinv"] == layer.nc1_trace_pinv
+        assert row["samples"] == 90
+        assert row["num_classes"] == CLASSES
+    assert [row["loss"] is None for row in rows] == [True] * 4 + [False]
+
+
+def test_layers_by_name_and_by_position() -> None:
+    assert [layer.layer for layer in REPORT.layers] == ["1", "3", "5", "7", "9"]
+    assert REPORT["3"] is REPORT[1] is REPORT.layers[1]
+    assert REPORT.last is REPORT[-1] is REPORT["9"]
+    with pytest.raises(nclab.DataError, match="layers 1, 3, 5, 7, 9, got '4'") as caught:
+        REPORT["4"]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_report_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        REPORT.classifier = "other"  # type: ignore[misc]
+
+
+def test_html_escapes_what_users_wrote() -> None:
+    name = "<script>alert('x')</script>"
+    model = nn.Sequential()
+    model.add_module(name, nn.Linear(6, 6))
+    model.add_module("head", nn.Linear(6, CLASSES))
+    for layers in ("last", [name, "head"]):
+        html = nclab.measure(model.double(), [(X, Y)], layers=layers)._repr_html_()
+        assert "<script>" not in html
+        assert "&lt;script&gt;" in html
+        assert html.count("<table>") == html.count("</table>") == 1
+    assert html.count("<td>") == html.count("</td>") > len(METRICS) / 2
