@@ -7,10 +7,10 @@ from torch.utils.data import DataLoader, TensorDataset
 import nclab
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # small matrices: more threads would only wait
 inputs = torch.randn(1500, 20)
 labels = (inputs[:, :3] > 0).long() @ torch.tensor([1, 2, 4])  # eight cones
 loader = DataLoader(TensorDataset(inputs, labels), batch_size=100, shuffle=True)
-
 
 
 def block(width: int) -> nn.Module:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from nclab import metrics, statistics
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
+    from nclab.measurement.collapse import Collapse
     from nclab.measurement.model import measure
     from nclab.measurement.report import Report
-    from nclab.metrics.collapse import Collapse
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ClassMoments": "nclab.statistics.moments",
-    "Collapse": "nclab.metrics.collapse",
+    "Collapse": "nclab.measurement.collapse",
     "DataError": "nclab.errors",
     "LogitStatistics": "nclab.statistics.logits",
     "ModelError": "nclab.errors",

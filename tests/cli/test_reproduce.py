@@ -7,7 +7,7 @@ import pytest
 import nclab
 from nclab.experiments import find
 from nclab.experiments.tour import Config, tour
-from nclab.metrics.table import as_text
+from nclab.measurement.table import as_text
 from tests.cli.runner import call
 
 TINY = Config(samples=400, dim=16, epochs=60)

@@ -15,7 +15,7 @@ from nclab.features.recorder import (
     alive,
     first_tensor,
     is_weight_layer,
-    logits_of,
+    possible_logits,
 )
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
@@ -183,13 +183,19 @@ def test_first_tensor_and_logits() -> None:
     other = X + 1
     assert first_tensor([None, "text", (None, {"a": {"b": X}}), other]) is X
     assert first_tensor({"a": 1, "b": "text"}) is None
-    assert logits_of(X) is X
-    assert logits_of((X, other)) is X
-    assert logits_of({"hidden": other, "logits": X}) is X
-    assert logits_of({"scores": X}) is X
-    assert logits_of(SimpleNamespace(loss=other, logits=X)) is X
-    assert logits_of({"logits": None, "scores": X}) is X
-    assert logits_of(None) is None
+    for output in (
+        X,
+        {"hidden": other, "logits": X},
+        {"scores": X},
+        SimpleNamespace(loss=other, logits=X),
+        {"logits": None, "scores": X},
+    ):
+        (found,) = possible_logits(output)
+        assert found is X
+    both = possible_logits((other, [X]))
+    assert both[0] is other
+    assert both[1] is X
+    assert possible_logits(None) == []
 
 
 def test_weight_layers_hold_a_matrix_themselves() -> None:

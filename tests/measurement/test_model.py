@@ -468,3 +468,37 @@ def test_ignored_labels_are_counted_and_left_out() -> None:
     assert report.samples == int((Y != 3).sum())
     for left, right in zip(report.layers, reference.layers, strict=True):
         assert_same(left.scalars(), right.scalars(), relative=1e-10, absolute=0)
+
+
+def test_the_logits_may_come_after_the_features() -> None:
+    """A model that returns (features, logits): the head is found by what it returned."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            features = self.body(x)
+            return features, self.head(features)
+
+    torch.manual_seed(0)
+    report = nclab.measure(Both(), [(torch.randn(30, 4), torch.arange(30) % 3)])
+    assert report.classifier == "head"
+    assert report.last.layer == "body"
+    assert report.remarks == ()
+
+
+def test_a_loader_must_be_iterable_and_a_bare_linear_has_a_name() -> None:
+    with pytest.raises(nclab.NclabError, match="Expected a loader of batches, got a int"):
+        nclab.measure(nn.Linear(2, 2), 5)  # type: ignore[arg-type]
+    report = nclab.measure(nn.Linear(2, 2), [(torch.randn(8, 2), torch.arange(8) % 2)])
+    assert report.last.layer == "input"
+
+
+def test_names_are_never_markup() -> None:
+    model = nn.Sequential()
+    model.add_module("c[/]", nn.Linear(2, 4))
+    model.add_module("[red]", nn.Linear(4, 2))
+    report = nclab.measure(model, [(torch.randn(8, 2), torch.arange(8) % 2)], layers="all")
+    assert "c[/]" in str(report)

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from nclab.errors import NclabError
 from nclab.measurement import Report, measure, measure_features
-from nclab.metrics import Collapse, simplex_etf
-from nclab.metrics.table import side_by_side
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.table import side_by_side
+from nclab.metrics import simplex_etf
 from nclab.progress import track
 
 WEIGHT_DECAY = 5e-3

@@ -19,9 +19,9 @@ class Classifier(NamedTuple):
 
 
 def find_classifier(
-    calls: list[Call], output: Tensor | None, chosen: str | None = None
+    calls: list[Call], outputs: list[Tensor], chosen: str | None = None
 ) -> Classifier:
-    """The last linear call whose result is the model's output.
+    """The last linear call whose result is the model's output, or one of its outputs.
 
     If the output is a function of that result (a softmax, a scale), the last linear call with as
     many outputs as there are logits, with a remark. `chosen` names the module instead.
@@ -35,14 +35,15 @@ def find_classifier(
                 "it is not. Pass the name of an nn.Linear."
             )
         return _classifier(linear[-1], None)
-    if output is None:
+    if not outputs:
         raise ModelError("Expected a model that returns a tensor of logits, it returns none.")
     for call in reversed(linear):
-        if _returned(call, output):
+        if any(_returned(call, output) for output in outputs):
             return _classifier(call, None)
     for call in reversed(linear):
         assert call.target is not None
-        if output.ndim >= 2 and call.target.shape[-1] == output.shape[-1]:
+        width = call.target.shape[-1]
+        if any(output.ndim >= 2 and output.shape[-1] == width for output in outputs):
             remark = (
                 f"the model's output is not what {call.name} returns but something made of it; "
                 "loss and margin are those of its logits"

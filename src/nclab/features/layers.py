@@ -71,7 +71,7 @@ def input_layer(call: Call, calls: Sequence[Call]) -> Layer:
     """The place that a call reads from."""
     point = Point(call.name, "input", call.index)
     nth = f"#{call.index + 1}" if call.index else ""
-    name = _producer(call, calls) or f"{call.name}{INPUT}{nth}"
+    name = _producer(call, calls) or f"{call.name}{INPUT}{nth}".removeprefix(".")
     return Layer(name, point, call.source_identity)
 
 

@@ -1,7 +1,7 @@
 """Recorder: hooks that note what modules read and return during one forward pass."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -174,12 +174,23 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
-def logits_of(output: Any) -> Tensor | None:
-    """The logits in what a model returns: itself, its `logits`, or its first tensor."""
+def possible_logits(output: Any) -> list[Tensor]:
+    """What may be the logits in what a model returns: `logits`, or each of its tensors.
+
+    >>> import torch
+    >>> [tuple(t.shape) for t in possible_logits((torch.ones(2, 3), torch.ones(2, 4)))]
+    [(2, 3), (2, 4)]
+    """
     logits = getattr(output, "logits", None)
-    if logits is None and isinstance(output, dict):
+    if logits is None and isinstance(output, Mapping):
         logits = output.get("logits")
-    return logits if isinstance(logits, Tensor) else first_tensor(output)
+    if isinstance(logits, Tensor):
+        return [logits]
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    parts = output if isinstance(output, (tuple, list)) else [output]
+    found = (first_tensor(part) for part in parts)
+    return [tensor for tensor in found if tensor is not None]
 
 
 def is_weight_layer(module: nn.Module) -> bool:

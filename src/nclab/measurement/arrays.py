@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
-from nclab.metrics.collapse import Collapse
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor
 
@@ -58,7 +58,7 @@ def measure_features(
     source = _source(features, labels)
     head = _head(weight, bias, num_classes)
     arrays = labels is not None
-    repeatable = iter(source) is not source
+    repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
     cache = Cache([cache_bytes]) if second_look and not arrays else None
     stream = LayerStream(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.collapse import Collapse, gather
+from nclab.measurement.collapse import Collapse, gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 from nclab.statistics.blocks import row_blocks
 from nclab.statistics.checks import as_features, as_labels, as_tensor, check_sizes
@@ -174,7 +174,8 @@ class LayerStream:
             reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
         return gather(
             self.moments,
-            weight=None if self.head is None else self.head.weight.to(self.moments.device),
+            weight=None if self.head is None else self.head.weight,
+            bias=None if self.head is None else self.head.bias,
             logits=self.logits,
             look=self.look,
             layer=self.layer,

@@ -13,7 +13,7 @@ from nclab.features.batches import Batch, split_batch
 from nclab.features.classifier import Classifier, find_classifier
 from nclab.features.layers import Layer, all_layers, input_layer, named_points
 from nclab.features.pooling import NoRows, Pool, to_rows
-from nclab.features.recorder import Call, Point, Recorder, is_weight_layer, logits_of
+from nclab.features.recorder import Call, Point, Recorder, is_weight_layer, possible_logits
 from nclab.features.undisturbed import undisturbed, unwrap
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.measurement.report import Report
@@ -64,6 +64,8 @@ def measure(
     """
     if not isinstance(model, nn.Module):
         raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        raise DataError(f"Expected a loader of batches, got a {type(loader).__name__}.")
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
     session = _Session(unwrap(model), layers, classifier, pool, ignore_index, cache_bytes)
@@ -191,7 +193,7 @@ class _Session:
         ) as recorder:
             output = self.model(*batch.args, **batch.kwargs)
         if trace:
-            self.found = find_classifier(recorder.calls, logits_of(output), self.chosen)
+            self.found = find_classifier(recorder.calls, possible_logits(output), self.chosen)
         return recorder
 
     def _plan(self, recorder: Recorder, batch: Batch) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nclab.errors import DataError
-from nclab.metrics.collapse import Collapse
+from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
 
 
@@ -31,7 +31,7 @@ class Report:
 
     @property
     def last(self) -> Collapse:
-        """The features that the classifier reads."""
+        """The last measured layer: what the classifier reads, unless layers were named."""
         return self.layers[-1]
 
     def __getitem__(self, layer: str | int) -> Collapse:
@@ -62,28 +62,30 @@ class Report:
         from rich.console import Group
         from rich.text import Text
 
-        from nclab.metrics import table
+        from nclab.measurement import table
 
+        body = table.layers if len(self.layers) > 1 else table.side_by_side
+        return Group(body(self.layers), *(Text(line) for line in self._lines()))
+
+    def _lines(self) -> list[str]:
+        """What is said below the table."""
         lines = [f"classifier: {self.classifier} · {self.samples} samples"]
-        if len(self.layers) > 1:
-            body = table.layers(self.layers)
-            if all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers):
-                lines.append(
-                    f"effective depth: {self.effective_depth()} of {len(self.layers)} layers "
-                    "(nearest-class-centre error ≤ 0.01)"
-                )
-        else:
-            body = table.side_by_side(self.layers)
+        known = all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers)
+        if len(self.layers) > 1 and known:
+            lines.append(
+                f"effective depth: {self.effective_depth()} of {len(self.layers)} layers "
+                "(nearest-class-centre error ≤ 0.01)"
+            )
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
-        return Group(body, *(Text(line) for line in lines))
+        return lines
 
     def __str__(self) -> str:
-        from nclab.metrics.table import as_text
+        from nclab.measurement.table import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from nclab.metrics.table import as_html
+        from nclab.measurement.table import as_html
 
-        return as_html(self.layers)
+        return as_html(self.layers, remarks=self._lines())

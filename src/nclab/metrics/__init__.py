@@ -1,6 +1,5 @@
-"""One property of neural collapse per file; `collapse` gathers them."""
+"""One property of neural collapse per file: pure functions of statistics and weights."""
 
-from nclab.metrics.collapse import Collapse, gather
 from nclab.metrics.cosine import (
     inter_cosine,
     intra_cosine,
@@ -60,7 +59,6 @@ from nclab.metrics.nc4_nearest_center import (
 )
 
 __all__ = [
-    "Collapse",
     "accuracy",
     "alpha",
     "balanced_loss",
@@ -72,7 +70,6 @@ __all__ = [
     "class_loss",
     "effective_depth",
     "excess_loss",
-    "gather",
     "inter_cosine",
     "intra_cosine",
     "intra_cosine_offdiagonal",

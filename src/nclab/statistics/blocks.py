@@ -55,12 +55,14 @@ def row_blocks(
     numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
     step = min(total, max(128, numbers // max(dim, width)))
     scratch = torch.empty(step, dim, dtype=torch.float64, device=device)
+    picked = features.new_empty(0 if rows is None else step, dim)
     for start in range(0, total, max(1, step)):
         if rows is None:
             part, classes = features[start : start + step], labels[start : start + step]
         else:
             index = rows[start : start + step]
-            part = features.index_select(0, index.to(features.device))
+            part = picked[: len(index)]
+            torch.index_select(features, 0, index.to(features.device), out=part)
             classes = labels.index_select(0, index)
         yield scratch[: len(part)].copy_(part), classes
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from nclab.metrics.catalogue import METRICS, Metric
 
 if TYPE_CHECKING:
-    from nclab.metrics.collapse import Collapse
+    from nclab.measurement.collapse import Collapse
 
 WIDTH = 100
 LAYER_COLUMNS = (
@@ -55,7 +55,7 @@ def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | Non
     table = Table(header_style="bold")
     table.add_column("metric", no_wrap=True)
     for title in titles or [_title(collapse) for collapse in collapses]:
-        table.add_column(title, justify="right")
+        table.add_column(Text(title), justify="right")
     table.add_column("at collapse", justify="right", style="dim")
     if len(collapses) == 1:
         table.add_column("meaning", style="dim")
@@ -83,7 +83,7 @@ def layers(collapses: "Sequence[Collapse]") -> Group:
         table.add_column(SHORT.get(name, name), justify="right")
     for collapse in collapses:
         cells = [number(getattr(collapse, name)) for name in shown]
-        table.add_row(collapse.layer or "", str(collapse.dim), *cells)
+        table.add_row(Text(collapse.layer or ""), str(collapse.dim), *cells)
     return Group(table, *_remarks(collapses, with_notes=False))
 
 
@@ -94,7 +94,7 @@ def as_text(renderable: Any, *, width: int = WIDTH) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def as_html(collapses: "Sequence[Collapse]") -> str:
+def as_html(collapses: "Sequence[Collapse]", *, remarks: Sequence[str] = ()) -> str:
     """A plain HTML table for notebooks: measurements as columns, user text escaped."""
     heads = "".join(f"<th>{html.escape(_title(collapse))}</th>" for collapse in collapses)
     rows = []
@@ -102,9 +102,10 @@ def as_html(collapses: "Sequence[Collapse]") -> str:
         cells = "".join(f"<td>{_cell(metric, collapse)}</td>" for collapse in collapses)
         ideal = _ideal(metric, collapses[0])
         rows.append(f"<tr><th>{metric.name}</th>{cells}<td>{ideal}</td></tr>")
-    remarks = "".join(f"<p>{html.escape(str(text))}</p>" for text in _remarks(collapses))
+    lines = [*(str(text) for text in _remarks(collapses)), *remarks]
+    below = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     head = f"<tr><th>metric</th>{heads}<th>at collapse</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{remarks}"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{below}"
 
 
 def _title(collapse: "Collapse") -> str:

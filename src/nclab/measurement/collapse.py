@@ -9,13 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nclab import metrics
 from nclab.errors import DataError
-from nclab.metrics import cosine, cross_entropy, margin
-from nclab.metrics import nc1_variability as nc1
-from nclab.metrics import nc2_simplex_etf as nc2
-from nclab.metrics import nc3_self_duality as nc3
-from nclab.metrics import nc4_nearest_center as nc4
 from nclab.metrics.catalogue import METRICS
+from nclab.metrics.cosine import largest_inter, unit_rows
+from nclab.metrics.nc1_variability import between_whitening, trace_through
+from nclab.metrics.nc2_simplex_etf import (
+    centred_rows,
+    cosine_deviation,
+    norm_variation,
+    simplex_deviation,
+)
 from nclab.metrics.pairs import NormalisedVariance, reduce_pairs
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 
@@ -48,6 +52,8 @@ class Collapse:
     """Feature vectors that are exactly zero and so have no direction."""
     ignored: int
     """Rows skipped because of their label."""
+    bias_norm: float
+    """Norm of the classifier's bias around its mean; 0 without a bias."""
 
     min_intra: float | None
     mean_intra: float | None
@@ -112,24 +118,24 @@ class Collapse:
     @cached_property
     def inter_cosine(self) -> Tensor:
         """(C, C) inter-class cosines, intra-class on the diagonal; made when asked for."""
-        return cosine.inter_cosine(self.moments)
+        return metrics.inter_cosine(self.moments)
 
     @cached_property
     def centred_inter_cosine(self) -> Tensor:
         """(C, C) the same for features centred by the global mean; made when asked for."""
         if self.look is None:
             raise DataError(f"Expected a second look, got none: {self.notes['centred_max_inter']}")
-        return cosine.inter_cosine(self.look)
+        return metrics.inter_cosine(self.look)
 
     @cached_property
     def cdnv_pairs(self) -> Tensor:
         """(C, C) class-distance normalised variances; made when asked for."""
-        return nc1.cdnv_pairs(self.moments)
+        return metrics.cdnv_pairs(self.moments)
 
     @cached_property
     def snr_spectrum(self) -> Tensor:
         """Signal-to-noise ratios of the modes of the class means; made when asked for."""
-        return nc1.snr_spectrum(self.moments)
+        return metrics.snr_spectrum(self.moments)
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
@@ -138,7 +144,11 @@ class Collapse:
     def to_row(self) -> dict[str, Any]:
         """One flat row for a DataFrame: the layer, its sizes and every scalar."""
         head = {"layer": self.layer, "dim": self.dim, "samples": self.samples}
-        tail = {"zero_features": self.zero_features, "ignored": self.ignored}
+        tail = {
+            "zero_features": self.zero_features,
+            "ignored": self.ignored,
+            "bias_norm": self.bias_norm,
+        }
         return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,17 +182,17 @@ class Collapse:
         }
 
     def __rich__(self) -> Any:
-        from nclab.metrics.table import side_by_side
+        from nclab.measurement.table import side_by_side
 
         return side_by_side([self])
 
     def __str__(self) -> str:
-        from nclab.metrics.table import as_text
+        from nclab.measurement.table import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from nclab.metrics.table import as_html
+        from nclab.measurement.table import as_html
 
         return as_html([self])
 
@@ -191,6 +201,7 @@ def gather(
     moments: ClassMoments,
     *,
     weight: Tensor | None = None,
+    bias: Tensor | None = None,
     logits: LogitStatistics | None = None,
     look: SecondLook | None = None,
     layer: str | None = None,
@@ -200,7 +211,7 @@ def gather(
 
     Args:
         moments: may lack classes; they are left out and a warning says so.
-        weight: (C, d) classifier of all classes.
+        weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
 
@@ -236,11 +247,12 @@ def gather(
         classes=tuple(int(c) for c in classes),
         zero_features=int(moments.zero_counts.sum()),
         ignored=moments.ignored,
+        bias_norm=0.0 if bias is None else float((bias - bias.mean()).norm()),
         **scalars,
         max_inter_pair=(int(classes[pair[0]]), int(classes[pair[1]])),
         counts=moments.counts,
         variances=moments.variances,
-        class_alpha=cross_entropy.class_alpha(moments),
+        class_alpha=metrics.class_alpha(moments),
         **arrays,
         notes=notes,
         warnings=tuple(warnings),
@@ -251,12 +263,12 @@ def gather(
 
 def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
     warnings = list(_cautions(moments))
-    intra = cosine.intra_cosine(moments)
-    closest = cosine.largest_inter(moments)
+    intra = metrics.intra_cosine(moments)
+    closest = largest_inter(moments)
     centred = moments.centred_means
-    angles = nc2.simplex_deviation(moments.num_classes)
+    angles = simplex_deviation(moments.num_classes)
     spread = NormalisedVariance(centred, moments.variances)
-    directions = cosine.unit_rows(centred)
+    directions = unit_rows(centred)
     no_direction = bool(directions.isnan().any())
     reduce_pairs(directions.nan_to_num_(0.0), angles, spread)
     values: dict[str, Any] = {
@@ -265,37 +277,37 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
         "mean_intra": float(intra.mean()),
         "max_inter": closest.value,
         "max_inter_pair": closest.pair,
-        "mean_inter": cosine.mean_inter(moments),
-        "nc1_trace_ratio": nc1.nc1_trace_ratio(moments),
+        "mean_inter": metrics.mean_inter(moments),
+        "nc1_trace_ratio": metrics.nc1_trace_ratio(moments),
         "cdnv": spread.total / spread.pairs,
-        "nc2_norm_variation_means": nc2.norm_variation(centred),
+        "nc2_norm_variation_means": norm_variation(centred),
         "nc2_equiangularity_means": math.nan if no_direction else angles.mean_absolute,
         "nc2_cosine_std_means": math.nan if no_direction else angles.standard_deviation,
-        "alpha": cross_entropy.alpha(moments),
+        "alpha": metrics.alpha(moments),
     }
     if moments.has_scatter:
-        between = nc1.between_whitening(moments)
-        values["nc1_trace_pinv"] = nc1.trace_through(between, moments)
+        between = between_whitening(moments)
+        values["nc1_trace_pinv"] = trace_through(between, moments)
         warnings.extend([between.warning] if between.warning else [])
     return values, warnings
 
 
 def _weight_metrics(moments: ClassMoments, weight: Tensor, classes: Tensor) -> dict[str, Any]:
-    angles = nc2.cosine_deviation(nc2.centred_rows(weight))
+    angles = cosine_deviation(centred_rows(weight))
     # A class left out keeps its row for the centring but has no mean to be compared with.
-    rows = weight if len(classes) == len(weight) else nc2.centred_rows(weight)[classes]
-    alignment = nc3.nc3_alignment(moments, rows)
+    rows = weight if len(classes) == len(weight) else centred_rows(weight)[classes]
+    alignment = metrics.nc3_alignment(moments, rows)
     return {
-        "nc2_norm_variation_weights": nc2.nc2_norm_variation_weights(weight),
+        "nc2_norm_variation_weights": metrics.nc2_norm_variation_weights(weight),
         "nc2_equiangularity_weights": angles.mean_absolute,
         "nc2_cosine_std_weights": angles.standard_deviation,
-        "nc3_self_duality": nc3.nc3_self_duality(moments, rows),
+        "nc3_self_duality": metrics.nc3_self_duality(moments, rows),
         "nc3_alignment": alignment,
         "nc3_alignment_min": float(alignment.min()),
         "nc3_alignment_mean": float(alignment.mean()),
-        "nc3_frobenius": nc3.nc3_frobenius(moments, rows),
-        "beta": cross_entropy.beta(weight),
-        "class_beta": cross_entropy.class_beta(weight)[classes],
+        "nc3_frobenius": metrics.nc3_frobenius(moments, rows),
+        "beta": metrics.beta(weight),
+        "class_beta": metrics.class_beta(weight)[classes],
     }
 
 
@@ -308,33 +320,33 @@ def _logit_metrics(
     complete: bool,
 ) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "accuracy": cross_entropy.accuracy(logits),
-        "loss": cross_entropy.loss(logits),
-        "balanced_loss": float(cross_entropy.class_loss(logits)[classes].mean()),
-        "class_loss": cross_entropy.class_loss(logits)[classes],
-        "margin": margin.margin(logits),
+        "accuracy": metrics.accuracy(logits),
+        "loss": metrics.loss(logits),
+        "balanced_loss": float(metrics.class_loss(logits)[classes].mean()),
+        "class_loss": metrics.class_loss(logits)[classes],
+        "margin": metrics.margin(logits),
     }
     if complete:
-        product = cross_entropy.alpha(moments) * cross_entropy.beta(weight)
-        values["optimal_loss"] = cross_entropy.optimal_loss(moments.num_classes, product)
-        values["excess_loss"] = cross_entropy.excess_loss(logits, moments, weight)
-        values["normalised_margin"] = margin.normalised_margin(logits, moments, weight)
+        product = metrics.alpha(moments) * metrics.beta(weight)
+        values["optimal_loss"] = metrics.optimal_loss(moments.num_classes, product)
+        values["excess_loss"] = metrics.excess_loss(logits, moments, weight)
+        values["normalised_margin"] = metrics.normalised_margin(logits, moments, weight)
     return values
 
 
 def _second_look_metrics(look: SecondLook) -> dict[str, Any]:
     return {
-        "centred_min_intra": cosine.min_intra(look),
-        "centred_mean_intra": cosine.mean_intra(look),
-        "centred_max_inter": cosine.max_inter(look),
-        "centred_mean_inter": cosine.mean_inter(look),
-        "nc1_within_variation": nc1.nc1_within_variation(look),
-        "nc4_ncc_accuracy": nc4.nc4_ncc_accuracy(look),
-        "nc4_cosine_accuracy": nc4.nc4_cosine_accuracy(look),
+        "centred_min_intra": metrics.min_intra(look),
+        "centred_mean_intra": metrics.mean_intra(look),
+        "centred_max_inter": metrics.max_inter(look),
+        "centred_mean_inter": metrics.mean_inter(look),
+        "nc1_within_variation": metrics.nc1_within_variation(look),
+        "nc4_ncc_accuracy": metrics.nc4_ncc_accuracy(look),
+        "nc4_cosine_accuracy": metrics.nc4_cosine_accuracy(look),
         **(
             {
-                "nc4_agreement": nc4.nc4_agreement(look),
-                "nc4_cosine_agreement": nc4.nc4_cosine_agreement(look),
+                "nc4_agreement": metrics.nc4_agreement(look),
+                "nc4_cosine_agreement": metrics.nc4_cosine_agreement(look),
             }
             if look.predictions
             else {}
