@@ -108,7 +108,7 @@ def test_the_table_of_one_layer_explains_every_metric() -> None:
 
 def test_rows_for_a_data_frame() -> None:
     rows = REPORT.to_dicts()
-    sizes = {"layer", "dim", "samples", "num_classes", "zero_features", "ignored"}
+    sizes = {"layer", "dim", "samples", "num_classes", "zero_features", "ignored", "bias_norm"}
     assert len(rows) == len(REPORT.layers) == 5
     for row, layer in zip(rows, REPORT.layers, strict=True):
         assert set(row) == sizes | {metric.name for metric in METRICS}
