@@ -1,0 +1,202 @@
+"""Descent on the layer-peeled model: fixed rate, noisy or stochastic, and normalised."""
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from nclab.errors import NclabError
+from nclab.progress import track
+from nclab.ulpm.problem import Array, Problem, invariants
+from nclab.ulpm.steppers import Advance, KernelStepper, NumpyStepper, Stepper, TorchStepper
+from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
+
+Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
+
+KERNEL_WORK = 300_000
+"""Products C * CN * d up to which the compiled kernel, on one core, beats torch."""
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What makes descent noisy or stochastic; the same numbers on every backend."""
+
+    noise: float = 0.0
+    """Standard deviation of the normal number added to each entry of the gradient, every step."""
+    batch: int | None = None
+    """Samples drawn without replacement every step, in place of all."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise) and self.noise >= 0):
+            raise NclabError(f"Expected noise >= 0, got {self.noise}.")
+        if self.batch is not None and self.batch < 1:
+            raise NclabError(f"Expected a batch of at least 1 sample, got {self.batch}.")
+
+
+def descend(
+    problem: Problem,
+    start: Array | None = None,
+    *,
+    steps: int,
+    rate: float = 5.0,
+    disturbance: Disturbance | None = None,
+    sample_at: Sequence[int] | None = None,
+    backend: Backend = "auto",
+) -> Trajectory:
+    r"""Gradient descent with a fixed rate, sampled on a logarithmic schedule.
+
+    $$\theta \leftarrow \theta - \eta\nabla L(\theta)$$
+
+    Source: ji2022, Sec. 4 (rate 5, on the mean loss)
+
+    Args:
+        start: a point; by default normal numbers of standard deviation 0.1, seed 0.
+        sample_at: the steps to measure; 20 a decade by default, always the first and the last.
+        backend: `auto` takes the compiled kernel for small problems and torch for large ones,
+            `cuda` is torch on a GPU.
+
+    >>> run = descend(Problem(3, 2, 2), steps=100)
+    >>> run.outcome.value, run.last.margin > 0
+    ('finished', True)
+    """
+    stepper = _stepper(problem, start, rate, normalised=False, backend=backend)
+    return _run(stepper, "descent", steps, disturbance, sample_at)
+
+
+def normalised_descent(
+    problem: Problem,
+    start: Array | None = None,
+    *,
+    steps: int,
+    rate: float = 300.0,
+    sample_at: Sequence[int] | None = None,
+    backend: Backend = "auto",
+) -> Trajectory:
+    r"""Descent whose rate grows as the loss falls, so that the margin grows linearly.
+
+    $$\theta \leftarrow \theta - c\,\frac{\nabla L(\theta)}{L(\theta)\,\|\theta\|^2}$$
+
+    Source: ji2022, Sec. 5.3 (the loss-dependent rate it asks for)
+
+    For (C, N, d) = (5, 10, 20) rates up to 300 are stable; without the norm in the denominator
+    descent goes to the edge of stability. Arguments as for `descend`.
+
+    >>> run = normalised_descent(Problem(3, 2, 2), steps=100, rate=20.0)
+    >>> run.last.log_time > 30
+    True
+    """
+    stepper = _stepper(problem, start, rate, normalised=True, backend=backend)
+    return _run(stepper, "normalised", steps, None, sample_at)
+
+
+def kernel_available() -> bool:
+    """Whether numba, the extra `fast`, is there.
+
+    >>> isinstance(kernel_available(), bool)
+    True
+    """
+    return importlib.util.find_spec("numba") is not None
+
+
+def _run(
+    stepper: Stepper,
+    method: str,
+    steps: int,
+    disturbance: Disturbance | None,
+    sample_at: Sequence[int] | None,
+) -> Trajectory:
+    problem = stepper.problem
+    if steps < 1:
+        raise NclabError(f"Expected at least 1 step, got {steps}.")
+    wanted = log_schedule(steps) if sample_at is None else sample_at
+    schedule = sorted({0, steps, *(step for step in wanted if 0 < step < steps)})
+    theta = stepper.theta()
+    start = invariants(problem, theta)
+    samples: list[Sample] = [take_sample(problem, theta, start, step=0, log_time=-math.inf)]
+    outcome, message = Outcome.finished, f"{steps} steps"
+    log_time = -math.inf
+    segment = _Segment(stepper, disturbance)
+    for before, after in track(list(pairwise(schedule)), method):
+        done = segment.advance(after - before)
+        log_time = float(np.logaddexp(log_time, done.log_time))
+        reached = stepper.theta()
+        if not (done.finite and _measurable(reached)):
+            outcome = Outcome.diverged
+            message = (
+                f"grown beyond all bounds by step {before + done.steps}; the rate "
+                f"{stepper.rate:g} is too large for the {problem.reduction} loss"
+            )
+            break
+        theta = reached
+        samples.append(take_sample(problem, theta, start, step=after, log_time=log_time))
+    return Trajectory(problem, method, stepper.name, tuple(samples), theta, outcome, message)
+
+
+def _measurable(theta: Array) -> bool:
+    """Finite, and the fourth powers that the invariants take are finite too."""
+    return bool(np.abs(theta).max() < 1e70)
+
+
+class _Segment:
+    """Steps between two samples, one by one where each needs random numbers."""
+
+    def __init__(self, stepper: Stepper, disturbance: Disturbance | None) -> None:
+        self.stepper = stepper
+        self.disturbance = disturbance
+        problem = stepper.problem
+        self.share = np.full(problem.samples, problem.share)
+        if disturbance is not None:
+            self.generator = np.random.default_rng(disturbance.seed)
+            if disturbance.batch is not None and disturbance.batch > problem.samples:
+                raise NclabError(
+                    f"Expected a batch of at most {problem.samples} samples, "
+                    f"got {disturbance.batch}."
+                )
+
+    def advance(self, steps: int) -> Advance:
+        if self.disturbance is None:
+            return self.stepper.advance(steps, self.share)
+        log_time = -math.inf
+        for step in range(1, steps + 1):
+            done = self.stepper.advance(1, self._drawn(self.disturbance.batch))
+            if self.disturbance.noise > 0:
+                noise = self.generator.standard_normal(self.stepper.problem.shape)
+                self.stepper.move(-self.stepper.rate * self.disturbance.noise * noise)
+            log_time = float(np.logaddexp(log_time, done.log_time))
+            if not done.finite:
+                return Advance(step, log_time, False)
+        return Advance(steps, log_time, True)
+
+    def _drawn(self, batch: int | None) -> Array:
+        """The weight of every sample: those of the batch carry that of all."""
+        if batch is None:
+            return self.share
+        share = np.zeros_like(self.share)
+        chosen = self.generator.choice(len(share), batch, replace=False)
+        share[chosen] = self.share[0] * len(share) / batch
+        return share
+
+
+def _stepper(
+    problem: Problem, start: Array | None, rate: float, *, normalised: bool, backend: Backend
+) -> Stepper:
+    if not (math.isfinite(rate) and rate > 0):
+        raise NclabError(f"Expected a positive rate, got {rate}.")
+    theta = problem.initial() if start is None else problem.checked(start).copy()
+    if normalised and not theta.any():
+        raise NclabError("Expected a start other than zero: normalised descent divides by |theta|.")
+    if backend == "auto":
+        small = problem.num_classes * problem.samples * problem.dim <= KERNEL_WORK
+        backend = ("kernel" if kernel_available() else "numpy") if small else "torch"
+    if backend == "kernel":
+        return KernelStepper(problem, theta, rate, normalised=normalised)
+    if backend == "numpy":
+        return NumpyStepper(problem, theta, rate, normalised=normalised)
+    if backend in ("torch", "cuda"):
+        return TorchStepper(problem, theta, rate, normalised=normalised, device=backend)
+    raise NclabError(f"Expected backend auto, kernel, numpy, torch or cuda, got {backend!r}.")

@@ -1,0 +1,174 @@
+"""Descent for small problems, compiled by numba (the extra `fast`).
+
+Features are stored transposed, (d, CN), so that every inner loop runs over samples and becomes
+vector instructions. Imported only where numba is present.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from nclab.ulpm.problem import TINY_LOG, Array
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+LOG2_E = 1.4426950408889634
+LN2_HIGH = 0.6931471803691238
+LN2_LOW = 1.9082149292705877e-10
+LARGEST_EXPONENT = 708.0
+
+
+def _compiled(function: Function) -> Function:
+    # Sums may be reordered, but inf and nan keep their meaning: divergence must be seen.
+    result: Function = numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"})(function)
+    return result
+
+
+def _compiled_strictly(function: Function) -> Function:
+    result: Function = numba.njit(cache=True, fastmath={"contract"})(function)
+    return result
+
+
+@_compiled_strictly
+def exponentials(x: Array, bits: Any, scale: Array) -> None:
+    """x <- exp(x) to a unit in the last place, x being cut off at -708 and 708.
+
+    e^x = 2^n e^r with |r| <= log(2)/2; 2^n is made by writing n into the bits of a float, which
+    `bits` and `scale` share. A loop over math.exp is four times slower: it does not vectorise.
+    """
+    for i in range(x.shape[0]):
+        y = min(max(x[i], -LARGEST_EXPONENT), LARGEST_EXPONENT)
+        n = math.floor(y * LOG2_E + 0.5)
+        r = (y - n * LN2_HIGH) - n * LN2_LOW
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        x[i] = p * r + 1.0
+        bits[i] = (np.int64(n) + 1023) << 52
+    for i in range(x.shape[0]):
+        x[i] *= scale[i]
+
+
+@_compiled
+def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: Array) -> None:
+    """logits (C, CN) <- e^{z_j - z_y - top}, 0 at the label; top and sums over j != y."""
+    classes, samples = logits.shape
+    per_class = samples // classes
+    for y in range(classes):
+        for i in range(y * per_class, (y + 1) * per_class):
+            sums[i] = logits[y, i]
+            logits[y, i] = -np.inf
+    top[:] = logits[0]
+    for j in range(1, classes):
+        for i in range(samples):
+            top[i] = max(top[i], logits[j, i])
+    for j in range(classes):
+        for i in range(samples):
+            logits[j, i] -= top[i]
+        exponentials(logits[j], bits, scale)
+    for i in range(samples):
+        top[i] -= sums[i]
+    sums[:] = logits[0]
+    for j in range(1, classes):
+        for i in range(samples):
+            sums[i] += logits[j, i]
+
+
+@_compiled
+def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
+    """log L; factor <- share * p / (L * sum), what turns the exponentials into d log L / dz."""
+    largest = -np.inf
+    for i in range(top.shape[0]):
+        log_odds = top[i] + math.log(sums[i])
+        loss = math.log1p(math.exp(-abs(log_odds))) + max(log_odds, 0.0)
+        factor[i] = log_odds - loss
+        top[i] = log_odds if log_odds < TINY_LOG else math.log(loss)
+        if share[i] > 0.0:
+            largest = max(largest, top[i])
+    total = 0.0
+    for i in range(top.shape[0]):
+        total += share[i] * math.exp(top[i] - largest)
+    value = largest + math.log(total)
+    for i in range(top.shape[0]):
+        factor[i] = share[i] * math.exp(factor[i] - value) / sums[i]
+    return value
+
+
+@_compiled
+def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: bool) -> Any:
+    """`steps` steps in place: theta -= rate grad L, or rate grad L / (L |theta|^2)."""
+    classes, dim = W.shape
+    samples = Ht.shape[1]
+    per_class = samples // classes
+    weights = np.empty((classes, samples))
+    gradient = np.empty((classes, dim))
+    top, sums, factor = np.empty(samples), np.empty(samples), np.empty(samples)
+    bits = np.empty(samples, dtype=np.int64)
+    scale = bits.view(np.float64)
+    log_time = -np.inf
+    for step in range(steps):
+        weights[:] = 0.0
+        for j in range(classes):
+            for k in range(dim):
+                w = W[j, k]
+                for i in range(samples):
+                    weights[j, i] += w * Ht[k, i]
+        _softmax_weights(weights, top, sums, bits, scale)
+        size = rate
+        if normalised:
+            value = _log_loss(top, sums, share, factor)
+            square = 0.0
+            for j in range(classes):
+                for k in range(dim):
+                    square += W[j, k] * W[j, k]
+            for k in range(dim):
+                for i in range(samples):
+                    square += Ht[k, i] * Ht[k, i]
+            size = rate / square
+            log_size = math.log(size) - value
+            above = max(log_time, log_size)
+            log_time = above + math.log(math.exp(log_time - above) + math.exp(log_size - above))
+        else:
+            for i in range(samples):
+                factor[i] = -top[i]
+            exponentials(factor, bits, scale)
+            for i in range(samples):
+                factor[i] = share[i] / (sums[i] + factor[i])
+        for j in range(classes):
+            for i in range(samples):
+                weights[j, i] *= factor[i]
+        for y in range(classes):
+            for i in range(y * per_class, (y + 1) * per_class):
+                weights[y, i] = -(sums[i] * factor[i])
+        for j in range(classes):
+            for k in range(dim):
+                total = 0.0
+                for i in range(samples):
+                    total += weights[j, i] * Ht[k, i]
+                gradient[j, k] = total
+        for k in range(dim):
+            for j in range(classes):
+                w = size * W[j, k]
+                for i in range(samples):
+                    Ht[k, i] -= w * weights[j, i]
+        check = 0.0
+        for j in range(classes):
+            for k in range(dim):
+                W[j, k] -= size * gradient[j, k]
+                check += W[j, k]
+        if not math.isfinite(check):
+            return step + 1, log_time, False
+    return steps, log_time, True

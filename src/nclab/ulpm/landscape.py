@@ -1,0 +1,364 @@
+r"""The loss on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: gradient, curvature, saddles and escapes.
+
+Derivatives are those of L divided by L, so that points with a loss of 1e-400 can be examined too.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nclab.errors import NclabError
+from nclab.ulpm.problem import Array, Problem, log_gradient, log_loss, optimal_log_loss, pull
+
+DENSE = 600
+"""Up to this many variables the Hessian is formed; beyond, its smallest pairs by Lanczos."""
+
+
+class Kind(StrEnum):
+    """What a point of the sphere is."""
+
+    not_critical = "not critical"
+    strict_saddle = "strict saddle"
+    global_minimum = "global minimum"
+    degenerate = "degenerate critical point"
+    """Neither descent direction nor negative curvature within the tolerance, yet not optimal."""
+
+
+class Tangent(NamedTuple):
+    """First-order information at a point of the sphere."""
+
+    log_loss: float
+    gradient: Array
+    """(C + CN, d) Riemannian gradient of L, divided by L."""
+    radial: float
+    """Inner product of the gradient of L with the point, divided by L."""
+    steepness: float
+    """Norm of the full gradient of L, divided by L."""
+
+    @property
+    def relative(self) -> float:
+        """Norm of the Riemannian gradient over that of the full one."""
+        size = float(np.linalg.norm(self.gradient))
+        return size / self.steepness if self.steepness > 0 else 0.0
+
+
+def tangent(problem: Problem, theta: Array) -> Tangent:
+    r"""The gradient of the loss in the tangent space of the sphere, over L.
+
+    $$P\nabla L/L,\qquad P = I-\theta\theta^T/\|\theta\|^2$$
+
+    Source: ji2022, Def. 3.2
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> found = tangent(problem, np.array([[1.0], [-1.0], [1.0], [-1.0]]))
+    >>> found.relative < 1e-15
+    True
+    """
+    value, gradient = log_gradient(problem, theta)
+    radial = float(np.vdot(gradient, theta))
+    along = gradient - theta * (radial / _square(theta))
+    return Tangent(value, along, radial, float(np.linalg.norm(gradient)))
+
+
+def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
+    r"""The map v -> Hessian of the loss on the sphere times v, over L; v need not be tangent.
+
+    $$P\nabla^2L\,P - \frac{\langle\nabla L,\theta\rangle}{\|\theta\|^2}P$$
+
+    Source: ji2022, Thm 3.4 (the operator its proof needs)
+
+    Costs four products of the size of H Wᵀ; nothing of the size of the Hessian is formed.
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> point = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    >>> apply = hessian_product(problem, point)
+    >>> float(abs(apply(point)).max()) < 1e-15
+    True
+    """
+    W, H = problem.split(theta)
+    value, weights = pull(problem, theta)  # (CN, C) (softmax - onehot) share / L
+    off_label = weights.copy()
+    off_label[problem.rows, problem.labels] = 0.0
+    probability = off_label * (math.exp(value) / problem.share)
+    square = _square(theta)
+    radial = float(np.vdot(weights, H @ W.T)) * 2 / square
+
+    def project(v: Array) -> Array:
+        return v - theta * (float(np.vdot(v, theta)) / square)
+
+    def apply(v: Array) -> Array:
+        v = project(v)
+        dW, dH = problem.split(v)
+        moved = dH @ W.T + H @ dW.T  # (CN, C) change of the logits
+        moved -= moved[problem.rows, problem.labels][:, None]
+        # d weights_j = weights_j (dz_j - sum_l p_l dz_l), with dz taken from that of the label.
+        mean = (probability * moved).sum(1, keepdims=True)
+        bent = off_label * (moved - mean)
+        bent[problem.rows, problem.labels] = -bent.sum(1)
+        curved = np.concatenate([bent.T @ H + weights.T @ dH, bent @ W + weights @ dW])
+        return project(curved) - radial * v
+
+    return apply
+
+
+class Eigenpairs(NamedTuple):
+    """The lowest end of the spectrum of the Hessian on the sphere, over L."""
+
+    values: Array
+    """(k,) ascending."""
+    vectors: Array
+    """(k, C + CN, d) of unit norm."""
+    size: float
+    """Largest absolute eigenvalue, or an estimate of it."""
+
+
+def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Eigenpairs:
+    """The smallest eigenvalues of the Hessian in the tangent space, over L.
+
+    Dense up to 600 variables, beyond by Lanczos (ARPACK) from products with the Hessian.
+
+    Source: ji2022, Thm 3.4
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> pairs = smallest_eigenpairs(problem, np.array([[1.0], [-1.0], [1.0], [-1.0]]), count=1)
+    >>> bool(pairs.values[0] > 0)
+    True
+    """
+    apply = hessian_product(problem, theta)
+    size = theta.size
+    count = min(count, size - 1)
+    if size <= DENSE:
+        # An orthonormal basis of the tangent space: a Householder reflection of all but one axis.
+        unit = theta.ravel() / math.sqrt(_square(theta))
+        basis = _complement(unit)
+        images = np.stack([apply(column.reshape(theta.shape)).ravel() for column in basis.T], 1)
+        matrix = basis.T @ images
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        lowest = (basis @ vectors[:, :count]).T.reshape(count, *theta.shape)
+        return Eigenpairs(values[:count], lowest, float(np.abs(values).max()))
+    return _lanczos(apply, theta, count)
+
+
+def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigenpairs:
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    unit = theta.ravel() / math.sqrt(_square(theta))
+    start = np.random.default_rng(0).standard_normal(theta.size)
+    options: dict[str, Any] = {"dtype": np.float64}
+    plain = LinearOperator(
+        (theta.size, theta.size), lambda v: apply(v.reshape(theta.shape)).ravel(), **options
+    )
+    size = float(np.abs(eigsh(plain, 1, which="LM", v0=start, tol=1e-2)[0][0]))
+    # The point itself is lifted out of the way; it is not in the tangent space.
+    lifted = LinearOperator(
+        plain.shape, lambda v: plain.matvec(v) + (2 * size * float(unit @ v)) * unit, **options
+    )
+    room = min(theta.size - 1, max(40, 4 * count))
+    values, vectors = eigsh(
+        lifted, count, which="SA", v0=start, ncv=room, tol=1e-10, maxiter=100 * room
+    )
+    order = np.argsort(values)
+    return Eigenpairs(values[order], vectors.T[order].reshape(count, *theta.shape), size)
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """What a point is on its sphere, and how far above the best."""
+
+    kind: Kind
+    smallest_eigenvalue: float
+    """Of the Hessian of L on the sphere; 0 when L itself is below 1e-308."""
+    relative_eigenvalue: float
+    """The smallest eigenvalue over the largest in absolute value."""
+    negative_eigenvalues: int
+    """How many of the eigenvalues computed are negative beyond the tolerance."""
+    relative_gradient: float
+    """Norm of the Riemannian gradient over that of the full gradient."""
+    log_loss: float
+    optimal_log_loss: float
+    """Of the best point of this norm, ji2022, Thm 3.3."""
+    radius: float
+
+    @property
+    def gap(self) -> float:
+        """L minus the least of this norm."""
+        best = math.exp(min(self.optimal_log_loss, 700.0))
+        return best * math.expm1(min(self.log_gap, 700.0))
+
+    @property
+    def log_gap(self) -> float:
+        """log of L over the least of this norm: the relative gap, at any scale."""
+        return self.log_loss - self.optimal_log_loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "kind": self.kind.value,
+            "smallest_eigenvalue": self.smallest_eigenvalue,
+            "gap": self.gap,
+            "log_gap": self.log_gap,
+            "relative_eigenvalue": self.relative_eigenvalue,
+            "negative_eigenvalues": self.negative_eigenvalues,
+            "relative_gradient": self.relative_gradient,
+            "log_loss": self.log_loss,
+            "optimal_log_loss": self.optimal_log_loss,
+            "radius": self.radius,
+        }
+
+
+def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:
+    """Say whether a point is no critical point of its sphere, a strict saddle or a minimum.
+
+    Source: ji2022, Thm 3.3 and Thm 3.4
+
+    Args:
+        tolerance: on the relative gradient and relative eigenvalue; the gap of a minimum, being
+            of second order, may be its square (but not below 1e-12).
+
+    >>> from nclab.ulpm.separation import optimal_point
+    >>> problem = Problem(3, 1, 2, "sum")
+    >>> classify(problem, 2 * optimal_point(problem)).kind.value
+    'global minimum'
+    """
+    theta = problem.checked(theta)
+    if not theta.any():
+        raise NclabError("Expected a point other than zero: a sphere needs a radius.")
+    here = tangent(problem, theta)
+    pairs = smallest_eigenpairs(problem, theta)
+    square = _square(theta)
+    best = optimal_log_loss(problem, square)
+    relative = float(pairs.values[0]) / pairs.size if pairs.size > 0 else 0.0
+    if here.relative > tolerance:
+        kind = Kind.not_critical
+    elif here.log_loss - best <= max(tolerance**2, 1e-12):
+        kind = Kind.global_minimum
+    elif relative < -tolerance:
+        kind = Kind.strict_saddle
+    else:
+        kind = Kind.degenerate
+    return Landscape(
+        kind,
+        smallest_eigenvalue=float(pairs.values[0]) * math.exp(min(here.log_loss, 700.0)),
+        relative_eigenvalue=relative,
+        negative_eigenvalues=int((pairs.values < -tolerance * pairs.size).sum()),
+        relative_gradient=here.relative,
+        log_loss=here.log_loss,
+        optimal_log_loss=best,
+        radius=math.sqrt(square),
+    )
+
+
+@dataclass(frozen=True)
+class Escape:
+    """A direction in the tangent space along which the loss falls."""
+
+    direction: Array
+    """(C + CN, d) of unit norm, orthogonal to the point."""
+    order: int
+    """1: along the gradient; 2: along negative curvature."""
+    angle: float
+    """How far to go, as an angle seen from the centre of the sphere."""
+    predicted: float
+    """Relative change of the loss, to leading order."""
+    actual: float
+    """Relative change of the loss."""
+
+
+def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | None:
+    r"""A way down on the sphere from a point that is not optimal, or None where there is none.
+
+    $$\Delta L \approx -s\,r\,\|P\nabla L\| \quad\text{or, at a critical point,}\quad
+      \tfrac12 s^2 r^2\lambda_{\min}$$
+
+    Source: ji2022, Thm 3.4 (made strict: as printed, with <=, a rotation of W and H satisfies it)
+
+    Args:
+        angle: s, the angle to go along the great circle.
+
+    >>> from nclab.ulpm.examples import example_point, example_problem
+    >>> found = escape(example_problem(), example_point(1.0))
+    >>> found.order, abs(found.actual / found.predicted - 1) < 0.01
+    (2, True)
+    """
+    here = tangent(problem, theta)
+    radius = math.sqrt(_square(theta))
+    if here.relative > 1e-7:
+        size = float(np.linalg.norm(here.gradient))
+        direction, order = here.gradient / -size, 1
+        predicted = -angle * radius * size
+    else:
+        pairs = smallest_eigenpairs(problem, theta, count=1)
+        if pairs.values[0] >= -1e-7 * pairs.size:
+            return None
+        direction, order = pairs.vectors[0], 2
+        predicted = 0.5 * (angle * radius) ** 2 * float(pairs.values[0])
+    moved = along_circle(theta, direction, angle)
+    actual = math.expm1(log_loss(problem, moved) - here.log_loss)
+    return Escape(direction, order, angle, predicted, actual)
+
+
+def along_circle(theta: Array, direction: Array, angle: float) -> Array:
+    """The point at an angle along the great circle that leaves in a unit tangent direction.
+
+    >>> along_circle(np.array([[2.0], [0.0]]), np.array([[0.0], [1.0]]), math.pi / 2).round(12)
+    array([[0.], [2.]])
+    """
+    radius = math.sqrt(_square(theta))
+    return math.cos(angle) * theta + (math.sin(angle) * radius) * direction
+
+
+@dataclass(frozen=True)
+class SphereSolution:
+    """What minimisation on a sphere found."""
+
+    theta: Array
+    log_loss: float
+    log_gap: float
+    """log of the loss over the closed-form optimum of ji2022, Thm 3.3."""
+    evaluations: int
+
+
+def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> SphereSolution:
+    r"""Minimise the loss on a sphere from a random start, by L-BFGS on $\theta = r u/\|u\|$.
+
+    Source: ji2022, Thm 3.3
+
+    >>> abs(minimise_on_sphere(Problem(3, 1, 2), radius=3.0).log_gap) < 1e-12
+    True
+    """
+    from scipy.optimize import minimize
+
+    if not (math.isfinite(radius) and radius > 0):
+        raise NclabError(f"Expected a positive radius, got {radius}.")
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        size = math.sqrt(float(flat @ flat))
+        found = tangent(problem, flat.reshape(problem.shape) * (radius / size))
+        return found.log_loss, found.gradient.ravel() * (radius / size)
+
+    start = problem.initial(scale=1.0, seed=seed).ravel()
+    start *= radius / math.sqrt(float(start @ start))
+    options: dict[str, Any] = {"maxiter": 20_000, "maxcor": 30, "gtol": 1e-12, "ftol": 0.0}
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    theta = found.x.reshape(problem.shape)
+    theta = theta * (radius / math.sqrt(_square(theta)))
+    value = log_loss(problem, theta)
+    best = optimal_log_loss(problem, radius**2)
+    return SphereSolution(theta, value, value - best, int(found.nfev))
+
+
+def _square(theta: Array) -> float:
+    return float(np.vdot(theta, theta))
+
+
+def _complement(unit: Array) -> Array:
+    """(n, n - 1) orthonormal columns orthogonal to a unit vector."""
+    reflected = unit.copy()
+    reflected[0] += math.copysign(1.0, unit[0])
+    reflected /= np.linalg.norm(reflected)
+    basis: Array = np.eye(len(unit))[:, 1:] - 2 * np.outer(reflected, reflected[1:])
+    return basis

@@ -1,0 +1,301 @@
+r"""The unconstrained layer-peeled model: its loss, gradient and margins at any scale.
+
+A point is one array `theta` of shape (C + CN, d): the C classifier rows W, then the CN features H,
+class by class. Everything is computed in the log domain, so a loss of 1e-400 is a number like any
+other.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nclab.errors import DataError, NclabError
+
+Array = NDArray[np.float64]
+Reduction = Literal["mean", "sum"]
+
+TINY_LOG = -37.0
+"""Below this log(1 + e^a) is e^a to the last bit."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The model's sizes, and whether the loss is the sum over samples or their mean.
+
+    ji2022 writes K, n for our C, N. Its Eq. (4) is the sum; its learning rate 5 diverges on the
+    sum and is stable on the mean, which is therefore the default.
+
+    >>> problem = Problem(num_classes=5, per_class=10, dim=20)
+    >>> problem.samples, problem.shape
+    (50, (55, 20))
+    """
+
+    num_classes: int
+    per_class: int
+    dim: int
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        if self.num_classes < 2:
+            raise NclabError(f"Expected at least 2 classes, got {self.num_classes}.")
+        if self.per_class < 1:
+            raise NclabError(f"Expected at least 1 sample per class, got {self.per_class}.")
+        if self.dim < self.num_classes - 1:
+            raise NclabError(
+                f"Expected dimension {self.num_classes - 1} or more, got {self.dim}: fewer hold "
+                f"no simplex ETF of {self.num_classes} classes. Raise the dimension."
+            )
+        if self.reduction not in ("mean", "sum"):
+            raise NclabError(f"Expected reduction mean or sum, got {self.reduction!r}.")
+
+    @property
+    def samples(self) -> int:
+        """CN."""
+        return self.num_classes * self.per_class
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a point: (C + CN, d)."""
+        return self.num_classes + self.samples, self.dim
+
+    @property
+    def share(self) -> float:
+        """The weight of one sample in the loss."""
+        return 1.0 / self.samples if self.reduction == "mean" else 1.0
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """(CN,) the class of every feature."""
+        return np.repeat(np.arange(self.num_classes), self.per_class)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """(CN,) 0, 1, 2, ..."""
+        return np.arange(self.samples)
+
+    def split(self, theta: Array) -> tuple[Array, Array]:
+        """W (C, d) and H (CN, d) as views of a point."""
+        return theta[: self.num_classes], theta[self.num_classes :]
+
+    def join(self, weight: Any, features: Any) -> Array:
+        """A point from W (C, d) and H (CN, d), checked.
+
+        >>> Problem(2, 1, 1).join([[1.0], [-1.0]], [[2.0], [-2.0]]).ravel().tolist()
+        [1.0, -1.0, 2.0, -2.0]
+        """
+        W, H = np.asarray(weight, dtype=np.float64), np.asarray(features, dtype=np.float64)
+        for name, array, rows in (("W", W, self.num_classes), ("H", H, self.samples)):
+            if array.shape != (rows, self.dim):
+                turn = f" Pass {name}.T." if array.shape == (self.dim, rows) else ""
+                raise DataError(
+                    f"Expected {name} of shape {(rows, self.dim)}, got {array.shape}.{turn}"
+                )
+        return self.checked(np.concatenate([W, H]))
+
+    def checked(self, theta: Any) -> Array:
+        """A finite float64 point of the right shape, or an error that says what is wrong."""
+        point = np.asarray(theta, dtype=np.float64)
+        if point.shape != self.shape:
+            raise DataError(f"Expected a point of shape {self.shape}, got {point.shape}.")
+        if not np.isfinite(point).all():
+            row, column = np.argwhere(~np.isfinite(point))[0]
+            name = "W" if row < self.num_classes else "H"
+            place = row if name == "W" else row - self.num_classes
+            raise DataError(
+                f"Expected finite numbers, got {point[row, column]} at {name}[{place}, {column}]."
+            )
+        return point
+
+    def initial(self, *, scale: float = 0.1, seed: int = 0) -> Array:
+        """Independent normal numbers of standard deviation `scale`, W first.
+
+        >>> print(Problem(5, 10, 20).initial(scale=1.0)[0, 0])
+        0.1257302210933933
+        """
+        if not (math.isfinite(scale) and scale > 0):
+            raise NclabError(f"Expected a positive scale, got {scale}.")
+        generator = np.random.default_rng(seed)
+        return scale * generator.standard_normal(self.shape)
+
+
+class Pull(NamedTuple):
+    """The loss and how it pulls at the logits."""
+
+    log_loss: float
+    weights: Array
+    """(CN, C) derivative of log L in the logits: non-negative off the label, rows sum to 0."""
+
+
+def pull(problem: Problem, theta: Array, share: Array | None = None) -> Pull:
+    """log L and its derivative in the logits; every other quantity is made from these.
+
+    `share` (CN,) weighs the samples, by default all alike as the reduction says.
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> loss, weights = pull(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]]))
+    >>> round(loss, 6), weights.tolist()
+    (-999.306853, [[-0.5, 0.5], [0.5, -0.5]])
+    """
+    gaps = -pair_margins(problem, theta)  # (CN, C), -inf at the label
+    top = gaps.max(1)
+    weights = np.exp(gaps - top[:, None])
+    sums = weights.sum(1)
+    log_odds = top + np.log(sums)  # (CN,) log of sum_j e^{z_j - z_y}
+    losses = np.logaddexp(0.0, log_odds)
+    log_losses = np.where(
+        log_odds < TINY_LOG, log_odds, np.log(np.maximum(losses, math.exp(TINY_LOG)))
+    )
+    largest = log_losses.max()
+    shares = problem.share if share is None else share
+    log_loss = float(largest + np.log((shares * np.exp(log_losses - largest)).sum()))
+    # p_j / L with p_j = e^{z_j - z_y - loss}; the label's weight is minus the sum, never 1 - p.
+    weights *= (shares * np.exp(log_odds - losses - log_loss) / sums)[:, None]
+    weights[problem.rows, problem.labels] = -weights.sum(1)
+    return Pull(log_loss, weights)
+
+
+def log_loss(problem: Problem, theta: Array) -> float:
+    r"""Logarithm of the model's loss.
+
+    $$\log L,\quad L = \sum_{k,i} \log\Bigl(1+\sum_{j\ne k} e^{(w_j-w_k)\cdot h_{k,i}}\Bigr)$$
+
+    Source: ji2022, Eq. (4) (or its mean over samples)
+    Range: (-inf, inf); log log C at zero for the mean.
+
+    >>> problem = Problem(3, 1, 2)
+    >>> round(math.exp(log_loss(problem, np.zeros(problem.shape))), 6)
+    1.098612
+    """
+    return pull(problem, theta).log_loss
+
+
+class LogGradient(NamedTuple):
+    """log L and its gradient."""
+
+    log_loss: float
+    gradient: Array
+    """(C + CN, d) gradient of log L, that is of L divided by L: finite at any margin."""
+
+
+def log_gradient(problem: Problem, theta: Array) -> LogGradient:
+    r"""Logarithm of the loss and its gradient.
+
+    $$\nabla\log L = \nabla L / L$$
+
+    Source: ji2022, Eq. (4)
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> log_gradient(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]])).gradient.ravel()
+    array([-500.,  500.,   -1.,    1.])
+    """
+    W, H = problem.split(theta)
+    value, weights = pull(problem, theta)
+    gradient = np.empty_like(theta)
+    np.matmul(weights.T, H, out=gradient[: problem.num_classes])
+    np.matmul(weights, W, out=gradient[problem.num_classes :])
+    return LogGradient(value, gradient)
+
+
+def pair_margins(problem: Problem, theta: Array) -> Array:
+    r"""(CN, C) the margin of every sample against every other class, inf at its own.
+
+    $$m_{kij} = (w_k - w_j)\cdot h_{k,i}$$
+
+    Source: ji2022, Eq. (5)
+    Range: (-inf, inf).
+
+    >>> pair_margins(Problem(2, 1, 1), np.array([[1.0], [-1.0], [2.0], [-2.0]])).tolist()
+    [[inf, 4.0], [4.0, inf]]
+    """
+    W, H = problem.split(theta)
+    logits = H @ W.T  # (CN, C)
+    margins: Array = logits[problem.rows, problem.labels][:, None] - logits
+    margins[problem.rows, problem.labels] = np.inf
+    return margins
+
+
+def smallest_margin(problem: Problem, theta: Array) -> float:
+    r"""The smallest margin of all samples.
+
+    $$q_{\min} = \min_{k,i,j\ne k} m_{kij}$$
+
+    Source: ji2022, Def. 3.1
+    Range: (-inf, inf); positive when every sample is classified correctly.
+
+    >>> smallest_margin(Problem(2, 1, 1), np.array([[1.0], [-1.0], [2.0], [-2.0]]))
+    4.0
+    """
+    return float(pair_margins(problem, theta).min())
+
+
+def largest_margin(problem: Problem, square_norm: float) -> float:
+    r"""The largest margin that $\|W\|_F^2+\|H\|_F^2$ allows; simplex ETFs have it.
+
+    $$q_{\min} \le \frac{\|W\|_F^2+\|H\|_F^2}{2(C-1)\sqrt N}$$
+
+    Source: ji2022, Lemma 3.1
+    Range: [0, inf).
+
+    >>> largest_margin(Problem(2, 1, 1), 10.0)
+    5.0
+    """
+    return square_norm / (2 * (problem.num_classes - 1) * math.sqrt(problem.per_class))
+
+
+def optimal_log_loss(problem: Problem, square_norm: float) -> float:
+    r"""Logarithm of the smallest loss on a sphere of radius r.
+
+    $$L^* = NC\log\Bigl(1+(C-1)\exp\Bigl(-\frac{r^2}{2(C-1)\sqrt N}\Bigr)\Bigr)$$
+
+    Source: ji2022, Thm 3.3 (its value; the paper characterises the minimisers)
+    Range: (-inf, log log C] for the mean; attained since d >= C - 1.
+
+    >>> round(optimal_log_loss(Problem(4, 1, 3, "sum"), 0.0), 6) == round(
+    ...     math.log(4 * math.log(4)), 6)
+    True
+    """
+    log_odds = math.log(problem.num_classes - 1) - largest_margin(problem, square_norm)
+    single = log_odds if log_odds < TINY_LOG else math.log(math.log1p(math.exp(log_odds)))
+    return single + math.log(problem.samples * problem.share)
+
+
+class Invariants(NamedTuple):
+    """What gradient flow conserves."""
+
+    balance: Array
+    """(d, d) WᵀW - HᵀH, rows of H being features."""
+    row_sum: Array
+    """(d,) sum of the classifier rows."""
+
+
+def invariants(problem: Problem, theta: Array) -> Invariants:
+    r"""What gradient flow conserves: the balance of W and H, and the sum of the classifiers.
+
+    $$W^TW - HH^T,\qquad \sum_k w_k$$
+
+    Source: ji2022, Eq. (4) (a property of its flow that the paper does not state)
+
+    >>> balance, row_sum = invariants(Problem(2, 1, 1), np.array([[1.0], [3.0], [1.0], [2.0]]))
+    >>> balance.tolist(), row_sum.tolist()
+    ([[5.0]], [4.0])
+    """
+    W, H = problem.split(theta)
+    return Invariants(W.T @ W - H.T @ H, W.sum(0))
+
+
+def invariant_drift(before: Invariants, after: Invariants) -> float:
+    """Largest relative change of the two invariants, in Frobenius norm.
+
+    >>> one = Invariants(np.array([[2.0]]), np.array([1.0]))
+    >>> invariant_drift(one, Invariants(np.array([[2.5]]), np.array([1.0])))
+    0.25
+    """
+    drifts = []
+    for old, new in zip(before, after, strict=True):
+        size, change = float(np.linalg.norm(old)), float(np.linalg.norm(new - old))
+        drifts.append(change / size if size > 0 else change)
+    return max(drifts)

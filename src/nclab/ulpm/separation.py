@@ -1,0 +1,310 @@
+r"""Minimum-norm separation, problem (5) of ji2022: optimum, solver, KKT certificates.
+
+$$\min \tfrac12\|W\|_F^2+\tfrac12\|H\|_F^2 \quad\text{s.t.}\quad (w_k-w_j)\cdot h_{k,i}\ge 1$$
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nclab.errors import NclabError
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.ulpm.problem import Array, Problem, pair_margins, pull, smallest_margin
+
+ACTIVE = 1e-6
+"""A constraint is active when its margin is within this of the smallest, relatively."""
+
+
+def optimal_value(problem: Problem) -> float:
+    r"""The optimum of problem (5).
+
+    $$(C-1)\sqrt N$$
+
+    Source: ji2022, Thm 3.2 (its value: Lemma 3.1 with margin 1)
+    Range: [1, inf).
+
+    >>> optimal_value(Problem(3, 4, 2))
+    4.0
+    """
+    return (problem.num_classes - 1) * math.sqrt(problem.per_class)
+
+
+def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
+    r"""A global optimum of problem (5): a self-dual simplex ETF, turned at random with a seed.
+
+    $$\|w_k\|^2=\sqrt N\,\tfrac{C-1}{C},\quad h_{k,i}=w_k/\sqrt N$$
+
+    Source: ji2022, Thm 3.2
+
+    >>> problem = Problem(3, 4, 2)
+    >>> point = optimal_point(problem)
+    >>> f"{0.5 * (point**2).sum():.12f} {smallest_margin(problem, point):.12f}"
+    '4.000000000000 1.000000000000'
+    """
+    classes, size = problem.num_classes, math.sqrt(problem.per_class)
+    frame = simplex_etf(classes, problem.dim).numpy()
+    if seed is not None:
+        turn = np.random.default_rng(seed).standard_normal((problem.dim, problem.dim))
+        frame = frame @ np.linalg.qr(turn)[0]
+    W = math.sqrt(size * (classes - 1) / classes) * frame
+    return np.concatenate([W, np.repeat(W, problem.per_class, axis=0) / size])
+
+
+def optimal_multiplier(problem: Problem) -> float:
+    r"""The multiplier of every constraint at the global optimum of problem (5).
+
+    $$\lambda_{kij} = \frac1{C\sqrt N}$$
+
+    Source: ji2022, Thm 3.2 (proof)
+    Range: (0, 1/2].
+
+    >>> optimal_multiplier(Problem(5, 4, 4))
+    0.1
+    """
+    return 1.0 / (problem.num_classes * math.sqrt(problem.per_class))
+
+
+class ApproximateKKT(NamedTuple):
+    """How nearly a point, scaled to margin 1, solves the KKT conditions of problem (5)."""
+
+    log_loss: float
+    alignment: float
+    """beta, the cosine of theta and -grad L."""
+    epsilon: float
+    """Distance from stationarity with the multipliers of the loss."""
+    delta: float
+    """Largest multiplier times slack."""
+    delta_bound: float
+    """What Lemma 3.2 bounds `delta` by, with the constant that its proof gives."""
+
+
+def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
+    r"""The multipliers of the loss make a point of a run an approximate KKT point.
+
+    $$\varepsilon=\sqrt{2(1-\beta)/\kappa},\qquad
+      \delta\le\frac{C}{2e\kappa\,q_{\min}},\qquad \kappa=q_{\min}/\|\theta\|^2$$
+
+    Source: ji2022, Lemma 3.2 (beta with -grad L and one root over both gradients; printed without)
+    Range: epsilon and delta in [0, inf); nan while a sample is on the wrong side.
+
+    The first is an equality. The paper's bound on delta is larger by e.
+
+    >>> problem = Problem(3, 1, 2)
+    >>> found = approximate_kkt(problem, 3 * optimal_point(problem))
+    >>> round(found.alignment, 12), round(found.epsilon, 7), round(found.delta, 12)
+    (1.0, 0.0, 0.0)
+    """
+    log_loss, weights = pull(problem, theta)
+    W, H = problem.split(theta)
+    gradient = np.concatenate([weights.T @ H, weights @ W])
+    size, steepness = float(np.linalg.norm(theta)), float(np.linalg.norm(gradient))
+    if size == 0 or steepness == 0:
+        return ApproximateKKT(log_loss, math.nan, math.nan, math.nan, math.nan)
+    # 1 - beta from the difference of the unit vectors keeps its digits near 1.
+    apart = float(np.linalg.norm(theta / size + gradient / steepness))
+    margins = pair_margins(problem, theta)
+    smallest = float(margins.min())
+    beta = 1.0 - 0.5 * apart**2
+    if smallest <= 0:
+        return ApproximateKKT(log_loss, beta, math.nan, math.nan, math.nan)
+    multipliers = weights * (size / steepness)
+    slack = np.where(np.isinf(margins), 0.0, margins / smallest - 1.0)
+    kappa = smallest / size**2
+    return ApproximateKKT(
+        log_loss,
+        beta,
+        epsilon=apart / math.sqrt(kappa),
+        delta=float((multipliers * slack).max()),
+        delta_bound=problem.num_classes / (2 * math.e * kappa * smallest),
+    )
+
+
+def alignment(problem: Problem, theta: Array) -> float:
+    r"""Cosine of the point and the direction of steepest descent.
+
+    $$\beta = -\frac{\langle\theta,\nabla L\rangle}{\|\theta\|\,\|\nabla L\|}$$
+
+    Source: ji2022, Lemma 3.2 (with -grad L, as it must be)
+    Range: [-1, 1]; tends to 1 along gradient flow.
+
+    >>> problem = Problem(3, 1, 2)
+    >>> round(alignment(problem, optimal_point(problem)), 12)
+    1.0
+    """
+    return approximate_kkt(problem, theta).alignment
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A point of problem (5), scaled to margin 1, with what proves how good it is."""
+
+    theta: Array
+    multipliers: Array
+    """(CN, C) the non-negative multipliers, 0 at the label."""
+    value: float
+    """Half the squared norm at margin 1."""
+    lower_bound: float
+    """No feasible point is below: Lemma 3.1."""
+    stationarity: float
+    """Norm of theta - sum of multipliers times gradients of the margins, over that of theta."""
+    complementarity: float
+    """Largest multiplier times slack."""
+
+    @property
+    def gap(self) -> float:
+        """Value above the lower bound, relatively."""
+        return self.value / self.lower_bound - 1.0
+
+    @property
+    def residual(self) -> float:
+        """The worse of stationarity and complementarity."""
+        return max(self.stationarity, self.complementarity)
+
+    def kind(self, tolerance: float = 1e-6) -> str:
+        """`global minimum`, `KKT point` or `not a KKT point`."""
+        if self.residual > tolerance:
+            return "not a KKT point"
+        return "global minimum" if self.gap <= tolerance else "KKT point"
+
+
+def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> Certificate:
+    """Scale a separating point to margin 1 and measure its KKT residuals in problem (5).
+
+    Without multipliers the best non-negative ones of the active constraints are computed.
+
+    Source: ji2022, Eq. (5)
+
+    >>> problem = Problem(4, 2, 3)
+    >>> certificate = certify(problem, optimal_point(problem))
+    >>> certificate.kind(), round(certificate.value, 9)
+    ('global minimum', 4.242640687)
+    """
+    smallest = smallest_margin(problem, theta)
+    if smallest <= 0:
+        raise NclabError(
+            f"Expected a point that separates the classes, got the margin {smallest:.3g}. "
+            "Run descent or flow until the margin is positive."
+        )
+    scaled = theta / math.sqrt(smallest)
+    margins = pair_margins(problem, scaled)
+    if multipliers is None:
+        multipliers = best_multipliers(problem, scaled, margins)
+    pulled = margin_pull(problem, scaled, multipliers)
+    slack = np.where(np.isinf(margins), 0.0, margins - 1.0)
+    value = 0.5 * float((scaled**2).sum())
+    return Certificate(
+        scaled,
+        multipliers,
+        value,
+        optimal_value(problem),
+        stationarity=float(np.linalg.norm(scaled - pulled) / np.linalg.norm(scaled)),
+        complementarity=float((multipliers * slack).max()),
+    )
+
+
+def margin_pull(problem: Problem, theta: Array, multipliers: Array) -> Array:
+    """Sum over all constraints of multiplier times gradient of the margin, shaped like theta.
+
+    >>> problem = Problem(2, 1, 1)
+    >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
+    >>> margin_pull(problem, point, np.array([[0.0, 1.0], [0.0, 0.0]])).ravel().tolist()
+    [2.0, -2.0, 2.0, 0.0]
+    """
+    W, H = problem.split(theta)
+    weights = -multipliers
+    weights[problem.rows, problem.labels] = multipliers.sum(1)
+    return np.concatenate([weights.T @ H, weights @ W])
+
+
+def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
+    """Non-negative multipliers of the active constraints with the smallest residual."""
+    from scipy.optimize import nnls
+
+    active = np.argwhere(margins <= margins.min() * (1 + ACTIVE))  # (a, 2) samples and classes
+    columns = np.zeros((theta.size, len(active)))
+    for column, (sample, other) in enumerate(active):
+        one = np.zeros_like(margins)
+        one[sample, other] = 1.0
+        columns[:, column] = margin_pull(problem, theta, one).ravel()
+    multipliers = np.zeros_like(margins)
+    multipliers[active[:, 0], active[:, 1]] = nnls(columns, theta.ravel())[0]
+    return multipliers
+
+
+@dataclass(frozen=True)
+class SeparationSolution:
+    """What the solver of problem (5) found, with its proof."""
+
+    certificate: Certificate
+    rounds: int
+    evaluations: int
+
+
+def solve_separation(
+    problem: Problem, *, seed: int = 0, rounds: int = 60, tolerance: float = 1e-9
+) -> SeparationSolution:
+    r"""Solve problem (5) from a random start by augmented Lagrangians, and certify the answer.
+
+    $$\min_\theta \tfrac12\|\theta\|^2
+      + \tfrac1{2\rho}\sum_{kij}\bigl(\lambda_{kij}+\rho(1-m_{kij})\bigr)_+^2$$
+
+    Source: ji2022, Eq. (5)
+
+    The inner problems are smooth and go to L-BFGS; multipliers are updated after each. Nothing of
+    the closed form is used, except to certify: the value can be compared with Lemma 3.1.
+
+    >>> problem = Problem(3, 1, 2)
+    >>> solution = solve_separation(problem)
+    >>> solution.certificate.kind(), round(solution.certificate.value, 6)
+    ('global minimum', 2.0)
+    """
+    from scipy.optimize import minimize
+
+    others = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
+    penalty = 1.0 / math.sqrt(problem.per_class)
+    multipliers = np.zeros(others.shape)
+    theta = problem.initial(scale=1.0, seed=seed)
+    done = evaluations = 0
+
+    def objective(flat: Array, multipliers: Array) -> tuple[float, Array]:
+        point = flat.reshape(problem.shape)
+        pressed = _pressed(problem, point, multipliers, penalty)
+        value = 0.5 * float(flat @ flat) + float((pressed**2).sum()) / (2 * penalty)
+        return value, (point - margin_pull(problem, point, pressed)).ravel()
+
+    for done in range(1, rounds + 1):
+        options: dict[str, Any] = {"maxiter": 2000, "maxcor": 30, "gtol": 1e-11, "ftol": 1e-16}
+        found = minimize(
+            objective, theta.ravel(), (multipliers,), jac=True, method="L-BFGS-B", options=options
+        )
+        theta = found.x.reshape(problem.shape)
+        evaluations += int(found.nfev)
+        updated = _pressed(problem, theta, multipliers, penalty)
+        change = float(np.abs(updated - multipliers).max())
+        multipliers = updated
+        if change <= tolerance and smallest_margin(problem, theta) > 0:
+            break
+    return SeparationSolution(certify(problem, theta, multipliers), done, evaluations)
+
+
+def _pressed(problem: Problem, theta: Array, multipliers: Array, penalty: float) -> Array:
+    """The multipliers moved by the violation of their constraints."""
+    return np.maximum(multipliers + penalty * (1.0 - pair_margins(problem, theta)), 0.0)
+
+
+def ray_value(problem: Problem, theta: Array) -> float:
+    r"""The smallest objective of problem (5) on the ray through a separating point.
+
+    $$\frac{\|W\|_F^2+\|H\|_F^2}{2\,q_{\min}}$$
+
+    Source: ji2022, Rem. 3.1 (the power of the margin is 1; printed 1/2)
+    Range: [(C - 1) sqrt(N), inf).
+
+    >>> problem = Problem(3, 4, 2)
+    >>> round(ray_value(problem, 5 * optimal_point(problem)), 12)
+    4.0
+    """
+    square = float((theta**2).sum())
+    return square / (2 * smallest_margin(problem, theta))

@@ -1,0 +1,188 @@
+"""What is known of one point, and a run as a series of such samples."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import torch
+
+from nclab.errors import NclabError
+from nclab.metrics.margin import margin, normalised_margin
+from nclab.metrics.nc1_variability import nc1_within_variation
+from nclab.metrics.nc2_simplex_etf import (
+    nc2_equiangularity_means,
+    nc2_equiangularity_weights,
+    nc2_norm_variation_means,
+    nc2_norm_variation_weights,
+)
+from nclab.metrics.nc3_self_duality import nc3_self_duality
+from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.ulpm.problem import Array, Invariants, Problem, invariant_drift, invariants
+from nclab.ulpm.separation import approximate_kkt
+
+QUANTITIES = (
+    "nc2_norm_variation_means",
+    "nc2_norm_variation_weights",
+    "nc1_within_variation",
+    "nc2_equiangularity_means",
+    "nc2_equiangularity_weights",
+    "nc3_self_duality",
+)
+"""The four quantities of ji2022, Sec. 4, the first and the third of means and of weights."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of a run: where it is, its loss and margin, how far from collapse and from KKT."""
+
+    step: int
+    """Steps of descent, or of the integrator."""
+    log_time: float
+    """log of the flow's time, or of the sum of the step sizes; -inf at the start."""
+    log_loss: float
+    margin: float
+    normalised_margin: float
+    alignment: float
+    """beta, the cosine of theta and -grad L."""
+    nc2_norm_variation_means: float
+    nc2_norm_variation_weights: float
+    nc1_within_variation: float
+    nc2_equiangularity_means: float
+    nc2_equiangularity_weights: float
+    nc3_self_duality: float
+    kkt_epsilon: float
+    """Distance from stationarity in problem (5); nan before the classes are separated."""
+    kkt_delta: float
+    """Largest violation of complementary slackness; nan before the classes are separated."""
+    weight_norm: float
+    feature_norm: float
+    invariant_drift: float
+    """Relative change, since the start, of what gradient flow conserves."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; what is not finite is None."""
+        return {
+            name: value if math.isfinite(value) else None for name, value in asdict(self).items()
+        }
+
+
+def quantities(problem: Problem, theta: Array) -> dict[str, float]:
+    """Margins and the four quantities of ji2022, Sec. 4, by nclab's own metrics.
+
+    >>> problem = Problem(2, 1, 1)
+    >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
+    >>> found = quantities(problem, point)
+    >>> found["margin"], found["normalised_margin"], found["nc3_self_duality"]
+    (4.0, 0.8, 0.0)
+    """
+    weight, features = (torch.from_numpy(part) for part in problem.split(theta))
+    labels = torch.from_numpy(problem.labels)
+    moments = ClassMoments(problem.num_classes, problem.dim)
+    moments.add_checked(features, labels)
+    look = SecondLook(moments)
+    look.add_checked(features, labels, None)
+    logits = LogitStatistics(problem.num_classes)
+    logits.add_checked(features @ weight.T, labels)
+    return {
+        "margin": margin(logits),
+        "normalised_margin": normalised_margin(logits, moments, weight),
+        "nc2_norm_variation_means": nc2_norm_variation_means(moments),
+        "nc2_norm_variation_weights": nc2_norm_variation_weights(weight),
+        "nc1_within_variation": nc1_within_variation(look),
+        "nc2_equiangularity_means": nc2_equiangularity_means(moments),
+        "nc2_equiangularity_weights": nc2_equiangularity_weights(weight),
+        "nc3_self_duality": nc3_self_duality(moments, weight),
+    }
+
+
+def take_sample(
+    problem: Problem, theta: Array, start: Invariants, *, step: int, log_time: float
+) -> Sample:
+    """Measure a point of a run whose invariants were `start`."""
+    kkt = approximate_kkt(problem, theta)
+    weight, features = problem.split(theta)
+    return Sample(
+        step=step,
+        log_time=log_time,
+        log_loss=kkt.log_loss,
+        alignment=kkt.alignment,
+        kkt_epsilon=kkt.epsilon,
+        kkt_delta=kkt.delta,
+        weight_norm=float(np.linalg.norm(weight)),
+        feature_norm=float(np.linalg.norm(features)),
+        invariant_drift=invariant_drift(start, invariants(problem, theta)),
+        **quantities(problem, theta),
+    )
+
+
+class Outcome(StrEnum):
+    """How a run ended: a result, not an exception."""
+
+    finished = "finished"
+    diverged = "diverged"
+    stalled = "stalled"
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A run: its samples, its last finite point and how it ended."""
+
+    problem: Problem
+    method: str
+    backend: str
+    samples: tuple[Sample, ...]
+    theta: Array = field(repr=False)
+    """(C + CN, d) the point of the last sample."""
+    outcome: Outcome
+    message: str
+    """One line on how it ended."""
+
+    @property
+    def last(self) -> Sample:
+        """The last sample."""
+        return self.samples[-1]
+
+    def column(self, name: str) -> Array:
+        """One field of every sample."""
+        if name not in {known.name for known in fields(Sample)}:
+            raise NclabError(
+                f"Expected a field of Sample, got {name!r}. "
+                f"Choose from {', '.join(known.name for known in fields(Sample))}."
+            )
+        return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
+
+    def first_below(self, name: str, level: float) -> Sample | None:
+        """The first sample whose quantity is at most `level`, or None."""
+        return next((s for s in self.samples if getattr(s, name) <= level), None)
+
+
+def log_schedule(last: int, *, per_decade: int = 20) -> list[int]:
+    """0, 1, 2, ... and then about `per_decade` steps a decade, up to and with the last.
+
+    >>> log_schedule(100, per_decade=4)
+    [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
+    """
+    if last < 1:
+        return [0]
+    count = max(2, math.ceil(per_decade * math.log10(last)) + 1)
+    points = np.geomspace(1, last, count).round().astype(int)
+    return [0, *(int(step) for step in np.unique(points))]
+
+
+def slope(log_times: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
+    r"""Rate of a power law in log t: the slope of log(value) against log(log t).
+
+    $$\frac{d\log v}{d\log\log t}$$
+
+    Source: ji2022, Fig. 2 (the slope on its axes)
+    Range: (-inf, inf); -1 for a quantity that falls like 1 / log t.
+
+    >>> round(slope([10.0, 100.0, 1000.0], [0.5, 0.05, 0.005]), 12)
+    -1.0
+    """
+    x, y = np.log(np.asarray(log_times)), np.log(np.asarray(values))
+    x = x - x.mean()
+    return float(x @ (y - y.mean()) / (x @ x))
