@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nclab import metrics, statistics
+    from nclab import metrics, statistics, ulpm
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.collapse import Collapse
@@ -33,7 +33,7 @@ _HOME = {
     "measure_features": "nclab.measurement.arrays",
 }
 
-_ROOMS = ("metrics", "statistics")
+_ROOMS = ("metrics", "statistics", "ulpm")
 
 __all__ = [
     "ClassMoments",
@@ -49,6 +49,7 @@ __all__ = [
     "measure_features",
     "metrics",
     "statistics",
+    "ulpm",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nclab import __version__
-from nclab.cli import measure, reproduce
+from nclab.cli import landscape, measure, reproduce, ulpm
 from nclab.errors import NclabError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 app.command(name="measure")(measure.command)
 app.command(name="reproduce")(reproduce.command)
+app.command(name="ulpm")(ulpm.command)
+app.command(name="landscape")(landscape.command)
 
 
 def _show_version(asked: bool) -> None:

@@ -1,6 +1,5 @@
 """Descent on the layer-peeled model: fixed rate, noisy or stochastic, and normalised."""
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,14 @@ import numpy as np
 from nclab.errors import NclabError
 from nclab.progress import track
 from nclab.ulpm.problem import Array, Problem, invariants
-from nclab.ulpm.steppers import Advance, KernelStepper, NumpyStepper, Stepper, TorchStepper
+from nclab.ulpm.steppers import (
+    Advance,
+    KernelStepper,
+    NumpyStepper,
+    Stepper,
+    TorchStepper,
+    kernel_available,
+)
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
@@ -92,15 +98,6 @@ def normalised_descent(
     """
     stepper = _stepper(problem, start, rate, normalised=True, backend=backend)
     return _run(stepper, "normalised", steps, None, sample_at)
-
-
-def kernel_available() -> bool:
-    """Whether numba, the extra `fast`, is there.
-
-    >>> isinstance(kernel_available(), bool)
-    True
-    """
-    return importlib.util.find_spec("numba") is not None
 
 
 def _run(

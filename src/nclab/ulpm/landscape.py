@@ -144,25 +144,41 @@ def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Ei
 
 
 def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigenpairs:
-    from scipy.sparse.linalg import LinearOperator, eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     unit = theta.ravel() / math.sqrt(_square(theta))
     start = np.random.default_rng(0).standard_normal(theta.size)
-    options: dict[str, Any] = {"dtype": np.float64}
-    plain = LinearOperator(
-        (theta.size, theta.size), lambda v: apply(v.reshape(theta.shape)).ravel(), **options
-    )
-    size = float(np.abs(eigsh(plain, 1, which="LM", v0=start, tol=1e-2)[0][0]))
-    # The point itself is lifted out of the way; it is not in the tangent space.
-    lifted = LinearOperator(
-        plain.shape, lambda v: plain.matvec(v) + (2 * size * float(unit @ v)) * unit, **options
-    )
-    room = min(theta.size - 1, max(40, 4 * count))
-    values, vectors = eigsh(
-        lifted, count, which="SA", v0=start, ncv=room, tol=1e-10, maxiter=100 * room
-    )
+    shape = (theta.size, theta.size)
+
+    def product(v: Array) -> Array:
+        return apply(v.reshape(theta.shape)).ravel()
+
+    def shifted(v: Array) -> Array:
+        # The smallest eigenvalue becomes the largest in absolute value, to which ARPACK's
+        # tolerance is relative; the point itself, not a tangent direction, goes to the far end.
+        return product(v) - size * v + (size * float(unit @ v)) * unit
+
+    plain = LinearOperator(shape, product, dtype=np.float64)
+    largest = float(np.abs(eigsh(plain, 1, which="LM", v0=start, tol=1e-2)[0][0]))
+    size = 1.1 * largest
+    operator = LinearOperator(shape, shifted, dtype=np.float64)
+    room = min(theta.size - 1, max(60, 4 * count))
+    for tolerance in (1e-9, 1e-5):
+        try:
+            values, vectors = eigsh(
+                operator, count, which="LM", v0=start, ncv=room, tol=tolerance, maxiter=60
+            )
+            break
+        except ArpackNoConvergence as failure:
+            values, vectors = failure.eigenvalues, failure.eigenvectors
+    if len(values) == 0:
+        raise NclabError(
+            f"Expected the smallest eigenvalues of {theta.size} variables within {60 * room} "
+            "products, got none: they are too close together. Examine a smaller problem."
+        )
     order = np.argsort(values)
-    return Eigenpairs(values[order], vectors.T[order].reshape(count, *theta.shape), size)
+    found = vectors.T[order].reshape(len(order), *theta.shape)
+    return Eigenpairs(values[order] + size, found, largest)
 
 
 @dataclass(frozen=True)
@@ -309,6 +325,40 @@ def along_circle(theta: Array, direction: Array, angle: float) -> Array:
     """
     radius = math.sqrt(_square(theta))
     return math.cos(angle) * theta + (math.sin(angle) * radius) * direction
+
+
+class Slice(NamedTuple):
+    """The loss on a two-dimensional piece of the sphere."""
+
+    angles: Array
+    """(p,) along each of two orthogonal directions, 0 in the middle."""
+    log_losses: Array
+    """(p, p) log L; the second direction varies along rows."""
+
+
+def sphere_slice(
+    problem: Problem, theta: Array, directions: Array, *, reach: float = 1.2, points: int = 61
+) -> Slice:
+    """The loss around a point, over the plane of two orthonormal tangent directions (2, C + CN, d).
+
+    A point (a, b) of the plane is reached along the great circle that leaves towards it.
+
+    >>> from nclab.ulpm.examples import example_point, example_problem
+    >>> problem, point = example_problem(), example_point()
+    >>> lowest = smallest_eigenpairs(problem, point, count=2).vectors
+    >>> piece = sphere_slice(problem, point, lowest, points=3)
+    >>> bool(piece.log_losses[1, 1] > piece.log_losses[1, 2])
+    True
+    """
+    angles = np.linspace(-reach, reach, points)
+    log_losses = np.empty((points, points))
+    for row, second in enumerate(angles):
+        for column, first in enumerate(angles):
+            angle = math.hypot(first, second)
+            towards = first * directions[0] + second * directions[1]
+            towards = towards / angle if angle > 0 else towards
+            log_losses[row, column] = log_loss(problem, along_circle(theta, towards, angle))
+    return Slice(angles, log_losses)
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,6 @@ class SeparationSolution:
     """What the solver of problem (5) found, with its proof."""
 
     certificate: Certificate
-    rounds: int
     evaluations: int
 
 
@@ -266,7 +265,7 @@ def solve_separation(
     penalty = 1.0 / math.sqrt(problem.per_class)
     multipliers = np.zeros(others.shape)
     theta = problem.initial(scale=1.0, seed=seed)
-    done = evaluations = 0
+    evaluations = 0
 
     def objective(flat: Array, multipliers: Array) -> tuple[float, Array]:
         point = flat.reshape(problem.shape)
@@ -274,8 +273,8 @@ def solve_separation(
         value = 0.5 * float(flat @ flat) + float((pressed**2).sum()) / (2 * penalty)
         return value, (point - margin_pull(problem, point, pressed)).ravel()
 
-    for done in range(1, rounds + 1):
-        options: dict[str, Any] = {"maxiter": 2000, "maxcor": 30, "gtol": 1e-11, "ftol": 1e-16}
+    options: dict[str, Any] = {"maxiter": 2000, "maxcor": 30, "gtol": 1e-11, "ftol": 1e-16}
+    for _ in range(rounds):
         found = minimize(
             objective, theta.ravel(), (multipliers,), jac=True, method="L-BFGS-B", options=options
         )
@@ -286,7 +285,7 @@ def solve_separation(
         multipliers = updated
         if change <= tolerance and smallest_margin(problem, theta) > 0:
             break
-    return SeparationSolution(certify(problem, theta, multipliers), done, evaluations)
+    return SeparationSolution(certify(problem, theta, multipliers), evaluations)
 
 
 def _pressed(problem: Problem, theta: Array, multipliers: Array, penalty: float) -> Array:

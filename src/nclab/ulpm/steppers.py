@@ -1,5 +1,6 @@
 """A point that takes descent steps: in numpy, in the compiled kernel, in torch."""
 
+import importlib.util
 import math
 from typing import NamedTuple, Protocol
 
@@ -77,19 +78,28 @@ class NumpyStepper:
         return self._theta.copy()
 
 
+def kernel_available() -> bool:
+    """Whether numba, the extra `fast`, is there.
+
+    >>> isinstance(kernel_available(), bool)
+    True
+    """
+    return importlib.util.find_spec("numba") is not None
+
+
 class KernelStepper:
     """Small problems on one core, compiled by numba."""
 
     name = "kernel"
 
     def __init__(self, problem: Problem, theta: Array, rate: float, *, normalised: bool) -> None:
-        try:
-            from nclab.ulpm import kernel
-        except ImportError as error:
+        if not kernel_available():
             raise NclabError(
                 "The compiled kernel needs numba. Run `pip install nclab[fast]`, "
                 "or take backend='numpy'."
-            ) from error
+            )
+        from nclab.ulpm import kernel
+
         self.problem, self.rate, self.normalised = problem, rate, normalised
         self._run = kernel.run
         W, H = problem.split(theta)

@@ -20,7 +20,14 @@ from nclab.metrics.nc2_simplex_etf import (
 )
 from nclab.metrics.nc3_self_duality import nc3_self_duality
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
-from nclab.ulpm.problem import Array, Invariants, Problem, invariant_drift, invariants
+from nclab.ulpm.problem import (
+    Array,
+    Invariants,
+    Problem,
+    invariant_drift,
+    invariants,
+    optimal_log_loss,
+)
 from nclab.ulpm.separation import approximate_kkt
 
 QUANTITIES = (
@@ -59,6 +66,8 @@ class Sample:
     """Largest violation of complementary slackness; nan before the classes are separated."""
     weight_norm: float
     feature_norm: float
+    log_gap: float
+    """log of the loss over the least of this norm, ji2022, Thm 3.3."""
     invariant_drift: float
     """Relative change, since the start, of what gradient flow conserves."""
 
@@ -104,6 +113,7 @@ def take_sample(
     """Measure a point of a run whose invariants were `start`."""
     kkt = approximate_kkt(problem, theta)
     weight, features = problem.split(theta)
+    square = float(np.vdot(theta, theta))
     return Sample(
         step=step,
         log_time=log_time,
@@ -113,6 +123,7 @@ def take_sample(
         kkt_delta=kkt.delta,
         weight_norm=float(np.linalg.norm(weight)),
         feature_norm=float(np.linalg.norm(features)),
+        log_gap=kkt.log_loss - optimal_log_loss(problem, square),
         invariant_drift=invariant_drift(start, invariants(problem, theta)),
         **quantities(problem, theta),
     )
