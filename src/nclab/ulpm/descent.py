@@ -12,6 +12,7 @@ from nclab.errors import NclabError
 from nclab.progress import track
 from nclab.ulpm.problem import Array, Problem, invariants
 from nclab.ulpm.steppers import (
+    KERNEL_WORK,
     Advance,
     KernelStepper,
     NumpyStepper,
@@ -22,9 +23,6 @@ from nclab.ulpm.steppers import (
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
-
-KERNEL_WORK = 300_000
-"""Products C * CN * d up to which the compiled kernel, on one core, beats torch."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def descend(
 
     Args:
         start: a point; by default normal numbers of standard deviation 0.1, seed 0.
-        sample_at: the steps to measure; 20 a decade by default, always the first and the last.
+        sample_at: the steps to measure; 12 a decade by default, always the first and the last.
         backend: `auto` takes the compiled kernel for small problems and torch for large ones,
             `cuda` is torch on a GPU.
 
@@ -188,8 +186,9 @@ def _stepper(
     if normalised and not theta.any():
         raise NclabError("Expected a start other than zero: normalised descent divides by |theta|.")
     if backend == "auto":
-        small = problem.num_classes * problem.samples * problem.dim <= KERNEL_WORK
-        backend = ("kernel" if kernel_available() else "numpy") if small else "torch"
+        backend = "torch"
+        if problem.num_classes * problem.samples * problem.dim <= KERNEL_WORK:
+            backend = "kernel" if kernel_available() else "numpy"
     if backend == "kernel":
         return KernelStepper(problem, theta, rate, normalised=normalised)
     if backend == "numpy":

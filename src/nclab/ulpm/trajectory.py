@@ -170,7 +170,7 @@ class Trajectory:
         return next((s for s in self.samples if getattr(s, name) <= level), None)
 
 
-def log_schedule(last: int, *, per_decade: int = 20) -> list[int]:
+def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
     """0, 1, 2, ... and then about `per_decade` steps a decade, up to and with the last.
 
     >>> log_schedule(100, per_decade=4)
