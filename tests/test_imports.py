@@ -35,6 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "statistics": BASE,
     "metrics": BASE | {"statistics"},
     "measurement": BASE | {"features", "statistics", "metrics"},
+    "ulpm": BASE | {"statistics", "metrics"},
+    "figures": BASE | {"records"},
     "experiments": BASE | EVERYTHING,
     "cli": BASE | EVERYTHING,
 }

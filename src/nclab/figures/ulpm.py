@@ -51,7 +51,7 @@ def quantity_panels(samples: Samples, *, title: str = "") -> QuantityPanels:
     Source: ji2022, Fig. 2
 
     >>> rows = [{"log_time": x, **{n: 1 / x for _, names in PANELS for n in names}}
-    ...         for x in (10.0, 100.0, 1000.0)]
+    ...         for x in (100.0, 300.0, 1000.0)]
     >>> round(quantity_panels(rows).panels[0][0].slope, 6)
     -1.0
     """

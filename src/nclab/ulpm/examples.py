@@ -154,7 +154,7 @@ def run_escape(
 ) -> EscapeRuns:
     """Descend from the point of Example 3.1 plainly, stochastically, and with noise.
 
-    Source: ji2022, Ex. 3.1
+    Source: ji2022, Example 3.1
 
     Gradients in W are combinations of features and gradients in H of classifiers, for any batch:
     descent never leaves the span of the rows of W and H. At this point it is a plane, and three

@@ -82,7 +82,7 @@ def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
     """Log times spread evenly in log log t, from t = 0.1 to the last.
 
     >>> [round(time, 3) for time in flow_schedule(100.0, count=4)]
-    [-2.252, 0.706, 8.5, 100.0]
+    [-2.303, 3.929, 21.356, 100.0]
     """
     first = min(math.log1p(0.1), _log1p_exp(log_time))
     points = np.geomspace(1 + first, 1 + _log1p_exp(log_time), count) - 1

@@ -200,7 +200,7 @@ def log_gradient(theta: Array, classes: int, share: float, gradient: Array) -> f
 
     >>> theta = np.array([[1.0], [-1.0], [500.0], [-500.0]])
     >>> gradient = np.empty_like(theta)
-    >>> round(log_gradient(theta, 2, 1.0, gradient), 6), gradient.ravel().tolist()
+    >>> round(log_gradient(theta, 2, 1.0, gradient), 6), gradient.round(9).ravel().tolist()
     (-999.306853, [-500.0, 500.0, -1.0, 1.0])
     """
     samples = theta.shape[0] - classes

@@ -346,7 +346,7 @@ def sphere_slice(
     >>> from nclab.ulpm.examples import example_point, example_problem
     >>> problem, point = example_problem(), example_point()
     >>> lowest = smallest_eigenpairs(problem, point, count=2).vectors
-    >>> piece = sphere_slice(problem, point, lowest, points=3)
+    >>> piece = sphere_slice(problem, point, lowest, reach=0.5, points=3)
     >>> bool(piece.log_losses[1, 1] > piece.log_losses[1, 2])
     True
     """

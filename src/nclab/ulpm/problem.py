@@ -137,7 +137,7 @@ def pull(problem: Problem, theta: Array, share: Array | None = None) -> Pull:
 
     >>> problem = Problem(2, 1, 1, "sum")
     >>> loss, weights = pull(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]]))
-    >>> round(loss, 6), weights.tolist()
+    >>> round(loss, 6), weights.round(9).tolist()
     (-999.306853, [[-0.5, 0.5], [0.5, -0.5]])
     """
     gaps = -pair_margins(problem, theta)  # (CN, C), -inf at the label

@@ -298,7 +298,7 @@ def ray_value(problem: Problem, theta: Array) -> float:
 
     $$\frac{\|W\|_F^2+\|H\|_F^2}{2\,q_{\min}}$$
 
-    Source: ji2022, Rem. 3.1 (the power of the margin is 1; printed 1/2)
+    Source: ji2022, Remark 3.1 (the power of the margin is 1; printed 1/2)
     Range: [(C - 1) sqrt(N), inf).
 
     >>> problem = Problem(3, 4, 2)

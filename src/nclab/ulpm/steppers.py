@@ -176,7 +176,7 @@ class TorchStepper:
         torch.mm(H, W.T, out=weights)
         per_class = weights.view(problem.num_classes, problem.per_class, problem.num_classes)
         label = per_class.diagonal(dim1=0, dim2=2).T  # (C, N), the logit of the label
-        own = label.reshape(-1, 1)
+        own = label.clone().view(-1, 1)
         label.fill_(-torch.inf)
         top = weights.amax(1, keepdim=True)
         weights.sub_(top).exp_()

@@ -1,0 +1,111 @@
+"""`nclab ulpm` from the outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nclab.data.arrays import read_arrays
+from tests.cli.runner import call
+
+SMALL = ("ulpm", "--classes", 3, "--per-class", 2, "--dim", 2)
+KEYS = {
+    "step",
+    "log_time",
+    "log_loss",
+    "margin",
+    "normalised_margin",
+    "alignment",
+    "nc1_within_variation",
+    "nc2_norm_variation_means",
+    "nc2_norm_variation_weights",
+    "nc2_equiangularity_means",
+    "nc2_equiangularity_weights",
+    "nc3_self_duality",
+    "outcome",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [
+        (("--steps", 50), ("step", 50)),
+        (("--method", "descent", "--steps", 20, "--noise", 0.01, "--batch", 3), ("step", 20)),
+        (("--method", "normalised", "--steps", 8, "--rate", 20), ("step", 8)),
+        (("--method", "flow", "--log-time", 30), ("log_time", 30.0)),
+    ],
+)
+def test_json_is_the_last_sample(options: tuple[object, ...], last: tuple[str, float]) -> None:
+    done = call(*SMALL, *options, "--json")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert set(answer) >= KEYS
+    assert answer[last[0]] == pytest.approx(last[1])
+    assert answer["outcome"] == "finished"
+
+
+def test_table_for_people() -> None:
+    done = call(*SMALL, "--steps", 100)
+    assert done.code == 0
+    assert "margin" in done.out
+    assert "finished: 100 steps" in done.out
+
+
+def test_divergence_is_told_not_thrown() -> None:
+    done = call(*SMALL, "--steps", 500, "--rate", 500, "--reduction", "sum", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["outcome"] == "diverged"
+
+
+def test_out_writes_a_run_that_other_commands_read(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "flow"
+    done = call(*SMALL, "--method", "flow", "--log-time", 40, "--out", folder, "--json")
+    assert done.code == 0, done.err
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"manifest.json", "samples.jsonl", "point.safetensors"}
+    assert names >= {"quantities.png", "quantities.pdf", "margins.png", "margins.pdf"}
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    answer = json.loads(done.out)
+    assert samples[-1]["margin"] == answer["margin"]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["config"]["log_time"] == 40
+    assert set(read_arrays(folder / "point.safetensors")) == {"weight", "features", "labels"}
+    measured = json.loads(call("measure", folder / "point.safetensors", "--json").out)
+    assert measured["margin"] == pytest.approx(answer["margin"])
+    assert call("landscape", folder / "point.safetensors", "--json").code == 0
+    again = call(*SMALL, "--steps", 5, "--out", folder)
+    assert again.code == 2
+    assert "new or empty folder" in again.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--dim", 3, "--steps", 5), "dimension 4 or more, got 3"),
+        (("--per-class", 0, "--steps", 5), "1 sample per class, got 0"),
+        (("--classes", 1, "--steps", 5), "at least 2 classes, got 1"),
+        (("--rate", -1, "--steps", 5), "positive rate, got -1"),
+        (("--steps", 5, "--log-time", 3), "got both"),
+        ((), "got neither"),
+        (("--method", "flow", "--steps", 5), "--log-time with --method flow"),
+        (("--method", "normalised", "--log-time", 5), "--steps with --method normalised"),
+        (("--method", "flow", "--log-time", 5, "--rate", 1), "no rate with the flow"),
+        (("--method", "normalised", "--steps", 5, "--noise", 1), "with descent only"),
+        (("--steps", 5, "--noise", -1), "noise >= 0"),
+        (("--steps", 5, "--scale", 0), "positive scale"),
+        (("--steps", 0), "at least 1 step, got 0"),
+        (("--method", "flow", "--log-time", "nan"), "finite log time, got nan"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(options: tuple[object, ...], words: str) -> None:
+    done = call("ulpm", *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_help_has_an_example() -> None:
+    done = call("ulpm", "--help")
+    assert done.code == 0
+    assert "Example" in done.out

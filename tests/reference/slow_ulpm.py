@@ -1,0 +1,51 @@
+"""The layer-peeled model again as slow, obvious loops, sharing no code with nclab."""
+
+import math
+from typing import Any
+
+import torch
+
+
+def slow_loss(W: Any, H: Any, per_class: int) -> float:
+    """Sum over samples of the cross-entropy, term by term."""
+    total = 0.0
+    for row, h in enumerate(H):
+        own = row // per_class
+        gaps = [float((W[j] - W[own]) @ h) for j in range(len(W)) if j != own]
+        total += math.log1p(sum(math.exp(gap) for gap in gaps))
+    return total
+
+
+def slow_margin(W: Any, H: Any, per_class: int) -> float:
+    """The smallest of all margins."""
+    return min(
+        float((W[row // per_class] - W[j]) @ h)
+        for row, h in enumerate(H)
+        for j in range(len(W))
+        if j != row // per_class
+    )
+
+
+def autograd_loss(flat: torch.Tensor, classes: int, per_class: int, dim: int) -> torch.Tensor:
+    """Sum of cross-entropies as torch writes it, of one flat vector (W, then H)."""
+    theta = flat.view(-1, dim)
+    labels = torch.arange(classes).repeat_interleave(per_class)
+    logits = theta[classes:] @ theta[:classes].T
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+
+def sphere_hessian(theta: Any, classes: int, per_class: int) -> torch.Tensor:
+    """Dense Riemannian Hessian of the sum loss on the sphere through theta, by autograd."""
+    dim = theta.shape[1]
+    flat = torch.tensor(theta, dtype=torch.float64).reshape(-1).requires_grad_()
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return autograd_loss(x, classes, per_class, dim)
+
+    gradient = torch.autograd.functional.jacobian(loss, flat)
+    hessian = torch.autograd.functional.hessian(loss, flat)
+    assert isinstance(gradient, torch.Tensor)
+    assert isinstance(hessian, torch.Tensor)
+    x = flat.detach()
+    project = torch.eye(len(x), dtype=torch.float64) - torch.outer(x, x) / (x @ x)
+    return project @ hessian @ project - (gradient @ x) / (x @ x) * project

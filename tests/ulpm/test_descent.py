@@ -1,0 +1,174 @@
+"""Descent on every backend: golden runs, divergence as a result, noise that can be repeated."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nclab.errors import NclabError
+from nclab.ulpm import Disturbance, Outcome, Problem, descend, normalised_descent
+from nclab.ulpm.descent import Backend
+from nclab.ulpm.steppers import kernel_available
+from tests.reference.slow_ulpm import slow_loss
+from tests.ulpm.golden import GOLDEN, assert_row
+
+PROBLEM = Problem(5, 10, 20)
+BACKENDS: list[Backend] = ["numpy", "torch"]
+BACKENDS += ["kernel"] if kernel_available() else []
+needs_kernel = pytest.mark.skipif(not kernel_available(), reason="numba is not installed")
+
+
+@needs_kernel
+@pytest.mark.parametrize("row", GOLDEN["descent"], ids=lambda row: f"{row['steps']}-{row['scale']}")
+def test_descent_reproduces_the_reference_runs(row: dict[str, float]) -> None:
+    start = PROBLEM.initial(scale=row["scale"])
+    run = descend(PROBLEM, start, steps=int(row["steps"]), sample_at=[])
+    assert_row(run.last, row["values"], relative=1e-3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("row", GOLDEN["normalised"], ids=lambda row: str(row["steps"]))
+def test_normalised_descent_reproduces_the_reference_runs(
+    backend: Backend, row: dict[str, float]
+) -> None:
+    run = normalised_descent(PROBLEM, steps=int(row["steps"]), backend=backend, sample_at=[])
+    assert_row(run.last, row["values"], relative=0.01)  # type: ignore[arg-type]
+
+
+@needs_kernel
+def test_a_dozen_normalised_steps_pass_what_plain_descent_reaches_in_100_000() -> None:
+    level = descend(PROBLEM, steps=100_000, sample_at=[]).last
+    for rate, expected in GOLDEN["steps_to_the_level_of_descent"].items():
+        run = normalised_descent(
+            PROBLEM, steps=expected + 20, rate=float(rate), sample_at=range(1, 130)
+        )
+        passed = [sample.step for sample in run.samples if sample.margin >= level.margin]
+        assert passed[0] == expected, rate
+        within = run.first_below("nc1_within_variation", level.nc1_within_variation)
+        assert within is not None
+        assert within.step == expected, rate
+        step = next(
+            sample.step
+            for sample in run.samples
+            if sample.margin >= level.margin
+            and sample.nc1_within_variation <= level.nc1_within_variation
+            and sample.nc2_equiangularity_means <= level.nc2_equiangularity_means
+            and sample.nc2_equiangularity_weights <= level.nc2_equiangularity_weights
+            and sample.nc3_self_duality <= level.nc3_self_duality
+        )
+        assert step <= 1.05 * expected, rate
+        assert rate != "300" or step <= 15
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_first_steps_agree_with_slow_descent(backend: Backend) -> None:
+    problem = Problem(3, 2, 2, "sum")
+    theta = problem.initial(scale=1.0, seed=5)
+    expected, width = theta.copy(), 1e-6
+    for _ in range(3):
+        gradient = np.empty_like(expected)
+        for place in np.ndindex(*expected.shape):
+            moved = []
+            for sign in (1, -1):
+                other = expected.copy()
+                other[place] += sign * width
+                moved.append(slow_loss(*problem.split(other), problem.per_class))
+            gradient[place] = (moved[0] - moved[1]) / (2 * width)
+        expected -= 0.1 * gradient
+    run = descend(problem, theta, steps=3, rate=0.1, backend=backend)
+    np.testing.assert_allclose(run.theta, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 5, 2), (7, 3, 6), (4, 9, 11)])
+def test_backends_agree(backend: Backend, sizes: tuple[int, int, int]) -> None:
+    problem = Problem(*sizes)
+    start = problem.initial(scale=0.5, seed=1)
+    reference = descend(problem, start, steps=50, rate=2.0, backend="numpy")
+    run = descend(problem, start, steps=50, rate=2.0, backend=backend)
+    np.testing.assert_allclose(run.theta, reference.theta, rtol=1e-10, atol=1e-12)
+    assert run.backend == backend
+    reference = normalised_descent(problem, start, steps=20, rate=3.0, backend="numpy")
+    run = normalised_descent(problem, start, steps=20, rate=3.0, backend=backend)
+    np.testing.assert_allclose(run.theta, reference.theta, rtol=1e-9, atol=1e-11)
+    assert run.last.log_time == pytest.approx(reference.last.log_time, rel=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_divergence_is_a_result(backend: Backend) -> None:
+    problem = Problem(5, 10, 20, "sum")
+    run = descend(problem, steps=1000, rate=5.0, backend=backend)
+    assert run.outcome is Outcome.diverged
+    assert "rate 5 is too large for the sum loss" in run.message
+    assert np.isfinite(run.theta).all()
+    assert run.last.step < 110
+    stable = descend(problem, steps=1000, rate=0.5, backend=backend)
+    assert stable.outcome is Outcome.finished
+    assert stable.last.normalised_margin > 0.9
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("disturbance", [Disturbance(noise=0.1, seed=3), Disturbance(batch=5)])
+def test_noise_is_the_same_on_every_backend(backend: Backend, disturbance: Disturbance) -> None:
+    problem = Problem(3, 4, 2)
+    runs = [
+        descend(problem, steps=30, rate=0.5, disturbance=disturbance, backend=name)
+        for name in ("numpy", backend)
+    ]
+    np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=1e-10, atol=1e-12)
+    calm = descend(problem, steps=30, rate=0.5)
+    assert np.abs(calm.theta - runs[0].theta).max() > 1e-3
+
+
+def test_a_batch_of_all_samples_is_plain_descent() -> None:
+    problem = Problem(3, 4, 2)
+    every = descend(problem, steps=20, disturbance=Disturbance(batch=problem.samples))
+    np.testing.assert_allclose(every.theta, descend(problem, steps=20).theta, rtol=1e-12)
+
+
+def test_samples_follow_the_schedule() -> None:
+    problem = Problem(3, 2, 2)
+    run = descend(problem, steps=40, sample_at=[5, 40, 70, 10])
+    assert [sample.step for sample in run.samples] == [0, 5, 10, 40]
+    assert run.samples[0].log_time == -math.inf
+    assert run.last.log_time == pytest.approx(math.log(5.0 * 40))
+
+
+def test_large_problems_go_to_torch() -> None:
+    problem = Problem(20, 20, 64)
+    run = descend(problem, steps=2, sample_at=[])
+    assert run.backend == "torch"
+    assert run.last.log_loss < run.samples[0].log_loss
+
+
+def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("descent", "steppers"):
+        monkeypatch.setattr(f"nclab.ulpm.{module}.kernel_available", lambda: False)
+    assert descend(Problem(3, 2, 2), steps=5).backend == "numpy"
+    with pytest.raises(NclabError, match=r"pip install nclab\[fast\]"):
+        descend(Problem(3, 2, 2), steps=5, backend="kernel")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 0}, "at least 1 step, got 0"),
+        ({"steps": 5, "rate": -1.0}, "positive rate, got -1"),
+        ({"steps": 5, "rate": math.nan}, "positive rate, got nan"),
+        ({"steps": 5, "backend": "abacus"}, "got 'abacus'"),
+        ({"steps": 5, "disturbance": Disturbance(batch=99)}, "at most 6 samples, got 99"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, object], words: str) -> None:
+    with pytest.raises(NclabError, match=words):
+        descend(Problem(3, 2, 2), **options)  # type: ignore[arg-type]
+
+
+def test_disturbances_that_make_no_sense() -> None:
+    with pytest.raises(NclabError, match="noise >= 0"):
+        Disturbance(noise=-1.0)
+    with pytest.raises(NclabError, match="batch of at least 1"):
+        Disturbance(batch=0)
+    problem = Problem(3, 2, 2)
+    with pytest.raises(NclabError, match="other than zero"):
+        normalised_descent(problem, np.zeros(problem.shape), steps=1)

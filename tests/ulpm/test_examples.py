@@ -1,0 +1,99 @@
+"""Example 3.1, fact by fact, with the paper's slips."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nclab.errors import NclabError
+from nclab.ulpm import certify, classify, escape
+from nclab.ulpm.examples import (
+    example_multipliers,
+    example_point,
+    example_problem,
+    family_change,
+    family_point,
+    gradient_coefficient,
+    off_ray,
+    printed_gradient_coefficient,
+    run_escape,
+)
+from nclab.ulpm.landscape import Kind
+from nclab.ulpm.problem import log_gradient
+from tests.ulpm.golden import GOLDEN
+
+FACTS = GOLDEN["example_3_1"]
+
+
+def test_multipliers_make_it_a_kkt_point_that_is_not_optimal() -> None:
+    problem = example_problem()
+    given = certify(problem, example_point(), example_multipliers())
+    assert given.residual < 1e-12
+    assert given.kind() == "KKT point"
+    assert given.gap == pytest.approx(1 / 3)
+    np.testing.assert_allclose(
+        certify(problem, example_point()).multipliers, given.multipliers, atol=1e-12
+    )
+    np.testing.assert_allclose(given.theta, example_point(math.sqrt(0.5)))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.0])
+def test_gradient_is_along_the_point_with_the_right_coefficient(scale: float) -> None:
+    value, gradient = log_gradient(example_problem(), example_point(scale))
+    expected = -gradient_coefficient(scale) * example_point(scale)
+    np.testing.assert_allclose(gradient * math.exp(value), expected, atol=1e-14)
+
+
+def test_printed_coefficient_is_another() -> None:
+    assert gradient_coefficient(1.0) == pytest.approx(FACTS["coefficient"], abs=5e-8)
+    printed = printed_gradient_coefficient(1.0)
+    assert printed == pytest.approx(FACTS["printed_coefficient"], abs=5e-8)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 1.5])
+def test_it_is_a_strict_saddle(scale: float) -> None:
+    found = classify(example_problem(), example_point(scale))
+    assert found.kind is Kind.strict_saddle
+    expected = FACTS["smallest_eigenvalue"][str(scale)]
+    assert found.smallest_eigenvalue == pytest.approx(expected, abs=1e-4)
+    assert found.negative_eigenvalues == FACTS["negative_eigenvalues"]
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 1.5])
+def test_decrease_along_the_escape_matches_its_prediction(scale: float) -> None:
+    for angle in (0.003, 0.01):
+        way = escape(example_problem(), example_point(scale), angle=angle)
+        assert way is not None
+        assert way.order == 2
+        assert way.actual == pytest.approx(way.predicted, rel=0.01)
+        assert abs(float(np.vdot(way.direction, example_point()))) < 1e-10
+
+
+def test_the_papers_family_goes_up_before_it_goes_down() -> None:
+    for beta, change in FACTS["family_change"].items():
+        assert family_change(1.0, float(beta)) == pytest.approx(change, rel=0.03)
+    assert all(family_change(0.5, beta) > 0 for beta in np.linspace(-0.7, -0.01, 30))
+    for beta in (-0.6, -0.2):
+        norms = np.linalg.norm(family_point(1.0, beta)), np.linalg.norm(example_point())
+        assert norms[0] == pytest.approx(norms[1])
+
+
+def test_who_leaves_the_ray_and_who_does_not() -> None:
+    runs = run_escape()
+    assert runs.stuck.last.step == 10_000
+    assert off_ray(runs.stuck.theta) < 1e-12
+    assert runs.stuck.last.normalised_margin == pytest.approx(0.75)
+    # Stochastic gradients stay in the plane that W and H span: no simplex ETF fits in it.
+    values = np.linalg.svd(runs.stochastic.theta, compute_uv=False)
+    assert values[2] < 1e-12 * values[0]
+    assert runs.stochastic.last.normalised_margin < 0.76
+    assert off_ray(runs.noisy.theta) > 0.1
+    assert runs.settled.last.normalised_margin > 0.9999
+    assert runs.settled.last.nc2_equiangularity_means < 1e-3
+
+
+def test_scales_that_make_no_sense() -> None:
+    with pytest.raises(NclabError, match="positive scale"):
+        example_point(0.0)
+    with pytest.raises(NclabError, match="sqrt"):
+        family_point(1.0, -0.9)

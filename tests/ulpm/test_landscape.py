@@ -1,0 +1,118 @@
+"""Curvature against autograd, classification of known points, escapes and the best of a sphere."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nclab.errors import NclabError
+from nclab.ulpm import Problem, classify, descend, escape, minimise_on_sphere
+from nclab.ulpm import landscape as landscape_room
+from nclab.ulpm.examples import DIRECTION
+from nclab.ulpm.landscape import (
+    Kind,
+    along_circle,
+    hessian_product,
+    smallest_eigenpairs,
+    tangent,
+)
+from nclab.ulpm.separation import optimal_point
+from tests.reference.slow_ulpm import sphere_hessian
+
+PROBLEM = Problem(4, 3, 5, "sum")
+
+
+def test_hessian_agrees_with_autograd() -> None:
+    theta = PROBLEM.initial(scale=0.8, seed=2)
+    expected = sphere_hessian(theta, PROBLEM.num_classes, PROBLEM.per_class).numpy()
+    apply = hessian_product(PROBLEM, theta)
+    found = np.stack(
+        [apply(axis.reshape(theta.shape)).ravel() for axis in np.eye(theta.size)], axis=1
+    )
+    found *= math.exp(tangent(PROBLEM, theta).log_loss)
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_dense_and_lanczos_agree(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    theta = PROBLEM.initial(scale=0.8, seed=2)
+    dense = smallest_eigenpairs(PROBLEM, theta, count=count)
+    monkeypatch.setattr(landscape_room, "DENSE", 1)
+    lanczos = smallest_eigenpairs(PROBLEM, theta, count=count)
+    np.testing.assert_allclose(lanczos.values, dense.values, atol=1e-8 * dense.size)
+    assert lanczos.size == pytest.approx(dense.size, rel=0.05)
+    for value, vector in zip(lanczos.values, lanczos.vectors, strict=True):
+        image = hessian_product(PROBLEM, theta)(vector)
+        np.testing.assert_allclose(image, value * vector, atol=1e-5 * dense.size)
+        assert abs(float(np.vdot(vector, theta))) < 1e-7
+
+
+def test_lanczos_knows_a_minimum_by_its_zero_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(10, 8, 12)
+    assert optimal_point(problem).size > landscape_room.DENSE
+    found = classify(problem, 3 * optimal_point(problem, seed=2))
+    assert found.kind is Kind.global_minimum
+    assert abs(found.relative_eigenvalue) < 1e-7
+    assert found.negative_eigenvalues == 0
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 40.0])
+def test_simplex_etfs_are_global_minima_at_every_radius(factor: float) -> None:
+    found = classify(PROBLEM, factor * optimal_point(PROBLEM, seed=4))
+    assert found.kind is Kind.global_minimum
+    assert abs(found.log_gap) < 1e-11
+    assert found.negative_eigenvalues == 0
+
+
+def test_points_on_the_way_are_not_critical() -> None:
+    theta = descend(PROBLEM, steps=50, rate=0.2).theta
+    found = classify(PROBLEM, theta)
+    assert found.kind is Kind.not_critical
+    assert found.gap > 0
+    way = escape(PROBLEM, theta, angle=1e-4)
+    assert way is not None
+    assert way.order == 1
+    assert way.actual == pytest.approx(way.predicted, rel=0.01)
+    assert way.actual < 0
+
+
+def test_pairs_of_opposite_classes_are_a_strict_saddle_in_any_dimension() -> None:
+    # Example 3.1 with two samples a class and room for five more dimensions.
+    problem = Problem(4, 2, 7)
+    W = np.zeros((4, 7))
+    W[:, :4] = DIRECTION
+    theta = problem.join(W, np.repeat(W, 2, axis=0) / math.sqrt(2))
+    found = classify(problem, theta)
+    assert found.kind is Kind.strict_saddle
+    assert found.relative_gradient < 1e-14
+    way = escape(problem, theta)
+    assert way is not None
+    assert way.order == 2
+    assert way.actual == pytest.approx(way.predicted, rel=0.01)
+    assert np.linalg.matrix_rank(np.concatenate([theta, way.direction]), tol=1e-6) > 2
+
+
+def test_no_way_down_from_the_optimum() -> None:
+    assert escape(PROBLEM, 2 * optimal_point(PROBLEM)) is None
+
+
+def test_thirty_random_starts_reach_the_closed_form() -> None:
+    for problem, radius in ((Problem(4, 1, 5), 3.0), (Problem(3, 2, 2), 2.0)):
+        gaps = [minimise_on_sphere(problem, radius=radius, seed=s).log_gap for s in range(30)]
+        assert np.abs(gaps).max() < 1e-12
+
+
+def test_circles_stay_on_the_sphere() -> None:
+    theta = PROBLEM.initial(scale=1.0)
+    direction = tangent(PROBLEM, theta).gradient
+    direction /= np.linalg.norm(direction)
+    for angle in (0.1, 1.0, 3.0):
+        moved = along_circle(theta, direction, angle)
+        assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(theta), rel=1e-12)
+
+
+def test_what_has_no_sphere() -> None:
+    with pytest.raises(NclabError, match="other than zero"):
+        classify(PROBLEM, np.zeros(PROBLEM.shape))
+    with pytest.raises(NclabError, match="positive radius"):
+        minimise_on_sphere(PROBLEM, radius=-1.0)
