@@ -33,6 +33,7 @@ docs: $(STAMP)
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/ulpm.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

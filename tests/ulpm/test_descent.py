@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from nclab.errors import NclabError
 from nclab.ulpm import Disturbance, Outcome, Problem, descend, normalised_descent
@@ -147,6 +148,12 @@ def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert descend(Problem(3, 2, 2), steps=5).backend == "numpy"
     with pytest.raises(NclabError, match=r"pip install nclab\[fast\]"):
         descend(Problem(3, 2, 2), steps=5, backend="kernel")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_cuda_is_refused() -> None:
+    with pytest.raises(NclabError, match="CUDA device, got none"):
+        descend(Problem(3, 2, 2), steps=5, backend="cuda")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nclab.errors import NclabError
-from nclab.ulpm import certify, classify, escape
+from nclab.ulpm import certify, classify, escape, flow
 from nclab.ulpm.examples import (
     example_multipliers,
     example_point,
@@ -90,6 +90,16 @@ def test_who_leaves_the_ray_and_who_does_not() -> None:
     assert off_ray(runs.noisy.theta) > 0.1
     assert runs.settled.last.normalised_margin > 0.9999
     assert runs.settled.last.nc2_equiangularity_means < 1e-3
+
+
+def test_the_flow_leaves_the_ray_in_proportion_to_the_norm() -> None:
+    noise = np.random.default_rng(0).standard_normal(example_point().shape)
+    start = example_point() + 1e-6 * noise
+    growth = []
+    for log_time in (100.0, 1000.0):
+        theta = flow(example_problem(), start, log_time=log_time).theta
+        growth.append(off_ray(theta) / float(np.linalg.norm(theta)))
+    assert growth[1] == pytest.approx(growth[0], rel=0.01)
 
 
 def test_scales_that_make_no_sense() -> None:

@@ -61,6 +61,16 @@ def test_within_class_variation_keeps_its_memory_of_the_start() -> None:
     assert ends[1] / ends[0] == pytest.approx(2.0, rel=0.05)
 
 
+@pytest.mark.parametrize("sizes", [(3, 2, 2), (5, 4, 4)])
+def test_without_spare_dimensions_within_class_variation_is_a_power_of_t(
+    sizes: tuple[int, int, int],
+) -> None:
+    run = flow(Problem(*sizes), log_time=150.0, sample_at=[100.0])
+    early, late = run.samples[-2:]
+    fall = math.log(late.nc1_within_variation / early.nc1_within_variation)
+    assert fall / 50.0 == pytest.approx(-1 / (2 * sizes[0]), rel=0.05)
+
+
 def test_early_times_and_the_schedule() -> None:
     run = flow(Problem(3, 2, 2), log_time=-3.0, sample_at=[-5.0, -4.0, 7.0])
     assert [sample.log_time for sample in run.samples] == [-math.inf, -5.0, -4.0, -3.0]
