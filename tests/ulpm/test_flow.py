@@ -46,13 +46,6 @@ def test_small_steps_of_descent_follow_the_flow() -> None:
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
-def test_backends_agree() -> None:
-    problem = Problem(4, 3, 5)
-    runs = [flow(problem, log_time=60.0, backend=name) for name in ("numpy", "auto")]
-    np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=1e-7, atol=1e-8)
-    assert runs[0].backend == "numpy"
-
-
 def test_within_class_variation_keeps_its_memory_of_the_start() -> None:
     ends = [
         flow(PROBLEM, PROBLEM.initial(scale=scale), log_time=300.0).last.nc1_within_variation

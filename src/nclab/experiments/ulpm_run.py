@@ -16,7 +16,7 @@ from nclab import __version__
 from nclab.errors import NclabError
 from nclab.files import write_whole
 from nclab.measurement import measure_features
-from nclab.ulpm.descent import Disturbance, descend, normalised_descent
+from nclab.ulpm.descent import KERNEL_STEPS, Disturbance, descend, normalised_descent
 from nclab.ulpm.flow import flow
 from nclab.ulpm.problem import Array, Problem, Reduction
 from nclab.ulpm.steppers import kernel_available
@@ -129,7 +129,8 @@ class Run:
             )
         ended = f"{self.trajectory.outcome.value}: {self.trajectory.message}"
         notes = [f"\n{self.trajectory.method} ({self.trajectory.backend}) {ended}"]
-        if self.trajectory.backend == "numpy" and self.trajectory.method != "flow":
+        slow = self.config.steps is not None and self.config.steps >= KERNEL_STEPS
+        if slow and self.trajectory.backend == "numpy":
             notes.append("`pip install nclab[fast]` compiles the steps: about ten times faster.")
         return [table, *notes]
 

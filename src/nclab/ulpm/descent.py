@@ -12,7 +12,6 @@ from nclab.errors import NclabError
 from nclab.progress import track
 from nclab.ulpm.problem import Array, Problem, invariants
 from nclab.ulpm.steppers import (
-    KERNEL_WORK,
     Advance,
     KernelStepper,
     NumpyStepper,
@@ -23,6 +22,12 @@ from nclab.ulpm.steppers import (
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
+
+KERNEL_WORK = 250_000
+"""Products C * CN * d up to which the compiled kernel, on one core, beats torch."""
+
+KERNEL_STEPS = 20_000
+"""Steps from which on it pays to load the kernel (half a second; seconds where it is new)."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +66,14 @@ def descend(
     Args:
         start: a point; by default normal numbers of standard deviation 0.1, seed 0.
         sample_at: the steps to measure; 12 a decade by default, always the first and the last.
-        backend: `auto` takes the compiled kernel for small problems and torch for large ones,
-            `cuda` is torch on a GPU.
+        backend: `auto` takes torch for large problems, for small ones the compiled kernel, or
+            numpy where the run is short or numba missing; `cuda` is torch on a GPU.
 
     >>> run = descend(Problem(3, 2, 2), steps=100)
     >>> run.outcome.value, run.last.margin > 0
     ('finished', True)
     """
-    stepper = _stepper(problem, start, rate, normalised=False, backend=backend)
+    stepper = _stepper(problem, start, rate, steps, normalised=False, backend=backend)
     return _run(stepper, "descent", steps, disturbance, sample_at)
 
 
@@ -94,7 +99,7 @@ def normalised_descent(
     >>> run.last.log_time > 30
     True
     """
-    stepper = _stepper(problem, start, rate, normalised=True, backend=backend)
+    stepper = _stepper(problem, start, rate, steps, normalised=True, backend=backend)
     return _run(stepper, "normalised", steps, None, sample_at)
 
 
@@ -178,7 +183,13 @@ class _Segment:
 
 
 def _stepper(
-    problem: Problem, start: Array | None, rate: float, *, normalised: bool, backend: Backend
+    problem: Problem,
+    start: Array | None,
+    rate: float,
+    steps: int,
+    *,
+    normalised: bool,
+    backend: Backend,
 ) -> Stepper:
     if not (math.isfinite(rate) and rate > 0):
         raise NclabError(f"Expected a positive rate, got {rate}.")
@@ -186,9 +197,7 @@ def _stepper(
     if normalised and not theta.any():
         raise NclabError("Expected a start other than zero: normalised descent divides by |theta|.")
     if backend == "auto":
-        backend = "torch"
-        if problem.num_classes * problem.samples * problem.dim <= KERNEL_WORK:
-            backend = "kernel" if kernel_available() else "numpy"
+        backend = _fastest(problem, steps)
     if backend == "kernel":
         return KernelStepper(problem, theta, rate, normalised=normalised)
     if backend == "numpy":
@@ -196,3 +205,9 @@ def _stepper(
     if backend in ("torch", "cuda"):
         return TorchStepper(problem, theta, rate, normalised=normalised, device=backend)
     raise NclabError(f"Expected backend auto, kernel, numpy, torch or cuda, got {backend!r}.")
+
+
+def _fastest(problem: Problem, steps: int) -> Backend:
+    if problem.num_classes * problem.samples * problem.dim > KERNEL_WORK:
+        return "torch"
+    return "kernel" if steps >= KERNEL_STEPS and kernel_available() else "numpy"

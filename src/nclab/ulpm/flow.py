@@ -6,14 +6,13 @@ $ds = L\|\theta\|^2 dt$, in which the margin grows linearly; log t is a coordina
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import Array, LogGradient, Problem, invariants, log_gradient
-from nclab.ulpm.steppers import kernel_suits, require_kernel
+from nclab.ulpm.problem import Array, Problem, invariants, log_gradient
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, take_sample
 
 Derivative = Callable[[float, Array], Array]
@@ -29,7 +28,6 @@ def flow(
     log_time: float,
     sample_at: Sequence[float] | None = None,
     tolerance: float = 1e-9,
-    backend: Literal["auto", "kernel", "numpy"] = "auto",
 ) -> Trajectory:
     r"""Gradient flow from t = 0 to log t = `log_time`, as large as 1000 or more.
 
@@ -47,7 +45,6 @@ def flow(
         start: a point; by default normal numbers of standard deviation 0.1, seed 0.
         sample_at: the log times to measure; by default spread evenly in log(1 + log(1 + t)).
         tolerance: relative error allowed per step; invariants drift by less than 1e-8 with 1e-9.
-        backend: `auto` takes compiled gradients for small problems where numba is present.
 
     >>> run = flow(Problem(3, 2, 2), log_time=50.0)
     >>> round(run.last.log_time, 9), run.last.margin > 40
@@ -60,8 +57,7 @@ def flow(
         raise NclabError("Expected a start other than zero: the flow does not leave zero.")
     wanted = flow_schedule(log_time) if sample_at is None else sample_at
     targets = sorted({log_time, *(float(time) for time in wanted if time < log_time)})
-    name, gradient = _gradient(problem, backend)
-    integrator = _Integrator(_derivative(problem, gradient), theta, tolerance)
+    integrator = _Integrator(_derivative(problem), theta, tolerance)
     conserved = invariants(problem, theta)
     samples: list[Sample] = [take_sample(problem, theta, conserved, step=0, log_time=-math.inf)]
     outcome, message = Outcome.finished, f"log t = {log_time:g}"
@@ -75,7 +71,7 @@ def flow(
         samples.append(
             take_sample(problem, theta, conserved, step=integrator.steps, log_time=target)
         )
-    return Trajectory(problem, "flow", name, tuple(samples), theta, outcome, message)
+    return Trajectory(problem, "flow", "numpy", tuple(samples), theta, outcome, message)
 
 
 def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
@@ -130,27 +126,11 @@ class _Integrator:
         return float(brentq(lambda s: interpolant(s)[-1] - clock, low, high, xtol=1e-14))
 
 
-def _gradient(problem: Problem, backend: str) -> tuple[str, Callable[[Array], LogGradient]]:
-    """What computes log L and its gradient, and its name."""
-    if backend == "numpy" or (backend == "auto" and not kernel_suits(problem)):
-        return "numpy", lambda theta: log_gradient(problem, theta)
-    require_kernel()
-    from nclab.ulpm import kernel
-
-    classes, share = problem.num_classes, problem.share
-    gradient = np.empty(problem.shape)
-
-    def compiled(theta: Array) -> LogGradient:
-        return LogGradient(kernel.log_gradient(theta, classes, share, gradient), gradient)
-
-    return "kernel", compiled
-
-
-def _derivative(problem: Problem, gradient: Callable[[Array], LogGradient]) -> Derivative:
+def _derivative(problem: Problem) -> Derivative:
     shape = problem.shape
 
     def derivative(_: float, state: Array) -> Array:
-        log_loss, slope = gradient(state[:-1].reshape(shape))
+        log_loss, slope = log_gradient(problem, state[:-1].reshape(shape))
         square = float(state[:-1] @ state[:-1])
         change = np.empty_like(state)
         np.divide(slope.ravel(), -square, out=change[:-1])

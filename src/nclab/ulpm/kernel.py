@@ -1,7 +1,7 @@
 """Descent for small problems, compiled by numba (the extra `fast`).
 
 Features are stored transposed, (d, CN), so that every inner loop runs over samples and becomes
-vector instructions.
+vector instructions. Loops are spelled out: array expressions take numba seconds to compile.
 """
 
 import importlib.util
@@ -83,7 +83,8 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
         for i in range(y * per_class, (y + 1) * per_class):
             sums[i] = logits[y, i]
             logits[y, i] = -np.inf
-    top[:] = logits[0]
+    for i in range(samples):
+        top[i] = logits[0, i]
     for j in range(1, classes):
         for i in range(samples):
             top[i] = max(top[i], logits[j, i])
@@ -93,8 +94,8 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
         exponentials(logits[j], bits, scale)
     for i in range(samples):
         top[i] -= sums[i]
-    sums[:] = logits[0]
-    for j in range(1, classes):
+        sums[i] = 0.0
+    for j in range(classes):
         for i in range(samples):
             sums[i] += logits[j, i]
 
@@ -126,7 +127,8 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
     samples = Ht.shape[1]
     for j in range(classes):
         row = logits[j]
-        row[:] = 0.0
+        for i in range(samples):
+            row[i] = 0.0
         for k in range(0, dim - 3, 4):
             a, b, c, e = W[j, k], W[j, k + 1], W[j, k + 2], W[j, k + 3]
             for i in range(samples):
@@ -192,31 +194,6 @@ def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
             a = size * W[j, k]
             for i in range(samples):
                 row[i] -= a * weights[j, i]
-
-
-@_compiled
-def log_gradient(theta: Array, classes: int, share: float, gradient: Array) -> float:
-    """log L, and its gradient into `gradient`; both arrays (C + CN, d). As in `problem`.
-
-    >>> theta = np.array([[1.0], [-1.0], [500.0], [-500.0]])
-    >>> gradient = np.empty_like(theta)
-    >>> round(log_gradient(theta, 2, 1.0, gradient), 6), gradient.round(9).ravel().tolist()
-    (-999.306853, [-500.0, 500.0, -1.0, 1.0])
-    """
-    samples = theta.shape[0] - classes
-    W, Ht = theta[:classes], np.ascontiguousarray(theta[classes:].T)
-    weights = np.empty((classes, samples))
-    top, sums, factor = np.empty(samples), np.empty(samples), np.empty(samples)
-    bits = np.empty(samples, dtype=np.int64)
-    _logits(W, Ht, weights)
-    _softmax_weights(weights, top, sums, bits, bits.view(np.float64))
-    value: float = _log_loss(top, sums, np.full(samples, share), factor)
-    _weigh(weights, sums, factor)
-    _classifier_gradient(weights, Ht, gradient[:classes])
-    pulled = np.zeros_like(Ht)
-    _move_features(W, weights, pulled, -1.0)
-    gradient[classes:] = pulled.T
-    return value
 
 
 @_compiled

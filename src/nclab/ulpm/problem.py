@@ -73,6 +73,11 @@ class Problem:
         return np.repeat(np.arange(self.num_classes), self.per_class)
 
     @cached_property
+    def label_places(self) -> NDArray[np.int64]:
+        """(CN,) where the logits of the labels are in a flat (C, CN) array."""
+        return self.labels * self.samples + self.rows
+
+    @cached_property
     def rows(self) -> NDArray[np.int64]:
         """(CN,) 0, 1, 2, ..."""
         return np.arange(self.samples)
@@ -140,22 +145,29 @@ def pull(problem: Problem, theta: Array, share: Array | None = None) -> Pull:
     >>> round(loss, 6), weights.round(9).tolist()
     (-999.306853, [[-0.5, 0.5], [0.5, -0.5]])
     """
-    gaps = -pair_margins(problem, theta)  # (CN, C), -inf at the label
-    top = gaps.max(1)
-    weights = np.exp(gaps - top[:, None])
-    sums = weights.sum(1)
+    W, H = problem.split(theta)
+    logits = W @ H.T  # (C, CN), so that reductions over classes run along rows
+    logits -= logits.ravel()[problem.label_places]
+    logits.ravel()[problem.label_places] = -np.inf
+    top = np.maximum.reduce(logits, 0)
+    logits -= top
+    weights = np.exp(logits, out=logits)
+    sums = np.add.reduce(weights, 0)
     log_odds = top + np.log(sums)  # (CN,) log of sum_j e^{z_j - z_y}
-    losses = np.logaddexp(0.0, log_odds)
-    log_losses = np.where(
-        log_odds < TINY_LOG, log_odds, np.log(np.maximum(losses, math.exp(TINY_LOG)))
-    )
+    if log_odds.max() < TINY_LOG:
+        log_losses, losses = log_odds, np.exp(log_odds)
+    else:
+        losses = np.logaddexp(0.0, log_odds)
+        exact = np.log(np.maximum(losses, math.exp(TINY_LOG)))
+        log_losses = np.where(log_odds < TINY_LOG, log_odds, exact)
     largest = log_losses.max()
     shares = problem.share if share is None else share
-    log_loss = float(largest + np.log((shares * np.exp(log_losses - largest)).sum()))
+    log_loss = float(largest + np.log(np.add.reduce(shares * np.exp(log_losses - largest))))
     # p_j / L with p_j = e^{z_j - z_y - loss}; the label's weight is minus the sum, never 1 - p.
-    weights *= (shares * np.exp(log_odds - losses - log_loss) / sums)[:, None]
-    weights[problem.rows, problem.labels] = -weights.sum(1)
-    return Pull(log_loss, weights)
+    factor = shares * np.exp(log_odds - losses - log_loss)
+    weights *= factor / sums
+    weights.ravel()[problem.label_places] = -factor
+    return Pull(log_loss, weights.T)
 
 
 def log_loss(problem: Problem, theta: Array) -> float:

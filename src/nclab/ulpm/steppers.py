@@ -11,9 +11,6 @@ from torch import Tensor
 from nclab.errors import NclabError
 from nclab.ulpm.problem import TINY_LOG, Array, Problem, pull
 
-KERNEL_WORK = 250_000
-"""Products C * CN * d up to which the compiled kernel, on one core, beats torch."""
-
 
 class Advance(NamedTuple):
     """How far a run of steps came."""
@@ -90,32 +87,17 @@ def kernel_available() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def kernel_suits(problem: Problem) -> bool:
-    """Whether the kernel is there and the problem small enough for it to be the fastest.
-
-    >>> kernel_suits(Problem(100, 50, 128))
-    False
-    """
-    work = problem.num_classes * problem.samples * problem.dim
-    return kernel_available() and work <= KERNEL_WORK
-
-
-def require_kernel() -> None:
-    """Raise an error that names the extra where numba is missing."""
-    if not kernel_available():
-        raise NclabError(
-            "The compiled kernel needs numba. Run `pip install nclab[fast]`, "
-            "or take backend='numpy'."
-        )
-
-
 class KernelStepper:
     """Small problems on one core, compiled by numba."""
 
     name = "kernel"
 
     def __init__(self, problem: Problem, theta: Array, rate: float, *, normalised: bool) -> None:
-        require_kernel()
+        if not kernel_available():
+            raise NclabError(
+                "The compiled kernel needs numba. Run `pip install nclab[fast]`, "
+                "or take backend='numpy'."
+            )
         from nclab.ulpm import kernel
 
         self.problem, self.rate, self.normalised = problem, rate, normalised
