@@ -80,23 +80,23 @@ def curve(samples: Samples, name: str) -> Curve:
 
 def draw_quantities(data: QuantityPanels) -> "Figure":
     """Four panels on the paper's axes, log of the quantity over log log t; fits are dotted."""
-    with drawing(figsize=(11.0, 3.0)) as figure:
+    with drawing(figsize=(11.0, 3.3)) as figure:
         axes = figure.subplots(1, 4)
         for place, (axis, (title, _), curves) in enumerate(
             zip(axes, PANELS, data.panels, strict=True)
         ):
             for one, colour, style in zip(curves, (BLUE, VERMILION), ("-", "--"), strict=False):
                 kind = "classifiers" if one.name.endswith("weights") else "means"
-                label = kind if len(curves) > 1 else ""
+                label = f"{kind}, slope" if len(curves) > 1 else "slope"
                 if np.isfinite(one.slope):
-                    label = f"{label}  slope {one.slope:.2f}".strip().replace("-", "−")
+                    label = f"{label} {one.slope:.2f}".strip().replace("-", "−")
                 axis.plot(one.log_time, one.value, color=colour, ls=style, label=label or None)
             tail = curves[0]
-            axis.plot(tail.fitted_log_time, tail.fitted, color=BLACK, lw=0.9, ls=":", label="fit")
+            axis.plot(tail.fitted_log_time, tail.fitted, color=BLACK, lw=0.9, ls=":")
             axis.set_yscale("log")
             _time_axis(axis)
             axis.set_title(title, loc="left")
-            axis.legend(loc="upper right", handlelength=1.6, borderaxespad=0.0)
+            _legend_below(axis, columns=1)
             if place == 0:
                 axis.set_ylabel("quantity")
         if data.title:
@@ -150,7 +150,7 @@ def margin_panels(samples: Samples, *, title: str = "") -> MarginPanels:
 
 def draw_margins(data: MarginPanels) -> "Figure":
     """Three panels: the margin, what it lacks, and the KKT residuals."""
-    with drawing(figsize=(10.0, 3.0)) as figure:
+    with drawing(figsize=(10.0, 3.2)) as figure:
         left, middle, right = figure.subplots(1, 3)
         left.plot(data.log_time, data.margin, color=BLUE, label=r"$q_{\min}$")
         left.plot(data.log_time, data.log_time, color=BLACK, ls=":", lw=0.9, label=r"$\log t$")
@@ -160,8 +160,8 @@ def draw_margins(data: MarginPanels) -> "Figure":
         middle.set_yscale("log")
         middle.set_title("1 − normalised margin", loc="left")
         for values, colour, style, label in (
-            (data.kkt_epsilon, BLUE, "-", r"$\varepsilon$, stationarity"),
-            (data.kkt_delta, VERMILION, "--", r"$\delta$, complementarity"),
+            (data.kkt_epsilon, BLUE, "-", r"$\varepsilon$"),
+            (data.kkt_delta, VERMILION, "--", r"$\delta$"),
             (data.misalignment, GREEN, "-.", r"$1-\beta$"),
         ):
             right.plot(data.log_time, np.where(values > 0, values, np.nan), color=colour, ls=style)
@@ -170,8 +170,8 @@ def draw_margins(data: MarginPanels) -> "Figure":
         right.set_title("KKT residuals of problem (5)", loc="left")
         for axis in (left, middle, right):
             _time_axis(axis)
-        left.legend(loc="upper left")
-        right.legend(loc="lower left")
+        _legend_below(left)
+        _legend_below(right, columns=3)
         if data.title:
             figure.suptitle(data.title, fontsize=9)
         return figure
@@ -282,6 +282,18 @@ def draw_slice(data: SliceMap, *, directions: tuple[str, str]) -> "Figure":
         bar = figure.colorbar(filled, ax=axis, shrink=0.9, format="%.2f")
         bar.set_label(r"$\log L - \log L(\mathrm{saddle})$")
         return figure
+
+
+def _legend_below(axis: "Axes", *, columns: int = 2) -> None:
+    """A legend under the axis, where it hides nothing."""
+    axis.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.22),
+        ncols=columns,
+        handlelength=1.6,
+        columnspacing=1.2,
+        borderaxespad=0.0,
+    )
 
 
 def _time_axis(axis: "Axes") -> None:
