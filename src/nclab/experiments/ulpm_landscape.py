@@ -9,15 +9,9 @@ import numpy as np
 from nclab.data.arrays import LABELS, WEIGHT, pick, pick_optional, read_arrays
 from nclab.errors import DataError, NclabError
 from nclab.experiments.ulpm_run import write_manifest, write_point, write_samples
+from nclab.ulpm.curvature import smallest_eigenpairs
 from nclab.ulpm.examples import example_point, example_problem, run_escape
-from nclab.ulpm.landscape import (
-    Escape,
-    Landscape,
-    classify,
-    escape,
-    smallest_eigenpairs,
-    sphere_slice,
-)
+from nclab.ulpm.landscape import Escape, Landscape, classify, escape, sphere_slice
 from nclab.ulpm.problem import Array, Problem, Reduction
 from nclab.ulpm.trajectory import Trajectory
 
