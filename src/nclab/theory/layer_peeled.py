@@ -5,13 +5,23 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from nclab.metrics.cross_entropy import g
 
 FloatArray = NDArray[np.float64]
 
-__all__ = ["FloatArray", "g", "g_inverse", "g_inverse_log", "g_prime", "log_g", "misfit"]
+__all__ = [
+    "FloatArray",
+    "g",
+    "g_inverse",
+    "g_inverse_log",
+    "g_prime",
+    "g_rise",
+    "g_rise_inverse",
+    "log_g",
+    "misfit",
+]
 
 TINY_LOG = -30.0
 """Below this logarithm of a loss, log expm1 and log log1p are their two-term series."""
@@ -129,3 +139,45 @@ def g_inverse_log(log_loss: float | FloatArray, num_classes: int) -> float | Flo
     others = num_classes - 1
     value = others / num_classes * (math.log(others) - log_expm1)
     return value if isinstance(log_loss, np.ndarray) else float(value)
+
+
+def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
+    r"""How much g grows from `start` to `start + step`, without subtracting two close numbers.
+
+    $$g(A+\delta)-g(A) = \log\bigl(1 + q(A)\,(e^{-\frac{C}{C-1}\delta}-1)\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (-g(A), inf); positive for a negative step.
+
+    >>> rise = g_rise(np.array([-1e-20]), 10, 5.0)[0]
+    >>> bool(abs(rise / (-1e-20 * g_prime(5.0, 10)) - 1) < 1e-12)
+    True
+    """
+    others = num_classes - 1
+    exponent = -num_classes / others * step
+    near = np.log1p(misfit(start, num_classes) * np.expm1(np.minimum(exponent, 30.0)))
+    far = g(start + step, num_classes) - g(start, num_classes)
+    return np.where(exponent < 30.0, near, far)
+
+
+def g_rise_inverse(rise: FloatArray, num_classes: int, start: float) -> FloatArray:
+    r"""The step from `start` that makes g grow by `rise`; inf where g cannot fall so far.
+
+    $$\delta = -\tfrac{C-1}{C}\log\bigl(1 + (e^{r}-1)/q(A)\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: real or inf; the sign is opposite to that of the rise.
+
+    >>> step = g_rise_inverse(g_rise(np.array([-2.0, 3.0]), 10, 5.0), 10, 5.0)
+    >>> [round(float(value), 9) for value in step]
+    [-2.0, 3.0]
+    """
+    others = num_classes - 1
+    log_misfit = log_expit(math.log(others) - num_classes / others * start)
+    size = np.abs(rise)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log|e^r - 1| without overflow on either side, then log(1 +- ratio).
+        log_size = np.where(rise < 0, 0.0, size) + np.log(-np.expm1(-size))
+        up = np.logaddexp(0.0, log_size - log_misfit)
+        down = np.log1p(-np.minimum(np.exp(np.minimum(log_size - log_misfit, 0.0)), 1.0))
+    return -others / num_classes * np.where(rise < 0, down, up)
