@@ -50,7 +50,12 @@ def alignment_lower(budget: LossBudget, spared: int = 0) -> float:
 
 
 def class_alignment_lower(
-    num_classes: int, losses: FloatArray, products: FloatArray, *, shift: float = 0.0
+    num_classes: int,
+    losses: FloatArray,
+    products: FloatArray,
+    *,
+    shift: float = 0.0,
+    clip: bool = True,
 ) -> FloatArray:
     r"""Lower bound on cos(w_c, h_c) of every class from its own loss and norms.
 
@@ -61,13 +66,14 @@ def class_alignment_lower(
 
     Args:
         shift: upper bound on the centred bias of any class.
+        clip: False leaves ratios above 1, which no network has, for the caller to see.
 
     >>> class_alignment_lower(10, np.array([0.1, 3.0]), np.array([5.0, 5.0])).round(4)
     array([ 0.8009, -1.    ])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (g_inverse(losses, num_classes) - shift) / products
-    return np.where(ratios > 0, np.minimum(ratios, 1.0), -1.0)
+    return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
 
 
 def _needed(p: FloatArray, budget: LossBudget, k: int) -> FloatArray:
