@@ -14,7 +14,8 @@ from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.bound import Bound
 from nclab.theory.budget import LossBudget, deviation_upper, loss_budget
 from nclab.theory.class_bounds import class_bounds
-from nclab.theory.inter import MeanCosineProof, inter_from_means, mean_cosine_upper
+from nclab.theory.inter import inter_from_means, mean_cosine_upper
+from nclab.theory.inter_sectors import MeanCosineProof
 from nclab.theory.intra import intra_lower, jensen_intra
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.thesis import (

@@ -1,5 +1,6 @@
 """A certificate as a table and a sentence for the terminal."""
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -127,7 +128,9 @@ def _cell(bound: Bound, sign: str) -> str:
     vacuous = bound.value is None or "vacuous" in bound.reason
     if vacuous or (not bound.valid and sign == ">="):
         return "none" if bound.value is None or sign == ">=" else f"vacuous ({number(bound.value)})"
-    return f"{sign} {number(bound.value, near=1.0 if sign == '>=' else None)}"
+    if sign == ">=" and bound.value is not None:
+        return f">= {_low(bound.value)}"
+    return f"{sign} {number(bound.value)}"
 
 
 def _reasons(certificate: "Certificate") -> list[str]:
@@ -136,11 +139,20 @@ def _reasons(certificate: "Certificate") -> list[str]:
     return [f"{name}: {bound.reason}" for name, bound in bounds if bound.reason]
 
 
+def _low(value: float) -> str:
+    """A lower bound, shown by its distance from 1 where it is close, never rounded upwards."""
+    gap = 1 - value
+    if not 1e-12 < gap < 1e-3:
+        return _down(value)
+    unit = 10.0 ** (math.floor(math.log10(gap)) - 1)
+    return f"1-{math.ceil(gap / unit) * unit:.1e}"
+
+
 def _down(value: float) -> str:
     """Four digits, rounded towards the safe side of a lower bound."""
-    return f"{int(value * 10000) / 10000:.4f}"
+    return f"{math.floor(value * 10000) / 10000:.4f}"
 
 
 def _up(value: float) -> str:
     """Four digits, rounded towards the safe side of an upper bound."""
-    return f"{-int(-value * 10000) / 10000 + (1e-4 if value > 0 else 0):.4f}"
+    return f"{math.ceil(value * 10000) / 10000:.4f}"

@@ -25,8 +25,11 @@ from nclab.theory.layer_peeled import (
     misfit,
 )
 
-CELLS = 320
-"""Cells per axis of the grid over (theta, p); each cell is bounded from below, none is sampled."""
+CELLS = 48
+CLASS_CELLS = 640
+"""Cells per axis over (theta, p) and over theta alone; each is bounded from below, not sampled."""
+ROUNDS = 6
+MOST_CELLS = 60_000
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def sharp_holds(
         outside = low
     elif bend(high) * factor <= factor - 1:
         inside = high
-    for _ in range(60):
+    for _ in range(60 if inside < outside else 0):
         middle = (inside + outside) / 2
         rising = bend(middle) * factor < factor - 1
         inside, outside = (middle, outside) if rising else (inside, middle)
@@ -145,54 +148,69 @@ def class_intra_lower(
     >>> rho = class_alignment_lower(10, losses, products)
     >>> values, sharp = class_intra_lower(10, losses, products, rho)
     >>> values.round(3), sharp
-    (array([0.865, 0.223]), array([1., 0.]))
+    (array([0.865, 0.226]), array([1., 0.]))
     """
     values = jensen_intra(alignments)
-    sharp = np.zeros_like(values)
-    theta = np.linspace(0.0, 1.0, CELLS + 1)
-    lost, left = theta[:-1], 1 - theta[1:]
-    chance = g(shift, num_classes)
-    for c, (rho, p) in enumerate(zip(alignments, products, strict=True)):
-        if rho <= 0:
-            continue
-        # A bias of at most `shift` only lowers g, so the largest is the worst for this class.
-        if sharp_holds(num_classes, float(rho), float(rho * p), float(rho * p), shift=-shift):
-            values[c], sharp[c] = rho**2, 1.0
-            continue
-        share = _share(losses[c] - lost * chance, left, theta[1:], num_classes, p, shift)
-        mixed = _smallest(share, lost)
-        values[c] = max(values[c], max(min(mixed, rho), 0.0) ** 2)
-    return values, sharp
+    sharp = np.array(
+        [
+            # A bias of at most `shift` only lowers g, so the largest is the worst for this class.
+            float(sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift))
+            for rho, p in zip(alignments, products, strict=True)
+        ]
+    )
+    theta = np.linspace(0.0, 1.0, CLASS_CELLS + 1)
+    open_ = (sharp == 0) & (alignments > 0)
+    if open_.any():
+        left = losses[open_, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
+        share = _share(left, theta[1:], num_classes, products[open_, None], shift)
+        mixed = np.where(share <= 1 - 2 * theta[:-1], share, np.inf).min(1)
+        mixed = np.clip(mixed, 0.0, alignments[open_])
+        values[open_] = np.maximum(values[open_], mixed**2)
+    return np.where(sharp == 1, alignments**2, values), sharp
 
 
 def _mixture(budget: LossBudget, low: float, high: float) -> float:
-    """The exact bound on the mean cosine of a class, over every norm product p in [low, high]."""
+    """The exact bound on the mean cosine of a class, over every norm product p in [low, high].
+
+    Branch and bound: a cell of (theta, p) is bounded from below by its corners, since the share
+    grows in neither; cells that cannot hold the minimum are dropped, the others split.
+    """
     classes, product = budget.num_classes, budget.product
-    theta = np.linspace(0.0, 1.0, CELLS + 1)
-    p = np.linspace(low, high, CELLS + 1)
-    rest = (classes - 1) * g_rise(-(p[:-1] - product) / (classes - 1), classes, product)
-    allowed = budget.optimal_loss + classes * budget.excess - rest  # loss left for the class
-    left = allowed[:, None] - theta[:-1] * math.log(classes)
-    share = _share(left, 1 - theta[1:], theta[1:], classes, p[1:, None], 0.0)
-    return _smallest(share, theta[:-1])
+
+    def allowed(p: FloatArray) -> FloatArray:
+        rest = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+        return budget.optimal_loss + classes * budget.excess - rest
+
+    width = np.array([1.0 / CELLS, (high - low) / CELLS])
+    theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
+    p = p + low
+    best, bound = math.inf, math.inf
+    for _ in range(ROUNDS):
+        end, far = theta + width[0], p + width[1]
+        left = allowed(p) - theta * math.log(classes)
+        lower = _share(left, np.minimum(end, 1.0), classes, far, 0.0)
+        lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
+        exact = _share(
+            allowed(far) - end * math.log(classes), np.minimum(end, 1.0), classes, far, 0.0
+        )
+        best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
+        bound = min(float(lower.min()), best)
+        kept = lower < best - 1e-6
+        if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:
+            break
+        width = width / 4
+        steps = np.arange(4.0)
+        theta = (theta[kept, None, None] + width[0] * steps[:, None] + 0 * steps).ravel()
+        p = (p[kept, None, None] + width[1] * steps + 0 * steps[:, None]).ravel()
+    return bound
 
 
 def _share(
-    loss: FloatArray,
-    left: FloatArray,
-    theta: FloatArray,
-    num_classes: int,
-    p: float | FloatArray,
-    shift: float,
+    loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
 ) -> FloatArray:
-    """The mean cosine from which on a share `left` of equal features keeps within its loss."""
+    """The mean cosine from which on a share 1 - theta of equal features keeps within its loss."""
+    left = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
         score = g_inverse(np.maximum(loss, 0.0) / left, num_classes) - shift
         value = left**1.5 * score / p - theta
     return np.where(loss > 0, np.where(left > 0, value, -theta), np.inf)
-
-
-def _smallest(share: FloatArray, lost: FloatArray) -> float:
-    """The smallest mean cosine that some cell reaches; a share `lost` cannot exceed 1 - 2 lost."""
-    reached = np.where(share <= 1 - 2 * lost, share, np.inf)
-    return float(reached.min())
