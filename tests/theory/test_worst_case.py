@@ -11,7 +11,8 @@ from nclab.theory.alignment import alignment_lower
 from nclab.theory.budget import loss_budget
 from nclab.theory.intra import intra_lower
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.worst_case import WorstCase, _checked, worst_inter, worst_intra
+from nclab.theory.worst_case import WorstCase, worst_inter, worst_intra
+from nclab.theory.worst_case_problem import pose
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
@@ -159,7 +160,7 @@ def test_more_loss_is_never_better() -> None:
 @pytest.mark.parametrize("free", [1, 2])
 def test_gradients(free: int) -> None:
     """Cosine, loss and norms against differences, away from the optimum."""
-    search = _checked(3, 2.0, 0.1, 2, None, free)
+    search = pose(3, 2.0, 0.1, 2, None, free)
     point = search.optimum() + 0.5 * np.random.default_rng(0).normal(size=search.size)
     for both in (search.cosine_and_gradient, search.excess_and_gradient):
         numeric = approx_fprime(point, lambda x, f=both: f(x)[0], 1e-7)
@@ -182,6 +183,7 @@ def test_result_does_not_depend_on_anything_but_the_seed() -> None:
         ((4, 3.0, 0.1), {"dim": 2}, "dimension C - 1"),
         ((4, 0.0, 0.1), {}, "positive product"),
         ((4, 3.0, 0.0), {}, "positive excess"),
+        ((4, 3.0, 1e-12), {}, "rounding decides"),
         ((4, 3.0, 0.1), {"starts": 0}, "at least 1 start"),
     ],
 )

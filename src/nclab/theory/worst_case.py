@@ -14,23 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from nclab.errors import DataError
-from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.theory.both_sides import norms, units
-from nclab.theory.layer_peeled import FloatArray, g
+from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.loss_steps import sample_losses
+from nclab.theory.worst_case_problem import SMALLEST_NORM, Search, pose
 
 ITERATIONS = 1500
-PRECISION = 1e-13
+PRECISION = 1e-10
 """SLSQP stops when its objective, scaled to be of order one, changes by less."""
 FEASIBLE = 1e-9
-"""Relative violation that a repaired point may show, from rounding."""
-SMALLEST_NORM = 1e-150
-SHORT = 0.01
+"""Relative violation of norms or excess that is called feasible."""
+ROOM = 1e-14
+"""Share of the norms that is left unused, so that rounding does not exceed them."""
+SHORT = 1e-3
 """Norm of the samples that start turned round, over that of the others."""
+SCALES = tuple(1.1**power for power in range(-6, 7))
+"""Norms of class 0 over those of the other classes, where samples start turned round."""
 
 
 @dataclass(frozen=True)
@@ -55,100 +56,6 @@ class WorstCase:
     """The value that every start reached, after its repair; the worst one is `value`."""
 
 
-@dataclass(frozen=True)
-class _Search:
-    """One constrained problem: its bounds, which samples are free, and where it starts."""
-
-    num_classes: int
-    product: float
-    excess: float
-    per_class: int
-    dim: int
-    free: int
-    """Classes 0 to free - 1 have `per_class` samples, the others one of that weight."""
-    labels: NDArray[np.intp]
-    """The class of every row of H."""
-    weights: FloatArray
-    """The share of every row of H in a mean over samples."""
-
-    @property
-    def lowest(self) -> float:
-        """m."""
-        return g(self.product, self.num_classes)
-
-    @property
-    def step(self) -> float:
-        """Typical distance from the optimum, in units of its norm."""
-        return math.sqrt(self.excess / self.lowest)
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns."""
-        return (self.num_classes + len(self.labels)) * self.dim
-
-    def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """W and the rows of H."""
-        rows = point.reshape(-1, self.dim)
-        return rows[: self.num_classes], rows[self.num_classes :]
-
-    def optimum(self) -> FloatArray:
-        """The simplex ETF with the norms allowed."""
-        frame = math.sqrt(self.product) * simplex_etf(self.num_classes, self.dim).numpy()
-        return np.concatenate([frame, frame[self.labels]]).ravel()
-
-    def excess_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Loss above m, and its gradient."""
-        W, H = self.split(point)
-        rows = np.arange(len(H))
-        logits = H @ W.T
-        gaps = logits - logits[rows, self.labels][:, None]
-        gaps[rows, self.labels] = -np.inf
-        top = np.maximum(gaps.max(1), 0.0)
-        exps = np.exp(gaps - top[:, None])
-        others = exps.sum(1)
-        total = others + np.exp(-top)
-        # log1p keeps losses that log(sum) would round away.
-        loss = np.where(top > 0, top + np.log(total), np.log1p(others))
-        slopes = exps / total[:, None]
-        slopes[rows, self.labels] = -others / total
-        slopes *= self.weights[:, None]
-        gradient = np.concatenate([slopes.T @ H, slopes @ W]).ravel()
-        return float(self.weights @ loss) - self.lowest, gradient
-
-    def fits(self, point: FloatArray) -> bool:
-        """Whether the loss is within its bound."""
-        return self.excess_and_gradient(point)[0] <= self.excess
-
-    def norm_slack(self, point: FloatArray) -> FloatArray:
-        """How far the two square norms are below their bounds, relative to them."""
-        W, H = self.split(point)
-        squares = [np.square(W).sum() / self.num_classes, self.weights @ np.square(H).sum(1)]
-        return 1 - np.array(squares) / self.product
-
-    def norm_slack_gradient(self, point: FloatArray) -> FloatArray:
-        """Rows are the gradients of the two slacks."""
-        W, H = self.split(point)
-        none_w, none_h = np.zeros_like(W), np.zeros_like(H)
-        of_w = np.concatenate([W / self.num_classes, none_h]).ravel()
-        of_h = np.concatenate([none_w, self.weights[:, None] * H]).ravel()
-        return np.stack([of_w, of_h]) * (-2 / self.product)
-
-    def cosine_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Intra of class 0 if it alone is free, else inter of classes 0 and 1."""
-        H = self.split(point)[1]
-        unit = units(H)
-        lengths = np.maximum(norms(H), SMALLEST_NORM)
-        gradient = np.zeros((self.num_classes + len(H), self.dim))
-        count = self.per_class
-        parts = [slice(c * count, (c + 1) * count) for c in range(self.free)]
-        means = [unit[part].mean(0) for part in parts]
-        for part, other in zip(parts, reversed(means), strict=True):
-            along = unit[part] @ other
-            across = (other - along[:, None] * unit[part]) / lengths[part, None]
-            gradient[self.num_classes :][part] = across * ((3 - self.free) / count)
-        return float(means[0] @ means[-1]), gradient.ravel()
-
-
 def worst_intra(
     num_classes: int,
     product: float,
@@ -171,7 +78,7 @@ def worst_intra(
     >>> found.feasible, 0.97 < found.value < 0.98
     (True, True)
     """
-    search = _checked(num_classes, product, excess, per_class, dim, 1)
+    search = pose(num_classes, product, excess, per_class, dim, 1)
     return _solve(search, 1.0, starts, seed)
 
 
@@ -198,32 +105,11 @@ def worst_inter(
     >>> found.feasible, -0.5 < found.value < -0.3
     (True, True)
     """
-    search = _checked(num_classes, product, excess, per_class, dim, 2)
+    search = pose(num_classes, product, excess, per_class, dim, 2)
     return _solve(search, -1.0, starts, seed)
 
 
-def _checked(
-    num_classes: int, product: float, excess: float, per_class: int, dim: int | None, free: int
-) -> _Search:
-    """The problem, if it can be posed."""
-    size = num_classes + 1 if dim is None else dim
-    if num_classes < 2 or per_class < 1 or size < num_classes - 1:
-        raise DataError(
-            f"Expected at least 2 classes, 1 sample per class and dimension C - 1 or more, "
-            f"got {num_classes}, {per_class} and {size}."
-        )
-    if not (0 < product < math.inf and 0 < excess < math.inf):
-        raise DataError(
-            f"Expected a positive product of norms and a positive excess, "
-            f"got {product} and {excess}."
-        )
-    repeats = np.where(np.arange(num_classes) < free, per_class, 1)
-    labels = np.repeat(np.arange(num_classes), repeats)
-    weights = np.repeat(1 / (repeats * num_classes), repeats)
-    return _Search(num_classes, product, excess, per_class, size, free, labels, weights)
-
-
-def _solve(search: _Search, sign: float, starts: int, seed: int) -> WorstCase:
+def _solve(search: Search, sign: float, starts: int, seed: int) -> WorstCase:
     """Search from every start, repair what comes out, keep the worst."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
@@ -260,41 +146,48 @@ def _solve(search: _Search, sign: float, starts: int, seed: int) -> WorstCase:
     )
 
 
-def _start(search: _Search, number: int, rng: np.random.Generator) -> FloatArray:
+def _start(search: Search, number: int, rng: np.random.Generator) -> FloatArray:
     """The optimum plus noise; for intra every other start has samples turned round."""
-    noise = rng.normal(size=search.size) * math.sqrt(search.product / search.dim)
     alone = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `alone` one sample of norm zero is more than the whole loss.
     affordable = search.per_class > 2 and search.lowest + search.excess > alone
-    if number % 2 == 0 or search.free > 1 or not affordable:
-        return search.optimum() + search.step * 10 ** rng.uniform(-1.0, 0.0) * noise
-    turned = 1 + number // 2 % (search.per_class // 2)
-    return _turned(search, turned) + SHORT * min(search.step, 1.0) * noise
+    if number % 2 and search.free == 1 and affordable:
+        turned = 1 + number // 2 % (search.per_class // 2)
+        points = [_turned(search, turned, scale) for scale in SCALES]
+        return min(points, key=lambda point: search.cosine_and_gradient(point)[0])
+    noise = rng.normal(size=search.size) * math.sqrt(search.product / search.dim)
+    return search.optimum() + search.step * 10 ** rng.uniform(-1.0, 0.0) * noise
 
 
-def _turned(search: _Search, turned: int) -> FloatArray:
+def _turned(search: Search, turned: int, scale: float) -> FloatArray:
     """The optimum with a few samples of class 0 short and turned round, the others tilted.
 
     A short sample against its class costs about log C and turns its unit vector by 180 degrees,
     which for large excess beats every small deviation; no descent from the optimum finds it.
-    The others are tilted in opposite directions by as much as the loss allows.
+    The others are tilted around the row of the class by as much as the loss allows, so that their
+    sideways parts cancel. `scale` is what the class has of both norms, over what the others have.
     """
     W = search.split(search.optimum())[0]
-    side = math.sqrt(search.product) * np.linalg.svd(W)[2][-1]
-    signs = np.where(np.arange(search.per_class - turned) % 2, 1.0, -1.0)[:, None]
+    around = (
+        2 * math.pi * np.arange(search.per_class - turned)[:, None] / (search.per_class - turned)
+    )
+    sides = math.sqrt(search.product) * np.linalg.svd(W)[2][-2:]
+    sideways = np.cos(around) * sides[-1] + np.sin(around) * sides[0]
 
     def tilted(share: float) -> FloatArray:
         point = search.optimum()
-        rows = search.split(point)[1]
+        weight, rows = search.split(point)
         angle = share * math.pi / 2
         rows[:turned] = -SHORT * W[0]
-        rows[turned : search.per_class] = math.cos(angle) * W[0] + math.sin(angle) * signs * side
+        rows[turned : search.per_class] = math.cos(angle) * W[0] + math.sin(angle) * sideways
+        weight[0] *= scale
+        rows[: search.per_class] *= scale
         return _at_full_norms(search, point)
 
     return tilted(_largest(lambda share: search.fits(tilted(share))))
 
 
-def _descend(search: _Search, sign: float, start: FloatArray) -> FloatArray:
+def _descend(search: Search, sign: float, start: FloatArray) -> FloatArray:
     """SLSQP in coordinates around the optimum where everything is of order one."""
     centre = search.optimum()
     unit = search.step * math.sqrt(search.product)
@@ -327,7 +220,7 @@ def _descend(search: _Search, sign: float, start: FloatArray) -> FloatArray:
     return at(np.asarray(result.x))
 
 
-def _repair(search: _Search, point: FloatArray) -> FloatArray:
+def _repair(search: Search, point: FloatArray) -> FloatArray:
     """The nearest feasible point on the way to the optimum, at full norms."""
     centre = search.optimum()
 
@@ -337,11 +230,11 @@ def _repair(search: _Search, point: FloatArray) -> FloatArray:
     return mixed(_largest(lambda share: search.fits(mixed(share))))
 
 
-def _at_full_norms(search: _Search, point: FloatArray) -> FloatArray:
+def _at_full_norms(search: Search, point: FloatArray) -> FloatArray:
     """W and H scaled to the norms allowed, less what rounding may add."""
     W, H = search.split(point)
     squares = np.maximum(1 - search.norm_slack(point), SMALLEST_NORM)
-    of_w, of_h = (1 - FEASIBLE / 4) / np.sqrt(squares)
+    of_w, of_h = (1 - ROOM) / np.sqrt(squares)
     return np.concatenate([of_w * W, of_h * H]).ravel()
 
 
