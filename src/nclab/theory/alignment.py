@@ -72,7 +72,8 @@ def class_alignment_lower(
     array([ 0.8009, -1.    ])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = (g_inverse(losses, num_classes) - shift) / products
+        # One ulp of a loss near chance moves the score by as much.
+        ratios = (g_inverse(losses, num_classes) - shift - 1e-15) / products
     return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
 
 

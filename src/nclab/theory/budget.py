@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import optimal_loss
-from nclab.theory.layer_peeled import g_rise, g_rise_inverse
+from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 
 TOLERANCE = 1e-6
 """How far, relative to the best loss, a loss may lie below it and still count as rounding."""
@@ -89,6 +91,7 @@ def deviation_upper(budget: LossBudget) -> float:
     return -budget.num_classes * float(step)
 
 
+@lru_cache(maxsize=64)
 def score_range(budget: LossBudget) -> tuple[float, float]:
     r"""Between which values the inner product of one class's row and mean feature must lie.
 
@@ -105,20 +108,22 @@ def score_range(budget: LossBudget) -> tuple[float, float]:
     classes, product = budget.num_classes, budget.product
     shift = bias_shift(budget)
 
-    def above(step: float) -> bool:
-        own = float(g_rise(np.array(step), classes, product))
-        rest = float(g_rise(np.array(-step / (classes - 1)), classes, product))
-        return own / classes + rest * (classes - 1) / classes > budget.excess
+    def above(steps: FloatArray) -> NDArray[np.bool_]:
+        own = g_rise(steps, classes, product)
+        rest = g_rise(-steps / (classes - 1), classes, product)
+        return np.asarray((own + (classes - 1) * rest) / classes > budget.excess)
 
     ends = []
     for sign in (-1.0, 1.0):
-        outside = 1e-3 * product
-        while not above(sign * outside):
+        inside, outside = 0.0, 1e-3 * product
+        while not above(np.array(sign * outside)):
             outside *= 2
-        inside = 0.0
-        for _ in range(80):
-            middle = (inside + outside) / 2
-            inside, outside = (inside, middle) if above(sign * middle) else (middle, outside)
+        for _ in range(11):  # each zoom finds the crossing among 32 intervals
+            steps = np.linspace(inside, outside, 33)
+            crossed = above(sign * steps)
+            crossed[-1] = True
+            first = max(1, int(np.argmax(crossed)))
+            inside, outside = float(steps[first - 1]), float(steps[first])
         ends.append(product + sign * (outside + shift))
     return ends[0], min(ends[1], classes * product)
 

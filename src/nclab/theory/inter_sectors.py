@@ -158,7 +158,7 @@ class Sectors:
                 }
             ],
             method="SLSQP",
-            options={"maxiter": 300, "ftol": 1e-10},
+            options={"maxiter": 100, "ftol": 1e-8},
         )
         return np.asarray(self.etf + unit * result.x)
 
