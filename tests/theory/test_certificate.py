@@ -18,7 +18,7 @@ from nclab.metrics.cross_entropy import g
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.asymptotic import asymptotic_constants
 from nclab.theory.budget import loss_budget, score_range
-from nclab.theory.certificate import certify, certify_measurement
+from nclab.theory.certificate import certify
 from nclab.theory.inter import mean_cosine_upper
 from nclab.theory.inter_sectors import Sectors
 from nclab.theory.intra import intra_lower, sharp_holds
@@ -303,13 +303,13 @@ def test_measurement_gets_a_bound_for_every_class() -> None:
     labels = np.repeat(np.arange(5), 20)
     features = 2 * weight[labels] / 3 + 0.05 * rng.normal(size=(100, 5))
     collapse = measure_features(features, labels, weight=weight)
-    certificate = certify_measurement(collapse, 0.2)
+    certificate = collapse.certificate(0.2)
     assert certificate.class_intra_lower is not None
     assert (certificate.class_intra_lower <= collapse.intra_cosine.numpy()).all()
     assert certificate.class_intra_lower.mean() > 0.5
     assert collapse.max_inter is not None
     with pytest.raises(DataError, match="no classifier"):
-        certify_measurement(measure_features(features, labels))
+        measure_features(features, labels).certificate()
 
 
 def test_speed() -> None:

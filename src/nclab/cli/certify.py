@@ -74,30 +74,24 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
-    import numpy as np
-
     from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.arrays import measure_features
-    from nclab.theory.certificate import certify_measurement
     from nclab.theory.certificate_table import certificate_table
 
     arrays = read_arrays(file)
     heads = arrays if head is None else read_arrays(head)
-    bias = pick_optional(heads, BIAS)
     collapse = measure_features(
         pick(arrays, FEATURES, file),
         pick(arrays, LABELS, file),
         weight=pick(heads, WEIGHT, head or file),
-        bias=bias,
+        bias=pick_optional(heads, BIAS),
     )
-    offset = np.zeros(1) if bias is None else np.asarray(bias, dtype=np.float64)
-    norm = float(np.linalg.norm(offset - offset.mean()))
-    certificate = certify_measurement(collapse, delta, bias_norm=norm)
+    certificate = collapse.certificate(delta)
     measured = {
         name: getattr(collapse, name)
         for name in ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
     }
-    return certificate.to_dict() | {"measured": measured}, certificate_table(certificate, collapse)
+    return certificate.to_dict() | {"measured": measured}, certificate_table(certificate, measured)
 
 
 def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any], Any]:

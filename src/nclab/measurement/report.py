@@ -7,6 +7,7 @@ from typing import Any
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
+from nclab.theory.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,10 @@ class Report:
         if len(known) < len(accuracies):
             raise DataError("Expected nearest-class-centre accuracies. Measure with a second look.")
         return effective_depth(known, epsilon=epsilon)
+
+    def certificate(self, delta: float | None = None) -> Certificate:
+        """What the loss guarantees about the features that the classifier reads."""
+        return self.last.certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""

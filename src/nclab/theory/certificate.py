@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
-from nclab.metrics.collapse import Collapse
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.bound import Bound
@@ -183,53 +182,6 @@ def certify(
         asymptotic=asymptotic_constants(num_classes, budget.product),
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
-    )
-
-
-def certify_measurement(
-    collapse: Collapse, delta: float | None = None, *, bias_norm: float | None = None
-) -> Certificate:
-    """The certificate of a measured layer, with a bound for every class from its own loss.
-
-    Args:
-        bias_norm: norm of the centred bias, if the measurement does not know it.
-
-    >>> from nclab.measurement.arrays import measure_features
-    >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
-    >>> weight = np.array([[2.0, 0.0], [-2.0, 0.0]])
-    >>> collapse = measure_features(np.array(features), [0, 1, 0, 1], weight=weight)
-    >>> certificate = certify_measurement(collapse)
-    >>> bool((certificate.class_intra_lower <= collapse.intra_cosine.numpy()).all())
-    True
-    """
-    missing = next(
-        (
-            name
-            for name in ("beta", "balanced_loss", "optimal_loss")
-            if getattr(collapse, name) is None
-        ),
-        None,
-    )
-    if missing is not None or collapse.alpha is None:
-        raise DataError(
-            f"Expected a measurement with classifier and loss, but {missing or 'alpha'} is "
-            f"missing: {collapse.notes.get(missing or 'alpha', 'not measured')}."
-        )
-    assert collapse.class_loss is not None
-    assert collapse.class_beta is not None
-    assert collapse.beta is not None
-    assert collapse.balanced_loss is not None
-    known = getattr(collapse, "bias_norm", 0.0) if bias_norm is None else bias_norm
-    return certify(
-        collapse.num_classes,
-        collapse.alpha,
-        collapse.beta,
-        collapse.balanced_loss,
-        delta,
-        class_losses=collapse.class_loss.double().cpu().numpy(),
-        class_alphas=collapse.class_alpha.double().cpu().numpy(),
-        class_betas=collapse.class_beta.double().cpu().numpy(),
-        bias_norm=float(known or 0.0),
     )
 
 

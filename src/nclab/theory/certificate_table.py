@@ -1,22 +1,25 @@
 """A certificate as a table and a sentence for the terminal."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from nclab.metrics.table import number
+from nclab.text import number
 from nclab.theory.bound import Bound
 
 if TYPE_CHECKING:
-    from nclab.metrics.collapse import Collapse
     from nclab.theory.certificate import Certificate
+
+Measured = Mapping[str, float | None]
+"""Measured values under the names of the metrics."""
 
 
 def certificate_table(
-    certificate: "Certificate", measured: "Collapse | None" = None, *, note: str = ""
+    certificate: "Certificate", measured: Measured | None = None, *, note: str = ""
 ) -> Group:
     """Guaranteed beside measured, the thesis's constants beside both, and what it means."""
     table = Table(header_style="bold")
@@ -68,9 +71,9 @@ def in_words(certificate: "Certificate") -> str:
     return text
 
 
-def _rows(certificate: "Certificate", measured: "Collapse | None") -> list[tuple[str, ...]]:
+def _rows(certificate: "Certificate", measured: Measured | None) -> list[tuple[str, ...]]:
     def seen(name: str) -> str:
-        return number(getattr(measured, name), near=1.0) if measured is not None else ""
+        return number(measured.get(name), near=1.0) if measured is not None else ""
 
     share = f" ({certificate.fraction:.0%})"
     rows: list[tuple[str, ...]] = [

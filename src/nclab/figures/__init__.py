@@ -1,0 +1,1 @@
+"""Figures: samples and arrays -> a NamedTuple of plain arrays -> a matplotlib renderer."""
