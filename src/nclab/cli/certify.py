@@ -74,7 +74,7 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
-    import numpy as np
+    import torch
 
     from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.arrays import measure_features
@@ -90,8 +90,8 @@ def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[s
         weight=pick(heads, WEIGHT, head or file),
         bias=bias,
     )
-    offset = np.zeros(1) if bias is None else np.asarray(bias, dtype=np.float64)
-    norm = float(np.linalg.norm(offset - offset.mean()))
+    offset = torch.zeros(1) if bias is None else torch.as_tensor(bias).double()
+    norm = float(torch.linalg.vector_norm(offset - offset.mean()))
     certificate = certify_measurement(collapse, delta, bias_norm=norm)
     measured = {
         name: getattr(collapse, name)
