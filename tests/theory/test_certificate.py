@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
@@ -187,8 +188,8 @@ def test_zero_features_pointing_backwards_reach_the_mixture_bound() -> None:
 
 
 def test_adversary_finds_no_violation() -> None:
-    slacks = adversary().run(2000, seed=1)
-    assert slacks.networks >= 2000
+    slacks = adversary().run(1500, seed=1)
+    assert slacks.networks >= 1500
     assert not slacks.violations
     assert set(slacks.checks) >= {
         "alignment_lower",
@@ -310,6 +311,38 @@ def test_measurement_gets_a_bound_for_every_class() -> None:
     assert collapse.max_inter is not None
     with pytest.raises(DataError, match="no classifier"):
         measure_features(features, labels).certificate()
+
+
+def test_trained_network_with_batch_norm_has_a_guarantee() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(400, 16)
+    y = x[:, :4].argmax(1)
+    body = torch.nn.Sequential(
+        torch.nn.Linear(16, 192),
+        torch.nn.BatchNorm1d(192),
+        torch.nn.ReLU(),
+        torch.nn.Linear(192, 192),
+        torch.nn.BatchNorm1d(192),
+        torch.nn.ReLU(),
+        torch.nn.Linear(192, 32),
+        torch.nn.BatchNorm1d(32),
+    )
+    head = torch.nn.Linear(32, 4, bias=False)
+    parameters = [*body.parameters(), *head.parameters()]
+    optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 400)
+    for _ in range(400):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(head(body(x)), y).backward()
+        optimiser.step()
+        schedule.step()
+    collapse = measure_features(body(x).detach(), y, weight=head.weight.detach())
+    certificate = collapse.certificate()
+    assert collapse.accuracy == 1
+    assert certificate.class_intra_lower is not None
+    assert (certificate.class_intra_lower <= collapse.intra_cosine.numpy()).all()
+    assert certificate.class_intra_lower.mean() >= 0.5
+    assert not certificate.thesis_intra_lower.valid
 
 
 def test_speed() -> None:

@@ -115,6 +115,10 @@ def certify(
 ) -> Certificate:
     r"""What the norms and the loss guarantee about the geometry of features and weights.
 
+    $$L = m(\alpha\beta)+\varepsilon \;\Rightarrow\; \cos(\dot w_c,\tilde h_c) \ge \rho^*,\quad
+    \mathrm{intra}_c \ge R^2,\quad
+    \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
+
     Source: pan2023, Thm 2.3.1
     Range: a bound that does not apply has valid=False and a reason.
 

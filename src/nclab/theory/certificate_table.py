@@ -18,9 +18,7 @@ Measured = Mapping[str, float | None]
 """Measured values under the names of the metrics."""
 
 
-def certificate_table(
-    certificate: "Certificate", measured: Measured | None = None, *, note: str = ""
-) -> Group:
+def certificate_table(certificate: "Certificate", measured: Measured | None = None) -> Group:
     """Guaranteed beside measured, the thesis's constants beside both, and what it means."""
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)
@@ -39,9 +37,7 @@ def certificate_table(
         )
     ]
     lines += [Text(f"– {text}", style="dim") for text in _reasons(certificate)]
-    return Group(
-        lines[0], table, *lines[1:], Text(in_words(certificate)), Text(note) if note else ""
-    )
+    return Group(lines[0], table, *lines[1:], Text(in_words(certificate)))
 
 
 def in_words(certificate: "Certificate") -> str:
@@ -68,6 +64,12 @@ def in_words(certificate: "Certificate") -> str:
         text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
     else:
         text += " How far apart two classes are is not guaranteed."
+    if certificate.class_intra_lower is not None:
+        mean = float(certificate.class_intra_lower.mean())
+        text += (
+            f" By their own losses the classes have intra-class cosines of at least {_down(mean)}, "
+            "averaged over classes."
+        )
     return text
 
 

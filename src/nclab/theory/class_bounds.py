@@ -23,7 +23,9 @@ def class_bounds(
     class_alphas: ArrayLike | None,
     class_betas: ArrayLike | None,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Lower bounds on alignment and intra-class cosine of every class; None without arrays.
+    r"""Lower bounds on alignment and intra-class cosine of every class; None without arrays.
+
+    $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c},\qquad \mathrm{intra}_c \ge R_c^2$$
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]^C and [0, 1]^C.

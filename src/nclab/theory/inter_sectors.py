@@ -92,19 +92,18 @@ class Sectors:
 
     def loss(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Mean loss at six logits, and its derivative."""
-        own = np.array([z[1] - z[0], z[2] - z[0]])
-        other = np.array([z[3] - z[4], z[5] - z[4]])
-        loss1, part1 = _cross_entropy(own, np.array([1.0, float(self.rest)]))
-        loss2, part2 = _cross_entropy(other, np.array([2.0, float(self.free)]))
+        z11, z12, zr1, z1r, zrr, zrq = z.tolist()
+        loss1, swap, rest = _cross_entropy(z12 - z11, 1, zr1 - z11, self.rest)
+        loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
         share1, share2 = 2 / self.classes, self.rest / self.classes
         slope = np.array(
             [
-                -share1 * part1.sum(),
-                share1 * part1[0],
-                share1 * part1[1],
-                share2 * part2[0],
-                -share2 * part2.sum(),
-                share2 * part2[1],
+                -share1 * (swap + rest),
+                share1 * swap,
+                share1 * rest,
+                share2 * pair,
+                -share2 * (pair + peer),
+                share2 * peer,
             ]
         )
         return share1 * loss1 + share2 * loss2, slope
@@ -226,10 +225,11 @@ class Sectors:
         """Second derivative of the loss by the six logits."""
         total = np.zeros((6, 6))
         for share, own, wrong, counts in (
-            (2 / self.classes, 0, (1, 2), (1.0, float(self.rest))),
-            (self.rest / self.classes, 4, (3, 5), (2.0, float(self.free))),
+            (2 / self.classes, 0, (1, 2), (1, self.rest)),
+            (self.rest / self.classes, 4, (3, 5), (2, self.free)),
         ):
-            _, parts = _cross_entropy(z[list(wrong)] - z[own], np.array(counts))
+            margins = (z[list(wrong)] - z[own]).tolist()
+            parts = np.array(_cross_entropy(margins[0], counts[0], margins[1], counts[1])[1:])
             spread = np.zeros((2, 6))
             spread[:, own] = -1.0
             spread[0, wrong[0]] = spread[1, wrong[1]] = 1.0
@@ -285,13 +285,15 @@ def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
     return matrix
 
 
-def _cross_entropy(margins: FloatArray, counts: FloatArray) -> tuple[float, FloatArray]:
-    """log(1 + sum of count * exp(margin)) and its derivative by the margins."""
-    counted = margins[counts > 0]
-    top = max(0.0, float(counted.max())) if len(counted) else 0.0
-    # A search may step far out; there the value only has to be large.
-    parts = counts * np.exp(np.minimum(margins - top, 0.0))
-    wrong = float(parts.sum())
+def _cross_entropy(
+    first: float, first_count: int, second: float, second_count: int
+) -> tuple[float, float, float]:
+    """log(1 + sum of count * exp(margin)) of two margins and its derivative by each."""
+    if not second_count:
+        second = first
+    top = max(0.0, first, second)
+    part1, part2 = first_count * math.exp(first - top), second_count * math.exp(second - top)
+    wrong = part1 + part2
     whole = math.exp(-top) + wrong
     loss = math.log1p(wrong) if top == 0 else top + math.log(whole)
-    return loss, parts / whole
+    return loss, part1 / whole, part2 / whole

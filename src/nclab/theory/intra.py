@@ -30,6 +30,7 @@ CLASS_CELLS = 640
 """Cells per axis over (theta, p) and over theta alone; each is bounded from below, not sampled."""
 ROUNDS = 6
 MOST_CELLS = 60_000
+DROPPED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -159,21 +160,21 @@ def class_intra_lower(
         ]
     )
     theta = np.linspace(0.0, 1.0, CLASS_CELLS + 1)
-    open_ = (sharp == 0) & (alignments > 0)
-    if open_.any():
-        left = losses[open_, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
-        share = _share(left, theta[1:], num_classes, products[open_, None], shift)
+    unsettled = (sharp == 0) & (alignments > 0)
+    if unsettled.any():
+        left = losses[unsettled, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
+        share = _share(left, theta[1:], num_classes, products[unsettled, None], shift)
         mixed = np.where(share <= 1 - 2 * theta[:-1], share, np.inf).min(1)
-        mixed = np.clip(mixed, 0.0, alignments[open_])
-        values[open_] = np.maximum(values[open_], mixed**2)
+        mixed = np.clip(mixed, 0.0, alignments[unsettled])
+        values[unsettled] = np.maximum(values[unsettled], mixed**2)
     return np.where(sharp == 1, alignments**2, values), sharp
 
 
 def _mixture(budget: LossBudget, low: float, high: float) -> float:
     """The exact bound on the mean cosine of a class, over every norm product p in [low, high].
 
-    Branch and bound: a cell of (theta, p) is bounded from below by its corners, since the share
-    grows in neither; cells that cannot hold the minimum are dropped, the others split.
+    Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
+    monotone parts allow; cells that cannot hold the minimum are dropped, the others split.
     """
     classes, product = budget.num_classes, budget.product
 
@@ -194,8 +195,9 @@ def _mixture(budget: LossBudget, low: float, high: float) -> float:
             allowed(far) - end * math.log(classes), np.minimum(end, 1.0), classes, far, 0.0
         )
         best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
-        bound = min(float(lower.min()), best)
-        kept = lower < best - 1e-6
+        # Dropped cells reach at most this far below the best point found.
+        bound = min(float(lower.min()), best - DROPPED)
+        kept = lower < best - DROPPED
         if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:
             break
         width = width / 4
