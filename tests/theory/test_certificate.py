@@ -24,6 +24,7 @@ from nclab.theory.inter import mean_cosine_upper
 from nclab.theory.inter_sectors import Sectors
 from nclab.theory.intra import intra_lower, sharp_holds
 from nclab.theory.layer_peeled import g_inverse, g_prime
+from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = json.loads((ROOT / "golden" / "certificates.json").read_text())
@@ -201,6 +202,35 @@ def test_adversary_finds_no_violation() -> None:
         "thesis_intra_lower",
         "regularised_alignment",
     }
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "product", "relative", "per_class"),
+    [(4, 3.0, 0.01, 2), (4, 3.0, 0.3, 4), (4, 3.0, 2.0, 8), (3, 2.0, 0.5, 6)],
+)
+def test_worst_case_search_respects_intra(
+    num_classes: int, product: float, relative: float, per_class: int
+) -> None:
+    best = g(product, num_classes)
+    found = worst_intra(num_classes, product, relative * best, per_class=per_class)
+    certificate = certify(num_classes, product, 1.0, best * (1 + relative))
+    assert found.feasible
+    assert certificate.intra_lower.value is not None
+    assert certificate.intra_lower.value <= found.value
+    if num_classes == 4:
+        gap, true_gap = 1 - certificate.intra_lower.value, 1 - found.value
+        assert gap == pytest.approx(true_gap, rel=0.01)
+
+
+@pytest.mark.parametrize("relative", [1e-3, 1e-2])
+def test_worst_case_search_reaches_the_cosine_of_means(relative: float) -> None:
+    best = g(3.0, 4)
+    found = worst_inter(4, 3.0, relative * best, starts=3)
+    certificate = certify(4, 3.0, 1.0, best * (1 + relative))
+    assert certificate.inter_proof is not None
+    assert certificate.inter_upper.value is not None
+    assert found.value <= certificate.inter_upper.value
+    assert certificate.inter_proof.cosine == pytest.approx(found.value, abs=1e-4)
 
 
 def test_simplex_etf_is_certified_as_collapsed() -> None:
