@@ -1,4 +1,10 @@
-"""How numbers are shown to people."""
+"""How numbers and tables are shown to people."""
+
+from io import StringIO
+from typing import Any
+
+WIDTH = 100
+"""Columns of a table in a file."""
 
 
 def number(value: float | None, *, near: float | None = None) -> str:
@@ -16,3 +22,16 @@ def number(value: float | None, *, near: float | None = None) -> str:
     if near == 1.0 and 1e-12 < 1 - value < 1e-3:
         return f"1-{1 - value:.1e}"
     return f"{value:.4g}"
+
+
+def as_text(renderable: Any, *, width: int = WIDTH) -> str:
+    """What the terminal would show, as plain text.
+
+    >>> as_text("[bold]plain[/bold]")
+    'plain'
+    """
+    from rich.console import Console
+
+    stream = StringIO()
+    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(renderable)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

@@ -8,7 +8,7 @@ import nclab
 from nclab.experiments import find
 from nclab.experiments.small_network import NetworkConfig
 from nclab.experiments.tour import Config, tour
-from nclab.measurement.table import as_text
+from nclab.text import as_text
 from tests.cli.runner import call
 
 TINY = Config(NetworkConfig(samples=400, width=16, epochs=60))

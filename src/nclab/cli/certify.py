@@ -76,7 +76,6 @@ def command(
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
     from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.arrays import measure_features
-    from nclab.theory.certificate_table import certificate_table
 
     arrays = read_arrays(file)
     heads = arrays if head is None else read_arrays(head)
@@ -87,11 +86,7 @@ def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[s
         bias=pick_optional(heads, BIAS),
     )
     certificate = collapse.certificate(delta)
-    measured = {
-        name: getattr(collapse, name)
-        for name in ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
-    }
-    return certificate.to_dict() | {"measured": measured}, certificate_table(certificate, measured)
+    return certificate.to_dict(), certificate
 
 
 def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any], Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +13,13 @@ from nclab import metrics
 from nclab.errors import DataError
 from nclab.metrics.catalogue import METRICS
 from nclab.statistics import ClassMoments, SecondLook
+from nclab.text import as_text
 from nclab.theory.certificate import Certificate, certify
 
 PAIRS_SHOWN = 100
 """Up to this many classes `to_dict` includes the C x C cosines."""
+BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
+"""What a certificate shows as measured beside what it guarantees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +157,7 @@ class Collapse:
         assert self.balanced_loss is not None
         assert self.class_loss is not None
         assert self.class_beta is not None
-        return certify(
+        certificate = certify(
             self.num_classes,
             self.alpha,
             self.beta,
@@ -165,6 +168,8 @@ class Collapse:
             class_betas=self.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
         )
+        measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
+        return replace(certificate, measured=measured)
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
@@ -216,8 +221,6 @@ class Collapse:
         return side_by_side([self])
 
     def __str__(self) -> str:
-        from nclab.measurement.table import as_text
-
         return as_text(self)
 
     def _repr_html_(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
+from nclab.text import as_text
 from nclab.theory.certificate import Certificate
 
 
@@ -86,8 +87,6 @@ class Report:
         return lines
 
     def __str__(self) -> str:
-        from nclab.measurement.table import as_text
-
         return as_text(self)
 
     def _repr_html_(self) -> str:

@@ -2,10 +2,9 @@
 
 import html
 from collections.abc import Sequence
-from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +14,6 @@ from nclab.text import number
 if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
 
-WIDTH = 100
 LAYER_COLUMNS = (
     "min_intra",
     "max_inter",
@@ -69,13 +67,6 @@ def layers(collapses: "Sequence[Collapse]") -> Group:
         cells = [number(getattr(collapse, name)) for name in shown]
         table.add_row(Text(collapse.layer or ""), str(collapse.dim), *cells)
     return Group(table, *_remarks(collapses, with_notes=False))
-
-
-def as_text(renderable: Any, *, width: int = WIDTH) -> str:
-    """What the terminal would show, as plain text."""
-    stream = StringIO()
-    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(renderable)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def as_html(collapses: "Sequence[Collapse]", *, remarks: Sequence[str] = ()) -> str:

@@ -1,6 +1,7 @@
 """certify: what the norms and the loss of a network guarantee about neural collapse."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
+from nclab.text import as_text
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.bound import Bound
@@ -71,6 +73,8 @@ class Certificate:
     """(C,) from the measured loss of each class; -1 where nothing follows."""
     class_intra_lower: FloatArray | None = field(repr=False)
     """(C,) from the measured loss of each class."""
+    measured: Mapping[str, float | None] | None = field(default=None, repr=False)
+    """Measured values by metric, of the layer that the certificate is about."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
@@ -98,12 +102,16 @@ class Certificate:
                 "mu_pairs": _finite(self.asymptotic.mu_pairs),
             },
             "bounds": {name: bound.to_dict() for name, bound in bounds.items()},
+            "measured": None if self.measured is None else dict(self.measured),
         }
 
     def __rich__(self) -> Any:
         from nclab.theory.certificate_table import certificate_table
 
         return certificate_table(self)
+
+    def __str__(self) -> str:
+        return as_text(self)
 
 
 def certify(

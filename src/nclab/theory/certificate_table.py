@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from nclab.theory.certificate import Certificate
 
 Measured = Mapping[str, float | None]
-"""Measured values under the names of the metrics."""
 
 
-def certificate_table(certificate: "Certificate", measured: Measured | None = None) -> Group:
+def certificate_table(certificate: "Certificate") -> Group:
     """Guaranteed beside measured, the thesis's constants beside both, and what it means."""
+    measured = certificate.measured
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)
     table.add_column("guaranteed", justify="right")
@@ -135,7 +135,8 @@ def _cell(bound: Bound, sign: str) -> str:
         return "none" if bound.value is None or sign == ">=" else f"vacuous ({number(bound.value)})"
     if sign == ">=" and bound.value is not None:
         return f">= {_low(bound.value)}"
-    return f"{sign} {number(bound.value)}"
+    assert bound.value is not None
+    return f"<= {_high(bound.value)}"
 
 
 def _reasons(certificate: "Certificate") -> list[str]:
@@ -151,6 +152,18 @@ def _low(value: float) -> str:
         return _down(value)
     unit = 10.0 ** (math.floor(math.log10(gap)) - 1)
     return f"1-{math.ceil(gap / unit) * unit:.1e}"
+
+
+def _high(value: float) -> str:
+    """An upper bound with four significant digits, never rounded downwards.
+
+    >>> _high(-0.11504), _high(0.81121), _high(0.0)
+    ('-0.115', '0.8113', '0')
+    """
+    if value == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{math.ceil(value / unit) * unit:.4g}"
 
 
 def _down(value: float) -> str:
