@@ -6,7 +6,7 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-BASE = {"errors", "papers", "files", "progress"}
+BASE = {"errors", "papers", "files", "progress", "text"}
 EVERYTHING = {
     "data",
     "models",
@@ -30,12 +30,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "papers": set(),
     "files": {"errors"},
     "progress": set(),
+    "text": set(),
     "data": BASE,
     "features": BASE,
     "statistics": BASE,
     "metrics": BASE | {"statistics"},
-    "measurement": BASE | {"features", "statistics", "metrics"},
     "ulpm": BASE | {"statistics", "metrics"},
+    "theory": BASE | {"statistics", "metrics", "ulpm"},
+    "measurement": BASE | {"features", "statistics", "metrics", "theory"},
     "figures": BASE | {"records"},
     "experiments": BASE | EVERYTHING,
     "cli": BASE | EVERYTHING,

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nclab import metrics, statistics, ulpm
+    from nclab import metrics, statistics, theory, ulpm
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.collapse import Collapse
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
+    from nclab.theory.certificate import Certificate, certify
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Certificate": "nclab.theory.certificate",
     "ClassMoments": "nclab.statistics.moments",
     "Collapse": "nclab.measurement.collapse",
     "DataError": "nclab.errors",
@@ -29,13 +31,15 @@ _HOME = {
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
     "SecondLook": "nclab.statistics.second_look",
+    "certify": "nclab.theory.certificate",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
 }
 
-_ROOMS = ("metrics", "statistics", "ulpm")
+_ROOMS = ("metrics", "statistics", "theory", "ulpm")
 
 __all__ = [
+    "Certificate",
     "ClassMoments",
     "Collapse",
     "DataError",
@@ -45,10 +49,12 @@ __all__ = [
     "NclabWarning",
     "Report",
     "SecondLook",
+    "certify",
     "measure",
     "measure_features",
     "metrics",
     "statistics",
+    "theory",
     "ulpm",
 ]
 

@@ -6,11 +6,12 @@ import pytest
 
 import nclab
 from nclab.experiments import find
+from nclab.experiments.small_network import NetworkConfig
 from nclab.experiments.tour import Config, tour
-from nclab.measurement.table import as_text
+from nclab.text import as_text
 from tests.cli.runner import call
 
-TINY = Config(samples=400, dim=16, epochs=60)
+TINY = Config(NetworkConfig(samples=400, width=16, epochs=60))
 
 
 def test_the_tour_tells_the_four_cases_apart() -> None:
@@ -33,7 +34,7 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
 
 
 def test_an_unknown_target_is_refused() -> None:
-    with pytest.raises(nclab.NclabError, match="one of tour; got 'torus'"):
+    with pytest.raises(nclab.NclabError, match="one of tour, pan2023_guarantees; got 'torus'"):
         find(["torus"])
     done = call("reproduce", "torus")
     assert done.code == 2

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nclab
-from nclab.measurement.collapse import gather
+from nclab.measurement.gather import gather
 from nclab.metrics.catalogue import METRICS
 from tests.clouds import Cloud, cloud
 from tests.contract import VARIES_UNDER, assert_same, measure, streamed, transforms

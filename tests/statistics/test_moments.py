@@ -197,9 +197,12 @@ def test_select_and_expand() -> None:
     assert torch.equal(chosen.means, moments.means[[3, 1]])
     with pytest.raises(nclab.NclabError, match="scatter is pooled"):
         filled().select([0, 1])
-    larger = filled().expand(8)
+    original = filled()
+    larger = original.expand(8)
     assert larger.missing == [5, 6, 7]
     assert torch.equal(larger.counts[:5], moments.counts)
+    larger.update(torch.full((1, 7), 50.0), [0])  # the two share nothing
+    assert torch.equal(original.within_scatter, filled().within_scatter)
 
 
 def test_scatter_must_be_asked_for() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nclab import __version__
-from nclab.cli import landscape, measure, reproduce, ulpm
+from nclab.cli import certify, landscape, measure, reproduce, ulpm
 from nclab.errors import NclabError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="measure")(measure.command)
+app.command(name="certify")(certify.command)
 app.command(name="reproduce")(reproduce.command)
 app.command(name="ulpm")(ulpm.command)
 app.command(name="landscape")(landscape.command)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-NARROWEST = 100
+from nclab.text import WIDTH
 
 
 def print_json(value: Any) -> None:
@@ -20,6 +20,6 @@ def print_table(*renderables: Any) -> None:
 
     console = Console()
     if not sys.stdout.isatty():
-        console = Console(width=max(NARROWEST, console.width))
+        console = Console(width=max(WIDTH, console.width))
     for renderable in renderables:
         console.print(renderable)

@@ -1,6 +1,7 @@
 """`nclab reproduce`: run the experiments."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,19 +24,22 @@ def command(
         Preset, typer.Option(help="quick: minutes on two cores; paper: full size.")
     ] = Preset.quick,
     seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run the experiments and print what they found.
+    """Run the experiments, print what they found and keep figures and numbers.
 
-    Example: [bold]nclab reproduce tour --preset quick[/bold]
+    Example: [bold]nclab reproduce pan2023_guarantees --preset quick[/bold]
     """
     from nclab.experiments import find
+    from nclab.experiments.keep import keep
 
     results = {}
     for experiment in find(targets or []):
         result = experiment.run(preset=preset.value, seed=seed)
         results[experiment.name] = result.to_dict()
+        kept = keep(result, out / experiment.name)
         if not as_json:
-            print_table(*result.show())
+            print_table(*result.show(), *kept, "")
     if as_json:
         print_json(results)

@@ -15,6 +15,9 @@ class Result(Protocol):
     def show(self) -> list[Any]:
         """The tables a person reads, as rich renderables."""
 
+    def figures(self) -> dict[str, Any]:
+        """matplotlib figures by name; made when asked for, as they need the extra `plot`."""
+
 
 class Experiment(NamedTuple):
     """An experiment by name."""
@@ -27,11 +30,14 @@ def find(names: Sequence[str]) -> list[Experiment]:
     """The named experiments, or all of them.
 
     >>> [experiment.name for experiment in find([])]
-    ['tour']
+    ['tour', 'pan2023_guarantees']
     """
-    from nclab.experiments import tour
+    from nclab.experiments import pan2023_guarantees, tour
 
-    known = {"tour": Experiment("tour", tour.run)}
+    known = {
+        "tour": Experiment("tour", tour.run),
+        "pan2023_guarantees": Experiment("pan2023_guarantees", pan2023_guarantees.run),
+    }
     for name in names:
         if name not in known:
             raise NclabError(f"Expected an experiment, one of {', '.join(known)}; got {name!r}.")

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.measurement.collapse import Collapse, gather
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 from nclab.statistics.blocks import row_blocks
 from nclab.statistics.checks import as_features, as_labels, as_tensor, check_sizes

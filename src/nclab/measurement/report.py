@@ -7,6 +7,8 @@ from typing import Any
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
+from nclab.text import as_text
+from nclab.theory.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,10 @@ class Report:
             raise DataError("Expected nearest-class-centre accuracies. Measure with a second look.")
         return effective_depth(known, epsilon=epsilon)
 
+    def certificate(self, delta: float | None = None) -> Certificate:
+        """What the loss guarantees about the features that the classifier reads."""
+        return self.last.certificate(delta)
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
         return [collapse.to_row() for collapse in self.layers]
@@ -81,8 +87,6 @@ class Report:
         return lines
 
     def __str__(self) -> str:
-        from nclab.measurement.table import as_text
-
         return as_text(self)
 
     def _repr_html_(self) -> str:

@@ -2,19 +2,18 @@
 
 import html
 from collections.abc import Sequence
-from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from nclab.metrics.catalogue import METRICS, Metric
+from nclab.text import number
 
 if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
 
-WIDTH = 100
 LAYER_COLUMNS = (
     "min_intra",
     "max_inter",
@@ -31,23 +30,6 @@ SHORT = {
     "nc3_self_duality": "nc3 duality",
     "nc4_ncc_accuracy": "nc4 ncc",
 }
-
-
-def number(value: float | None, *, near: float | None = None) -> str:
-    """Four significant digits, or a dash for what was not measured.
-
-    What is `near` 1 is shown by its distance from 1, which is what matters there.
-
-    >>> number(0.123456), number(None), number(-1/3), number(2.5e-13)
-    ('0.1235', '–', '-0.3333', '2.5e-13')
-    >>> number(1 - 2e-7, near=1.0), number(1.0, near=1.0)
-    ('1-2.0e-07', '1')
-    """
-    if value is None:
-        return "–"
-    if near == 1.0 and 1e-12 < 1 - value < 1e-3:
-        return f"1-{1 - value:.1e}"
-    return f"{value:.4g}"
 
 
 def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | None = None) -> Group:
@@ -85,13 +67,6 @@ def layers(collapses: "Sequence[Collapse]") -> Group:
         cells = [number(getattr(collapse, name)) for name in shown]
         table.add_row(Text(collapse.layer or ""), str(collapse.dim), *cells)
     return Group(table, *_remarks(collapses, with_notes=False))
-
-
-def as_text(renderable: Any, *, width: int = WIDTH) -> str:
-    """What the terminal would show, as plain text."""
-    stream = StringIO()
-    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(renderable)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def as_html(collapses: "Sequence[Collapse]", *, remarks: Sequence[str] = ()) -> str:

@@ -1,8 +1,11 @@
 """The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss."""
 
 import math
+from typing import overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
@@ -135,6 +138,28 @@ def beta(weight: Tensor) -> float:
     return float(torch.linalg.matrix_norm(weight.double())) / math.sqrt(len(weight))
 
 
+@overload
+def g(s: float, num_classes: int) -> float: ...
+@overload
+def g(s: NDArray[np.float64], num_classes: int) -> NDArray[np.float64]: ...
+def g(s: float | NDArray[np.float64], num_classes: int) -> float | NDArray[np.float64]:
+    r"""Loss of a class whose centred classifier row and mean feature have inner product s.
+
+    $$g(s) = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}s}\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, inf); convex and decreasing, log C at 0; right to rounding at every real s.
+
+    >>> round(g(5.0, 10), 6), round(g(0.0, 4) - math.log(4), 12)
+    (0.034202, 0.0)
+    >>> bool(abs(g(np.array([450.0]), 10)[0] / (9 * math.exp(-500)) - 1) < 1e-9)
+    True
+    """
+    others = num_classes - 1
+    value = np.logaddexp(0.0, math.log(others) - num_classes / others * s)
+    return value if isinstance(value, np.ndarray) else float(value)
+
+
 def optimal_loss(num_classes: int, product: float) -> float:
     r"""The smallest balanced loss that norms with alpha * beta = `product` allow.
 
@@ -154,8 +179,7 @@ def optimal_loss(num_classes: int, product: float) -> float:
             f"Expected at least 2 classes and a product of norms >= 0, "
             f"got {num_classes} and {product}."
         )
-    others = num_classes - 1
-    return math.log1p(others * math.exp(-num_classes / others * product))
+    return g(product, num_classes)
 
 
 def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:

@@ -1,45 +1,23 @@
 """ClassMoments: the sufficient statistics of one layer, in one pass, mergeable and exact."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
-from nclab.statistics.blocks import (
-    SymmetricSum,
-    device_with_float64,
-    row_blocks,
-    rows_to_read,
-)
-from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
+from nclab.statistics.blocks import SymmetricSum, row_blocks, rows_to_read
+from nclab.statistics.checks import as_features, as_labels
+from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
-Derived = TypeVar("Derived")
 
 
-class _derived(Generic[Derived]):
-    """A property computed on first use and forgotten when the stream moves on."""
-
-    def __init__(self, compute: Callable[["ClassMoments"], Derived]) -> None:
-        self.compute = compute
-        self.__doc__ = compute.__doc__
-
-    def __get__(self, moments: "ClassMoments", owner: type | None = None) -> Derived:
-        if moments is None:
-            return self
-        name = self.compute.__name__
-        if name not in moments._cache:
-            moments._cache[name] = self.compute(moments)
-        value: Derived = moments._cache[name]
-        return value
-
-
-class ClassMoments:
+class ClassMoments(ClassSums):
     r"""Per class the count, mean, mean unit vector and centred second moment of a stream.
 
     Every row is centred by a pivot, the first row of its class, and the residuals are
@@ -61,32 +39,6 @@ class ClassMoments:
     >>> moments.variances.tolist()
     [1.0, 0.0]
     """
-
-    def __init__(
-        self,
-        num_classes: int,
-        dim: int,
-        *,
-        scatter: bool = False,
-        ignore_index: int | None = IGNORE_INDEX,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        check_sizes(num_classes, dim)
-        self.ignore_index = ignore_index
-        self.ignored = 0
-        self.rows_seen = 0
-        self._cache: dict[str, Any] = {}
-        device = device_with_float64(torch.device(device))
-        self._count = torch.zeros(num_classes, dtype=torch.int64, device=device)
-        self._zeros = torch.zeros_like(self._count)
-        self._pivot = torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
-        self._residual_sum = torch.zeros_like(self._pivot)
-        self._residual_square = self._pivot.new_zeros(num_classes)
-        self._unit_sum = torch.zeros_like(self._pivot)
-        # Kept up to date in the strips above the diagonal only, see SymmetricSum.
-        self._residual_scatter = self._pivot.new_zeros(dim, dim) if scatter else None
-
-    # The stream.
 
     def update(self, features: Any, labels: Any) -> None:
         """Add a batch of rows. A batch that is refused leaves the stream as it was."""
@@ -192,57 +144,9 @@ class ClassMoments:
             scatter = scatter + cross + cross.T
         return self._residual_sum + count * shift, square, scatter
 
-    def select(self, classes: Sequence[int] | Tensor) -> "ClassMoments":
-        """The same statistics for some of the classes, in the given order.
-
-        The d x d scatter is pooled over all classes, so a class with samples can only be left
-        out of moments that do not keep it.
-        """
-        chosen = torch.as_tensor(classes, dtype=torch.int64, device=self.device)
-        left_out = self._count.clone()
-        left_out[chosen] = 0
-        if self._residual_scatter is not None and left_out.any():
-            raise DataError(
-                f"Expected every class with samples to stay, as the scatter is pooled; "
-                f"left out: {_listing(left_out.nonzero().flatten().tolist())}."
-            )
-        result = self._empty_like(len(chosen))
-        for name in _PER_CLASS:
-            setattr(result, name, getattr(self, name)[chosen])
-        return result
-
-    def expand(self, num_classes: int) -> "ClassMoments":
-        """The same statistics with room for more classes."""
-        result = self._empty_like(num_classes)
-        for name in _PER_CLASS:
-            getattr(result, name)[: self.num_classes] = getattr(self, name)
-        return result
-
-    def to(self, device: torch.device | str) -> "ClassMoments":
-        """The same statistics on another device."""
-        if torch.device(device) == self.device:
-            return self
-        result = self._empty_like(self.num_classes, device=device)
-        for name in (*_PER_CLASS, "_residual_scatter"):
-            value = getattr(self, name)
-            setattr(result, name, None if value is None else value.to(result.device))
-        return result
-
-    def _empty_like(
-        self, num_classes: int, device: torch.device | str | None = None
-    ) -> "ClassMoments":
-        result = ClassMoments(
-            num_classes, self.dim, ignore_index=self.ignore_index, device=device or self.device
-        )
-        result._residual_scatter = self._residual_scatter
-        result.ignored, result.rows_seen = self.ignored, self.rows_seen
-        return result
-
-    # Saving.
-
     def state_dict(self) -> dict[str, Tensor]:
         """Plain tensors from which `from_state_dict` continues bit for bit."""
-        state = {name.removeprefix("_"): getattr(self, name) for name in _PER_CLASS}
+        state = {name.removeprefix("_"): getattr(self, name) for name in PER_CLASS}
         if self._residual_scatter is not None:
             state["residual_scatter"] = self._residual_scatter
         no_index = torch.iinfo(torch.int64).min
@@ -253,7 +157,7 @@ class ClassMoments:
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor]) -> "ClassMoments":
         """The stream that `state_dict` described."""
-        needed = {name.removeprefix("_") for name in _PER_CLASS} | {"header"}
+        needed = {name.removeprefix("_") for name in PER_CLASS} | {"header"}
         if missing := sorted(needed - set(state)):
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
         header = [int(value) for value in state["header"]]
@@ -269,7 +173,7 @@ class ClassMoments:
             scatter="residual_scatter" in state,
             ignore_index=None if ignore == torch.iinfo(torch.int64).min else ignore,
         )
-        names = [*_PER_CLASS, *(["_residual_scatter"] if "residual_scatter" in state else [])]
+        names = [*PER_CLASS, *(["_residual_scatter"] if "residual_scatter" in state else [])]
         for name in names:
             value, blank = state[name.removeprefix("_")], getattr(result, name)
             if value.shape != blank.shape or value.dtype != blank.dtype:
@@ -300,131 +204,3 @@ class ClassMoments:
         except SafetensorError as error:
             raise DataError(f"Expected a safetensors file, got {path}: {error}.") from error
         return cls.from_state_dict(state)
-
-    # What has been seen.
-
-    @property
-    def num_classes(self) -> int:
-        """C."""
-        return len(self._count)
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self._pivot.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the sums live."""
-        return self._count.device
-
-    @property
-    def has_scatter(self) -> bool:
-        """Whether the pooled d x d within-class scatter is kept."""
-        return self._residual_scatter is not None
-
-    @property
-    def counts(self) -> Tensor:
-        """(C,) samples per class."""
-        return self._count
-
-    @property
-    def zero_counts(self) -> Tensor:
-        """(C,) feature vectors that are exactly zero and so have no direction."""
-        return self._zeros
-
-    @property
-    def total(self) -> int:
-        """Samples of all classes together."""
-        return int(self._count.sum())
-
-    @property
-    def missing(self) -> list[int]:
-        """Classes without a sample."""
-        return [int(c) for c in (self._count == 0).nonzero().flatten()]
-
-    @_derived
-    def means(self) -> Tensor:
-        """(C, d) class means."""
-        self.require_all_classes()
-        return self._pivot + self._residual_sum / self._count[:, None]
-
-    @_derived
-    def unit_means(self) -> Tensor:
-        """(C, d) means of the unit feature vectors h/|h|."""
-        self.require_all_classes()
-        return self._unit_sum / self._count[:, None]
-
-    @_derived
-    def variances(self) -> Tensor:
-        """(C,) mean squared distance of the features to their class mean."""
-        self.require_all_classes()
-        offset = torch.linalg.vector_norm(self._residual_sum, dim=1).square_() / self._count
-        return ((self._residual_square - offset) / self._count).clamp_min(0.0)
-
-    @_derived
-    def mean_square_norms(self) -> Tensor:
-        """(C,) mean squared norm of the features."""
-        return self.variances + torch.linalg.vector_norm(self.means, dim=1).square_()
-
-    @_derived
-    def within_scatter(self) -> Tensor:
-        """(d, d) sum over all samples of (h - mean)(h - mean)^T."""
-        self.require_all_classes()
-        if self._residual_scatter is None:
-            raise DataError("Expected moments with a scatter. Create ClassMoments(scatter=True).")
-        scatter = SymmetricSum(self._residual_scatter.clone())
-        scatter.add(self._residual_sum / self._count.double().sqrt()[:, None], factor=-1.0)
-        return scatter.full()
-
-    @_derived
-    def global_mean(self) -> Tensor:
-        """(d,) unweighted mean of the class means."""
-        return self.means.mean(0)
-
-    @_derived
-    def sample_mean(self) -> Tensor:
-        """(d,) mean of all samples: the class means weighted by their counts."""
-        return (self.means * (self._count.double() / self.total)[:, None]).sum(0)
-
-    @_derived
-    def centred_means(self) -> Tensor:
-        """(C, d) class means minus their global mean; what is only rounding is exactly 0."""
-        return self.centred_at(self.global_mean)
-
-    def centred_at(self, centre: Tensor) -> Tensor:
-        """(C, d) class means minus `centre`; rows that are only rounding are exactly 0."""
-        centred: Tensor = self.means - centre
-        norms = torch.linalg.vector_norm(centred, dim=1)
-        centred[norms <= 16 * torch.finfo(torch.float64).eps * self.largest_mean_norm] = 0.0
-        return centred
-
-    @_derived
-    def largest_mean_norm(self) -> float:
-        """The largest norm of a class mean: the size that rounding errors are relative to."""
-        return float(torch.linalg.vector_norm(self.means, dim=1).max())
-
-    def require_all_classes(self) -> None:
-        """Raise an error that names the classes without samples, if there are any."""
-        if self.total == 0:
-            raise DataError("Expected at least one sample, got none. Check the data source.")
-        if missing := self.missing:
-            raise DataError(
-                f"Expected samples of all {self.num_classes} classes, got none of "
-                f"{_listing(missing)}. Pass allow_missing=True to leave them out."
-            )
-
-
-_PER_CLASS = (
-    "_count",
-    "_zeros",
-    "_pivot",
-    "_residual_sum",
-    "_residual_square",
-    "_unit_sum",
-)
-
-
-def _listing(classes: Sequence[int]) -> str:
-    shown = ", ".join(str(c) for c in classes[:10])
-    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"

@@ -1,0 +1,310 @@
+"""Attack every certificate with random and optimised networks and report the smallest slack.
+
+Usage: python benchmarks/certificate_adversary.py [--configurations 20000] [--seed 0]
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from nclab.errors import DataError
+from nclab.theory.certificate import Certificate, certify
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.regularised import regularised_gap
+
+ROUNDING = 1e-9
+STEPS = 60
+SNAPSHOTS = (5, 15, 30, 45, 60)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Weights (C, d), features (C, N, d) and bias (C,)."""
+
+    weight: FloatArray
+    features: FloatArray
+    bias: FloatArray
+
+
+@dataclass
+class Slacks:
+    """The smallest slack of every certificate and how often it was valid."""
+
+    smallest: dict[str, float] = field(default_factory=dict)
+    checks: dict[str, int] = field(default_factory=dict)
+    networks: int = 0
+
+    def add(self, name: str, slack: float) -> None:
+        """Record one check; a negative slack beyond rounding is a violation."""
+        self.smallest[name] = min(self.smallest.get(name, math.inf), slack)
+        self.checks[name] = self.checks.get(name, 0) + 1
+
+    @property
+    def violations(self) -> dict[str, float]:
+        """Certificates that were wrong by more than rounding."""
+        return {name: slack for name, slack in self.smallest.items() if slack < -ROUNDING}
+
+
+def random_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
+    """A simplex ETF or noise, spread by noise, heavy tails, lost classes and zero features."""
+    for _ in range(count):
+        classes, samples = int(rng.integers(2, 13)), int(rng.integers(1, 9))
+        dim = max(1, classes - 1 + int(rng.integers(0, 4)))
+        product = math.exp(rng.uniform(math.log(0.5), math.log(12.0)))
+        rows = _simplex(rng, classes, dim)
+        size = 10 ** rng.uniform(-6, 0.3)
+        weight = rows + size * rng.normal(size=rows.shape)
+        features = np.repeat(rows[:, None], samples, axis=1)
+        features = features + size * rng.normal(size=features.shape)
+        if rng.random() < 0.4:
+            features *= np.exp(10 ** rng.uniform(-4, 0) * rng.normal(size=(classes, samples, 1)))
+        if rng.random() < 0.3:
+            features[0, 0] *= rng.choice([1e-6, -1e-6, -0.1, 0.3])
+        if rng.random() < 0.2:
+            features[0] *= rng.uniform(0.2, 2.0)
+            weight[0] *= rng.uniform(0.2, 2.0)
+        bias = np.zeros(classes)
+        if rng.random() < 0.4:
+            bias = 10 ** rng.uniform(-4, 0) * rng.normal(size=classes)
+        yield _scaled(weight, features, bias, product, rng)
+
+
+def optimised_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
+    """Gradient descent on a cosine against the loss, at fixed norms, seen along its way."""
+    made = 0
+    while made < count:
+        classes, samples = int(rng.integers(2, 13)), int(rng.integers(1, 9))
+        batch, dim = 20, classes + 1
+        product = math.exp(rng.uniform(math.log(0.5), math.log(12.0)))
+        rows = np.stack([_simplex(rng, classes, dim) for _ in range(batch)])
+        size = 10 ** rng.uniform(-4, -0.3)
+        start_w = rows + size * rng.normal(size=rows.shape)
+        start_h = np.repeat(rows[:, :, None], samples, axis=2)
+        start_h = start_h + size * rng.normal(size=start_h.shape)
+        weight = torch.tensor(start_w, requires_grad=True)
+        features = torch.tensor(start_h, requires_grad=True)
+        with_bias = rng.random() < 0.3
+        bias = torch.zeros(batch, classes, dtype=torch.double, requires_grad=True)
+        reward = torch.tensor(10 ** rng.uniform(-3, 3, size=batch))
+        aim = int(rng.integers(0, 3))
+        optimiser = torch.optim.Adam(
+            [weight, features, bias] if with_bias else [weight, features],
+            lr=10 ** rng.uniform(-2.5, -1),
+        )
+        for step in range(1, STEPS + 1):
+            w, h = _unit(weight, features, product)
+            optimiser.zero_grad()
+            (reward * _losses(w, h, bias).log() + _aims(w, h)[aim]).sum().backward()
+            optimiser.step()
+            if step in SNAPSHOTS:
+                w, h = _unit(weight.detach(), features.detach(), product)
+                for i in range(batch):
+                    offset = bias.detach()[i].numpy().copy()
+                    yield Network(w[i].numpy(), h[i].numpy(), offset)
+                made += batch
+
+
+def attack(network: Network, rng: np.random.Generator, slacks: Slacks) -> None:
+    """Certify a network from its norms and losses and compare with its geometry."""
+    w, h = network.weight, network.features
+    classes = len(w)
+    centred = w - w.mean(0)
+    offset = network.bias - network.bias.mean()
+    losses = _class_losses(network)
+    alphas = np.sqrt((h**2).sum(-1).mean(1))
+    betas = np.linalg.norm(centred, axis=1)
+    alpha, beta = (
+        math.sqrt(float((alphas**2).mean())),
+        float(np.linalg.norm(w)) / math.sqrt(classes),
+    )
+    loss = float(losses.mean())
+    delta = float(rng.uniform(0.01, 0.9)) if rng.random() < 0.7 else None
+    certificate = certify(
+        classes,
+        alpha,
+        beta,
+        loss,
+        delta,
+        class_losses=losses,
+        class_alphas=alphas,
+        class_betas=betas,
+        bias_norm=float(np.linalg.norm(offset)),
+    )
+    slacks.networks += 1
+    means = h.mean(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alignment = (centred * means).sum(1) / (betas * np.linalg.norm(means, axis=1))
+        unit = (h / np.linalg.norm(h, axis=2, keepdims=True)).mean(1)
+    if not (np.isfinite(alignment).all() and np.isfinite(unit).all()):
+        return
+    _compare(certificate, alignment, unit, means, slacks)
+    ratio = alpha / beta
+    apart = math.sqrt(ratio) * centred[:, None] - h / math.sqrt(ratio)
+    deviation = float((apart**2).sum(-1).mean(1).sum())
+    limit = 2 * (certificate.deviation_upper.value or 0.0)
+    slacks.add("deviation_upper", (limit - deviation) / max(1.0, limit))
+    _attack_regularised(network, rng, loss, alignment, unit, slacks)
+
+
+def _compare(
+    certificate: Certificate,
+    alignment: FloatArray,
+    unit: FloatArray,
+    means: FloatArray,
+    slacks: Slacks,
+) -> None:
+    classes = len(unit)
+    cosines = unit @ unit.T
+    intra = np.diag(cosines)
+    pairs = ~np.eye(classes, dtype=bool)
+    kept = math.ceil(classes * certificate.fraction - 1e-9)
+    for name, seen in (
+        ("alignment_lower", alignment.min()),
+        ("intra_lower", intra.min()),
+        ("fraction_alignment_lower", np.sort(alignment)[classes - kept]),
+        ("fraction_intra_lower", np.sort(intra)[classes - kept]),
+    ):
+        bound = getattr(certificate, name)
+        if bound.valid:
+            slacks.add(name, float(seen) - bound.value)
+    if certificate.inter_upper.valid and certificate.inter_upper.value is not None:
+        slacks.add("inter_upper", certificate.inter_upper.value - float(cosines[pairs].max()))
+    if certificate.inter_proof is not None:
+        directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+        between = float((directions @ directions.T)[pairs].max())
+        slacks.add("mean_cosine", certificate.inter_proof.cosine - between)
+    assert certificate.class_intra_lower is not None
+    assert certificate.class_alignment_lower is not None
+    slacks.add("class_intra_lower", float((intra - certificate.class_intra_lower).min()))
+    slacks.add("class_alignment", float((alignment - certificate.class_alignment_lower).min()))
+    thesis = certificate.thesis_intra_lower
+    most = math.ceil((1 - 2 * certificate.thesis_delta) * classes - 1e-9)
+    if certificate.fraction == 1:
+        most = classes
+    if thesis.valid and thesis.value is not None and most > 0:
+        slacks.add("thesis_intra_lower", float(np.sort(intra)[classes - most]) - thesis.value)
+
+
+def _attack_regularised(
+    network: Network,
+    rng: np.random.Generator,
+    loss: float,
+    alignment: FloatArray,
+    unit: FloatArray,
+    slacks: Slacks,
+) -> None:
+    w, h = network.weight, network.features
+    classes = len(w)
+    root = math.sqrt(classes)
+    decay = 10 ** rng.uniform(-4, 0) / root
+    objective = loss + decay / 2 * float((w**2).sum() + (h**2).sum(-1).mean())
+    bounds = regularised_gap(classes, decay, objective)
+    if bounds.deviation_upper.valid and bounds.deviation_upper.value is not None:
+        mean = w.mean(0)
+        apart = float((((w - mean)[:, None] - h / root) ** 2).sum(-1).mean(1).sum())
+        apart += classes * float(mean @ mean)
+        limit = bounds.deviation_upper.value
+        slacks.add("regularised_deviation", (limit - apart) / max(1.0, limit))
+    if bounds.alignment_lower.valid and not network.bias.any():
+        assert bounds.alignment_lower.value is not None
+        assert bounds.intra_lower.value is not None
+        slacks.add("regularised_alignment", float(alignment.min()) - bounds.alignment_lower.value)
+        intra = (unit**2).sum(1)
+        slacks.add("regularised_intra", float(intra.min()) - bounds.intra_lower.value)
+
+
+def run(count: int, seed: int) -> Slacks:
+    """Attack with half random, half optimised networks."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    slacks = Slacks()
+    for source in (random_networks, optimised_networks):
+        for network in source(rng, count // 2):
+            attack(network, rng, slacks)
+    return slacks
+
+
+def _simplex(rng: np.random.Generator, classes: int, dim: int) -> FloatArray:
+    frame = np.eye(classes) - 1 / classes
+    basis = np.linalg.svd(frame)[2][: classes - 1]  # (C-1, C)
+    turn = np.linalg.qr(rng.normal(size=(dim, dim)))[0][: classes - 1]
+    return np.asarray(frame @ basis.T @ turn)
+
+
+def _scaled(
+    weight: FloatArray,
+    features: FloatArray,
+    bias: FloatArray,
+    product: float,
+    rng: np.random.Generator,
+) -> Network:
+    balance = math.exp(rng.normal())
+    alpha, beta = math.sqrt(product) * balance, math.sqrt(product) / balance
+    if rng.random() < 0.3:  # the balance that the regularised optimum has
+        alpha, beta = (
+            math.sqrt(product) * len(weight) ** 0.25,
+            math.sqrt(product) / len(weight) ** 0.25,
+        )
+    weight = weight * beta * math.sqrt(len(weight)) / np.linalg.norm(weight)
+    features = features * alpha / math.sqrt(float((features**2).sum(-1).mean()))
+    return Network(weight, features, bias)
+
+
+def _unit(
+    weight: torch.Tensor, features: torch.Tensor, product: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    classes = weight.shape[1]
+    alpha, beta = math.sqrt(product) * classes**0.25, math.sqrt(product) / classes**0.25
+    rows = torch.linalg.matrix_norm(weight)[:, None, None]
+    norms = features.square().sum(-1).mean((1, 2)).sqrt()[:, None, None, None]
+    return weight * beta * math.sqrt(classes) / rows, features * alpha / norms
+
+
+def _losses(w: torch.Tensor, h: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    logits = torch.einsum("bkd,bcnd->bcnk", w, h) + bias[:, None, None, :]
+    own = torch.diagonal(logits, dim1=1, dim2=3).transpose(1, 2)  # (batch, C, N)
+    others = 1 - torch.eye(w.shape[1], dtype=w.dtype)[None, :, None, :]
+    wrong = ((logits - own[..., None]).clamp(max=700).exp() * others).sum(-1)
+    return wrong.log1p().mean((1, 2))
+
+
+def _aims(w: torch.Tensor, h: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    unit = torch.nn.functional.normalize(h, dim=-1).mean(2)
+    row = w[:, 0] - w.mean(1)
+    alignment = torch.nn.functional.cosine_similarity(row, h[:, 0].mean(1), dim=-1)
+    return unit[:, 0].square().sum(-1), alignment, -(unit[:, 0] * unit[:, 1]).sum(-1)
+
+
+def _class_losses(network: Network) -> FloatArray:
+    logits = np.einsum("kd,cnd->cnk", network.weight, network.features) + network.bias
+    classes = len(network.weight)
+    own = logits[np.arange(classes), :, np.arange(classes)]
+    with np.errstate(over="ignore"):
+        wrong = np.exp(np.minimum(logits - own[..., None], 700.0))
+    wrong[np.arange(classes), :, np.arange(classes)] = 0.0
+    return np.asarray(np.log1p(wrong.sum(-1)).mean(1))
+
+
+def main() -> None:
+    """Run the attack and print one line per certificate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--configurations", type=int, default=20000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    begin = time.perf_counter()
+    slacks = run(options.configurations, options.seed)
+    print(f"{slacks.networks} networks in {time.perf_counter() - begin:.0f} s")
+    for name, slack in sorted(slacks.smallest.items()):
+        print(f"{name:28s} checks {slacks.checks[name]:7d}  smallest slack {slack:+.3e}")
+    if slacks.violations:
+        raise DataError(f"Violated beyond rounding: {slacks.violations}.")
+
+
+if __name__ == "__main__":
+    main()

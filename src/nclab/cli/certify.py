@@ -1,0 +1,117 @@
+"""`nclab certify`: what the loss guarantees."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nclab.cli.output import print_json, print_table
+from nclab.errors import DataError
+
+
+def command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help=".npz or .safetensors with features|X, labels|y, weight and, optionally, bias.",
+        ),
+    ] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Root mean square feature norm.")] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="Root mean square norm of the classifier rows.")
+    ] = None,
+    loss: Annotated[
+        float | None, typer.Option(help="Cross-entropy in nats, averaged over classes.")
+    ] = None,
+    bias_norm: Annotated[
+        float, typer.Option(help="Norm of the bias after its mean is taken off.")
+    ] = 0.0,
+    delta: Annotated[
+        float | None, typer.Option(help="Bound what a fraction 1 - delta of the classes satisfies.")
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Optimum of the loss with this weight decay.")
+    ] = None,
+    head: Annotated[
+        Path | None, typer.Option(help="File with weight and bias, if FILE has none.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what the loss of a classifier guarantees about the geometry of its features.
+
+    Example: [bold]nclab certify --classes 10 --alpha 2.2 --beta 2.3 --loss 0.035[/bold]
+
+    Of a measured network: [bold]nclab certify features.npz --head head.safetensors[/bold]
+
+    Of weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
+    """
+    numbers = {"--alpha": alpha, "--beta": beta, "--loss": loss}
+    given = [name for name, value in numbers.items() if value is not None]
+    if file is not None:
+        if given or classes is not None or weight_decay is not None:
+            raise DataError("Expected FILE alone, or --classes with numbers, got both.")
+        value, shown = _of_file(file, head, delta)
+    elif classes is None:
+        raise DataError("Expected FILE or --classes, got neither. See nclab certify --help.")
+    elif weight_decay is not None:
+        if given:
+            raise DataError(f"Expected --weight-decay without {given[0]}, got both.")
+        value, shown = _of_weight_decay(classes, weight_decay)
+    else:
+        from nclab.theory.certificate import certify
+
+        if alpha is None or beta is None or loss is None:
+            absent = next(name for name, number in numbers.items() if number is None)
+            raise DataError(f"Expected --alpha, --beta and --loss, but {absent} is missing.")
+        certificate = certify(classes, alpha, beta, loss, delta, bias_norm=bias_norm)
+        value, shown = certificate.to_dict(), certificate
+    if as_json:
+        print_json(value)
+    else:
+        print_table(shown)
+
+
+def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
+    from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
+    from nclab.measurement.arrays import measure_features
+
+    arrays = read_arrays(file)
+    heads = arrays if head is None else read_arrays(head)
+    collapse = measure_features(
+        pick(arrays, FEATURES, file),
+        pick(arrays, LABELS, file),
+        weight=pick(heads, WEIGHT, head or file),
+        bias=pick_optional(heads, BIAS),
+    )
+    certificate = collapse.certificate(delta)
+    return certificate.to_dict(), certificate
+
+
+def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any], Any]:
+    from rich.console import Group
+    from rich.table import Table
+
+    from nclab.theory.regularised import regularised_optimum
+
+    optimum = regularised_optimum(classes, weight_decay)
+    table = Table("quantity", "at the optimum", header_style="bold")
+    table.columns[1].justify = "right"
+    for name, value in (
+        ("alpha * beta", optimum.product),
+        ("alpha, rms feature norm", optimum.alpha),
+        ("beta, rms row norm", optimum.beta),
+        ("loss", optimum.optimal_loss),
+        ("loss with penalty", optimum.objective),
+        ("critical weight decay", optimum.critical_weight_decay),
+    ):
+        table.add_row(name, f"{value:.6g}")
+    if optimum.product > 0:
+        words = (
+            "Trained to the optimum, the network is a simplex ETF with these norms; "
+            "a weight decay from the critical one on would shrink everything to zero."
+        )
+    else:
+        words = "This weight decay is at least the critical one: the optimum is all zeros."
+    return optimum.to_dict(), Group(table, words)

@@ -1,0 +1,232 @@
+"""What near-optimal loss guarantees: curves against the true worst case, and real networks.
+
+Claim: a loss near its optimum forces neural collapse, the more so the larger the weight decay.
+Source: pan2023, Thm 2.3.1
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from nclab.experiments.small_network import NetworkConfig, train
+from nclab.experiments.threads import one_thread
+from nclab.measurement import measure
+from nclab.progress import track
+from nclab.theory.certificate import certify
+from nclab.theory.regularised import regularised_optimum
+from nclab.theory.worst_case import worst_inter, worst_intra
+
+TELLING = 3e-3
+"""Weight decay from which on the certificates of trained networks say a lot."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment."""
+
+    num_classes: int = 4
+    """Classes of the guarantee curves."""
+    product: float = 3.0
+    """alpha * beta of the guarantee curves."""
+    relative_excess: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
+    """Excess losses of the curves, in units of the optimal loss."""
+    starts: int = 4
+    """Starts of every search for the worst case."""
+    weight_decays: tuple[float, ...] = (5e-4, 1e-3, 3e-3, 5e-3)
+    """Weight decays of the trained networks."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """The networks but for their weight decay."""
+
+
+PRESETS = {
+    "quick": Config(),
+    "paper": Config(
+        num_classes=10,
+        product=5.0,
+        weight_decays=(3e-4, 5e-4, 1e-3, 3e-3, 5e-3),
+        network=NetworkConfig(samples=10_000, width=300, depth=5),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class GuaranteesResult:
+    """Rows of the curves, rows of the networks, and the optima between them."""
+
+    config: Config
+    curve: list[dict[str, float | None]]
+    networks: list[dict[str, Any]]
+    optima: list[dict[str, float]]
+
+    def checks(self) -> dict[str, bool]:
+        """The claims, judged from the numbers."""
+        measured = [np.array(row["intra_cosine"]) for row in self.networks]
+        promised = [np.array(row["class_intra_lower"]) for row in self.networks]
+        pairs = list(zip(measured, promised, strict=True))
+        return {
+            "no worst case violates the certificate": all(
+                _at_least(row["true_intra"], row["intra_lower"])
+                and _at_least(row["inter_upper"], row["true_inter"])
+                for row in self.curve
+            ),
+            "no network violates its certificate": all((m >= p).all() for m, p in pairs),
+            "the guarantee grows with weight decay": all(
+                before.mean() <= after.mean() for before, after in pairwise(promised)
+            ),
+            f"its average is at least 0.5 from weight decay {TELLING:g} on": all(
+                row["mean_guaranteed"] >= 0.5
+                for row in self.networks
+                if row["weight_decay"] >= TELLING
+            ),
+            "the thesis's explicit constants are vacuous there": all(
+                row["thesis_intra_lower"] <= 0 for row in self.networks
+            ),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain JSON values."""
+        return {
+            "curve": self.curve,
+            "networks": self.networks,
+            "optima": self.optima,
+            "checks": self.checks(),
+        }
+
+    def show(self) -> list[Any]:
+        """The curve, the networks, the checks."""
+        curve = _table(
+            self.curve,
+            {
+                "excess_loss": "ε",
+                "thesis_intra_lower": "thesis intra ≥",
+                "intra_lower": "nclab intra ≥",
+                "true_intra": "true min intra",
+                "inter_upper": "nclab inter ≤",
+                "true_inter": "true max inter",
+            },
+        )
+        networks = _table(
+            self.networks,
+            {
+                "weight_decay": "weight decay",
+                "alpha": "α",
+                "predicted_alpha": "α*",
+                "beta": "β",
+                "predicted_beta": "β*",
+                "loss": "loss",
+                "min_intra": "min intra",
+                "min_guaranteed": "guaranteed",
+                "mean_guaranteed": "on average",
+                "thesis_intra_lower": "thesis",
+            },
+        )
+        size = f"C = {self.config.num_classes}, αβ = {self.config.product:g}"
+        return [
+            f"What the loss guarantees, {size}:",
+            curve,
+            "\nTrained networks: norms beside the optimum (*), guaranteed beside measured:",
+            networks,
+            *(f"{'✓' if ok else '✗'} {claim}" for claim, ok in self.checks().items()),
+        ]
+
+    def figures(self) -> dict[str, Any]:
+        """Guarantee curves and the networks against weight decay."""
+        from nclab.figures import theory
+
+        panels = theory.guarantee_panels(
+            self.curve, num_classes=self.config.num_classes, product=self.config.product
+        )
+        networks = theory.network_panels(self.networks, self.optima)
+        return {
+            "guarantees": theory.draw_guarantees(panels),
+            "networks": theory.draw_networks(networks),
+        }
+
+
+def run(*, preset: str = "quick", seed: int = 0) -> GuaranteesResult:
+    """Run a preset."""
+    return guarantees(PRESETS[preset], seed=seed)
+
+
+def guarantees(config: Config, *, seed: int = 0) -> GuaranteesResult:
+    """The experiment at any size."""
+    with one_thread():
+        curve = [
+            curve_row(config, relative, seed)
+            for relative in track(config.relative_excess, "worst cases")
+        ]
+        networks = [network_row(config, decay, seed) for decay in config.weight_decays]
+    low, high = min(config.weight_decays) / 2, max(config.weight_decays) * 2
+    optima = [
+        regularised_optimum(config.network.num_classes, float(decay)).to_dict()
+        for decay in np.geomspace(low, high, 40)
+    ]
+    return GuaranteesResult(config, curve, networks, optima)
+
+
+def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
+    """Guaranteed and true deviations at one excess loss."""
+    root = math.sqrt(config.product)
+    best = certify(config.num_classes, root, root, math.log(config.num_classes)).optimal_loss
+    excess = relative * best
+    certificate = certify(config.num_classes, root, root, best + excess)
+    sizes = (config.num_classes, config.product, excess)
+    return {
+        "excess_loss": excess,
+        "intra_lower": certificate.intra_lower.value,
+        "inter_upper": certificate.inter_upper.value,
+        "thesis_intra_lower": certificate.thesis_intra_lower.value,
+        "thesis_inter_upper": certificate.thesis_inter_upper.value,
+        "true_intra": worst_intra(*sizes, starts=config.starts, seed=seed).value,
+        "true_inter": worst_inter(*sizes, starts=config.starts, seed=seed).value,
+    }
+
+
+def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any]:
+    """A trained network: norms, loss, cosines measured and guaranteed."""
+    generator = torch.Generator().manual_seed(seed)
+    trained = train(replace(config.network, weight_decay=weight_decay), generator)
+    collapse = measure(trained.network, [(trained.inputs, trained.targets)]).last
+    certificate = collapse.certificate()
+    optimum = regularised_optimum(config.network.num_classes, weight_decay)
+    assert certificate.class_intra_lower is not None
+    guaranteed = certificate.class_intra_lower
+    return {
+        "weight_decay": weight_decay,
+        "alpha": collapse.alpha,
+        "beta": collapse.beta,
+        "product": certificate.alpha * certificate.beta,
+        "loss": collapse.balanced_loss,
+        "excess_loss": certificate.excess_loss,
+        "accuracy": collapse.accuracy,
+        "predicted_alpha": optimum.alpha,
+        "predicted_beta": optimum.beta,
+        "predicted_loss": optimum.optimal_loss,
+        "intra_cosine": collapse.intra_cosine.tolist(),
+        "class_intra_lower": guaranteed.tolist(),
+        "min_intra": collapse.min_intra,
+        "min_guaranteed": float(guaranteed.min()),
+        "mean_guaranteed": float(guaranteed.mean()),
+        "thesis_intra_lower": certificate.thesis_printed_intra_lower.value,
+    }
+
+
+def _at_least(larger: float | None, smaller: float | None) -> bool:
+    return larger is None or smaller is None or larger >= smaller - 1e-9
+
+
+def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Any:
+    from rich.table import Table
+
+    from nclab.text import number
+
+    table = Table(header_style="bold")
+    for title in columns.values():
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(*(number(row[key]) for key in columns))
+    return table

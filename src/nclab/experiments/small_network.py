@@ -1,0 +1,91 @@
+"""A small batch-normalised network that trains in seconds, for experiments that need a real one."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nclab.errors import NclabError
+from nclab.progress import track
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Data, network and training."""
+
+    num_classes: int = 4
+    """A power of two: the classes are the cones that log2 C random planes cut out."""
+    inputs: int = 16
+    """Dimension of the inputs."""
+    width: int = 64
+    """Width of the hidden layers."""
+    depth: int = 3
+    """Hidden layers, each linear, ReLU, batch norm with scale and bias."""
+    samples: int = 2000
+    """Training samples."""
+    epochs: int = 100
+    """Training stops here; without accuracy 1 that is an error."""
+    weight_decay: float = 5e-3
+    """On every parameter, batch norm included: that is what makes the features collapse."""
+    rate: float = 0.1
+    """First learning rate of SGD with momentum 0.9 and a cosine schedule."""
+    batch: int = 128
+    """Batch size; the last batch is smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network in evaluation mode with accuracy 1 on its data."""
+
+    network: nn.Module
+    inputs: Tensor
+    targets: Tensor
+
+
+def train(config: NetworkConfig, generator: torch.Generator) -> Trained:
+    """Train on cones cut out by random planes; the same network for the same generator state."""
+    inputs, targets = cones(config, generator)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        network = mlp(config)
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=config.rate, momentum=0.9, weight_decay=config.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.epochs)
+    for _ in track(range(config.epochs), f"training, weight decay {config.weight_decay:g}"):
+        order = torch.randperm(config.samples, generator=generator)
+        for rows in order.split(config.batch):
+            loss = nn.functional.cross_entropy(network(inputs[rows]), targets[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        schedule.step()
+    network.eval()
+    with torch.no_grad():
+        accuracy = float((network(inputs).argmax(1) == targets).double().mean())
+    if accuracy < 1:
+        raise NclabError(
+            f"Expected the network to reach accuracy 1, got {accuracy:.4f} after "
+            f"{config.epochs} epochs at weight decay {config.weight_decay:g}. Try another --seed."
+        )
+    return Trained(network, inputs, targets)
+
+
+def cones(config: NetworkConfig, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Normal inputs, labelled by their sides of log2 C random planes through the origin."""
+    planes = (config.num_classes - 1).bit_length()
+    inputs = torch.randn(config.samples, config.inputs, generator=generator)
+    normals = torch.randn(config.inputs, planes, generator=generator)
+    sides = (inputs @ normals > 0).long()
+    return inputs, (sides << torch.arange(planes)).sum(1) % config.num_classes
+
+
+def mlp(config: NetworkConfig) -> nn.Module:
+    """Hidden layers of linear, ReLU, batch norm, as in pan2023, Sec. 3.1.1."""
+    layers: list[nn.Module] = []
+    width = config.inputs
+    for _ in range(config.depth):
+        block = (nn.Linear(width, config.width), nn.ReLU(), nn.BatchNorm1d(config.width))
+        layers.append(nn.Sequential(*block))
+        width = config.width
+    return nn.Sequential(*layers, nn.Linear(width, config.num_classes))

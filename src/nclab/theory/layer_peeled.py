@@ -1,0 +1,183 @@
+"""The layer-peeled loss g of one class: value, slope and inverse, down to losses of 1e-300."""
+
+import math
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit
+
+from nclab.metrics.cross_entropy import g
+
+FloatArray = NDArray[np.float64]
+
+__all__ = [
+    "FloatArray",
+    "g",
+    "g_inverse",
+    "g_inverse_log",
+    "g_prime",
+    "g_rise",
+    "g_rise_inverse",
+    "log_g",
+    "misfit",
+]
+
+TINY_LOG = -30.0
+"""Below this logarithm of a loss, log expm1 and log log1p are their two-term series."""
+
+
+@overload
+def misfit(s: float, num_classes: int) -> float: ...
+@overload
+def misfit(s: FloatArray, num_classes: int) -> FloatArray: ...
+def misfit(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+    r"""Probability that goes to the wrong classes when the loss is g(s).
+
+    $$q(s) = 1-e^{-g(s)}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1); decreasing, (C-1)/C at 0.
+
+    >>> misfit(0.0, 4)
+    0.75
+    """
+    others = num_classes - 1
+    value = expit(math.log(others) - num_classes / others * s)
+    return value if isinstance(value, np.ndarray) else float(value)
+
+
+@overload
+def g_prime(s: float, num_classes: int) -> float: ...
+@overload
+def g_prime(s: FloatArray, num_classes: int) -> FloatArray: ...
+def g_prime(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+    r"""Derivative of g.
+
+    $$g'(s) = -\tfrac{C}{C-1}\,(1-e^{-g(s)})$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (-C/(C-1), 0); increasing, -1 at 0.
+
+    >>> g_prime(0.0, 5)
+    -1.0
+    """
+    return -num_classes / (num_classes - 1) * misfit(s, num_classes)
+
+
+@overload
+def log_g(s: float, num_classes: int) -> float: ...
+@overload
+def log_g(s: FloatArray, num_classes: int) -> FloatArray: ...
+def log_g(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+    r"""Logarithm of g, finite where g itself is below the smallest float.
+
+    $$\log g(s)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: real; close to log(C-1) - Cs/(C-1) for large s.
+
+    >>> log_g(9000.0, 10) == math.log(9) - 10000
+    True
+    """
+    others = num_classes - 1
+    exponent = np.asarray(math.log(others) - num_classes / others * s)
+    small = np.minimum(exponent, TINY_LOG)
+    large = np.maximum(exponent, TINY_LOG)
+    value = np.where(
+        exponent < TINY_LOG, small - np.exp(small) / 2, np.log(np.logaddexp(0.0, large))
+    )
+    return value if isinstance(s, np.ndarray) else float(value)
+
+
+@overload
+def g_inverse(loss: float, num_classes: int) -> float: ...
+@overload
+def g_inverse(loss: FloatArray, num_classes: int) -> FloatArray: ...
+def g_inverse(loss: float | FloatArray, num_classes: int) -> float | FloatArray:
+    r"""The inner product s at which g(s) equals the loss.
+
+    $$g^{-1}(L) = \tfrac{C-1}{C}\bigl(\log(C-1) - \log(e^L-1)\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: real; inf at loss 0, 0 at log C, negative above.
+
+    >>> round(g_inverse(g(5.0, 10), 10), 12), g_inverse(0.0, 10)
+    (5.0, inf)
+    >>> round(g_inverse(1e-300, 10), 6)
+    623.675477
+    """
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(np.asarray(loss, dtype=np.float64))
+    value = g_inverse_log(logarithm, num_classes)
+    return value if isinstance(loss, np.ndarray) else float(value)
+
+
+@overload
+def g_inverse_log(log_loss: float, num_classes: int) -> float: ...
+@overload
+def g_inverse_log(log_loss: FloatArray, num_classes: int) -> FloatArray: ...
+def g_inverse_log(log_loss: float | FloatArray, num_classes: int) -> float | FloatArray:
+    r"""The inner product s at which log g(s) equals the given logarithm of the loss.
+
+    $$s: \log g(s) = \log L$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: real; decreasing.
+
+    >>> round(g_inverse_log(log_g(9000.0, 10), 10), 9)
+    9000.0
+    """
+    logarithm = np.asarray(log_loss, dtype=np.float64)
+    small = np.minimum(logarithm, TINY_LOG)
+    loss = np.exp(np.maximum(logarithm, TINY_LOG))
+    # log(e^L - 1): a series for tiny losses, and L + log(1 - e^-L) so that large ones stay finite.
+    exact = loss + np.log(-np.expm1(-loss))
+    with np.errstate(invalid="ignore"):
+        series = np.where(np.isneginf(small), small, small + np.exp(small) / 2)
+    log_expm1 = np.where(logarithm < TINY_LOG, series, exact)
+    others = num_classes - 1
+    value = others / num_classes * (math.log(others) - log_expm1)
+    return value if isinstance(log_loss, np.ndarray) else float(value)
+
+
+def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
+    r"""How much g grows from `start` to `start + step`, without subtracting two close numbers.
+
+    $$g(A+\delta)-g(A) = \log\bigl(1 + q(A)\,(e^{-\frac{C}{C-1}\delta}-1)\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (-g(A), inf); positive for a negative step.
+
+    >>> rise = g_rise(np.array([-1e-20]), 10, 5.0)[0]
+    >>> bool(abs(rise / (-1e-20 * g_prime(5.0, 10)) - 1) < 1e-12)
+    True
+    """
+    others = num_classes - 1
+    exponent = -num_classes / others * step
+    near = np.log1p(misfit(start, num_classes) * np.expm1(np.minimum(exponent, 30.0)))
+    far = g(start + step, num_classes) - g(start, num_classes)
+    return np.where(exponent < 30.0, near, far)
+
+
+def g_rise_inverse(rise: FloatArray, num_classes: int, start: float) -> FloatArray:
+    r"""The step from `start` that makes g grow by `rise`; inf where g cannot fall so far.
+
+    $$\delta = -\tfrac{C-1}{C}\log\bigl(1 + (e^{r}-1)/q(A)\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: real or inf; the sign is opposite to that of the rise.
+
+    >>> step = g_rise_inverse(g_rise(np.array([-2.0, 3.0]), 10, 5.0), 10, 5.0)
+    >>> [round(float(value), 9) for value in step]
+    [-2.0, 3.0]
+    """
+    others = num_classes - 1
+    log_misfit = log_expit(math.log(others) - num_classes / others * start)
+    size = np.abs(rise)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log|e^r - 1| without overflow on either side, then log(1 +- ratio).
+        log_size = np.where(rise < 0, 0.0, size) + np.log(-np.expm1(-size))
+        up = np.logaddexp(0.0, log_size - log_misfit)
+        down = np.log1p(-np.minimum(np.exp(np.minimum(log_size - log_misfit, 0.0)), 1.0))
+    return -others / num_classes * np.where(rise < 0, down, up)
