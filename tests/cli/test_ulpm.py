@@ -1,6 +1,7 @@
 """`nclab ulpm` from the outside."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_out_writes_a_run_that_other_commands_read(tmp_path: Path) -> None:
     again = call(*SMALL, "--steps", 5, "--out", folder)
     assert again.code == 2
     assert "new or empty folder" in again.err
+
+
+def test_without_matplotlib_everything_else_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = call(*SMALL, "--steps", 200, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert "no figures: Figures need matplotlib" in done.out
+    assert (tmp_path / "run" / "samples.jsonl").exists()
+    done = call("landscape", tmp_path / "run" / "point.safetensors", "--out", tmp_path / "point")
+    assert done.code == 0, done.err
+    assert "no figures: Figures need matplotlib" in done.out
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def command(
     subject = ulpm_landscape.find(point, example, scale=scale, reduction=reduction.value)
     folder = None if out is None else prepare_folder(out)
     survey = ulpm_landscape.survey(subject)
-    written = [] if folder is None else ulpm_landscape.write_survey(survey, folder)
+    lines = [] if folder is None else ulpm_landscape.write_survey(survey, folder)
     if as_json:
         print_json(survey.to_dict())
     else:
-        print_table(*survey.show(), *(f"wrote {path}" for path in written))
+        print_table(*survey.show(), *lines)

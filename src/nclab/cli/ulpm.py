@@ -69,8 +69,8 @@ def command(
     )
     folder = None if out is None else ulpm_run.prepare_folder(out)
     run = ulpm_run.execute(config)
-    written = [] if folder is None else ulpm_run.write_run(run, folder)
+    lines = [] if folder is None else ulpm_run.write_run(run, folder)
     if as_json:
         print_json(run.to_dict())
     else:
-        print_table(*run.show(), *(f"wrote {path}" for path in written))
+        print_table(*run.show(), *lines)

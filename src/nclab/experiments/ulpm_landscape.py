@@ -150,23 +150,48 @@ def survey(subject: Subject) -> Survey:
     return Survey(subject, landscape, escape(subject.problem, subject.theta))
 
 
-def write_survey(found: Survey, folder: Path) -> list[Path]:
+def write_survey(found: Survey, folder: Path) -> list[str]:
     """Write the answer, the point and figures: a slice of the loss and, for the example, escapes.
 
-    >>> import tempfile
-    >>> paths = write_survey(survey(find(None, "3.1")), Path(tempfile.mkdtemp()))
-    >>> [path.name for path in paths if path.suffix != ".pdf"][-1]
-    'escape.png'
-    """
-    from nclab.figures import canvas
-    from nclab.figures import ulpm as figures
+    Returns a line for every file, or for why there is no figure.
 
+    >>> import tempfile
+    >>> lines = write_survey(survey(find(None, "3.1")), Path(tempfile.mkdtemp()))
+    >>> [Path(line).name for line in lines][:3]
+    ['manifest.json', 'point.safetensors', 'stuck.jsonl']
+    """
     subject = found.subject
     config = {"point": subject.name, "scale": subject.scale, **found.to_dict()}
     written = [
         write_manifest(folder, config),
         write_point(folder / "point.safetensors", subject.problem, subject.theta),
     ]
+    runs = None if subject.scale is None else _escapes(subject.scale)
+    for name, rows in (runs or {}).items():
+        written.append(write_samples(folder / f"{name}.jsonl", rows))
+    lines = [f"wrote {path}" for path in written]
+    try:
+        return lines + [f"wrote {path}" for path in _figures(subject, runs, folder)]
+    except NclabError as error:  # the extra is not installed
+        return [*lines, f"no figures: {error}"]
+
+
+def _escapes(scale: float) -> dict[str, list[dict[str, Any]]]:
+    runs = run_escape(scale=scale)
+    return {
+        "stuck": _rows(runs.stuck),
+        "stochastic": _rows(runs.stochastic),
+        "noisy": _rows(runs.noisy),
+        "settled": _rows(runs.settled, after=runs.noisy.last.log_time),
+    }
+
+
+def _figures(
+    subject: Subject, runs: dict[str, list[dict[str, Any]]] | None, folder: Path
+) -> list[Path]:
+    from nclab.figures import canvas
+    from nclab.figures import ulpm as figures
+
     # Down along the smallest eigenvalue, up along the largest of those computed.
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
@@ -175,18 +200,16 @@ def write_survey(found: Survey, folder: Path) -> list[Path]:
         figures.slice_map(piece.angles, piece.log_losses),
         directions=("angle along the smallest eigenvalue", "angle along a larger one"),
     )
-    written += canvas.save(picture, folder / "slice")
-    if subject.scale is not None:
-        runs = run_escape(scale=subject.scale)
-        rows = {
-            "plain descent": _rows(runs.stuck),
-            "stochastic descent": _rows(runs.stochastic),
-            "noise in the gradient": _rows(runs.noisy),
-            "… then normalised descent": _rows(runs.settled, after=runs.noisy.last.log_time),
-        }
-        for name, run in zip(("stuck", "stochastic", "noisy", "settled"), rows, strict=True):
-            written.append(write_samples(folder / f"{name}.jsonl", rows[run]))
-        drawn = figures.draw_escape(figures.escape_panels(rows))
+    written = canvas.save(picture, folder / "slice")
+    if runs is not None:
+        titles = (
+            "plain descent",
+            "stochastic descent",
+            "noise in the gradient",
+            "… then normalised descent",
+        )
+        titled = dict(zip(titles, runs.values(), strict=True))
+        drawn = figures.draw_escape(figures.escape_panels(titled))
         written += canvas.save(drawn, folder / "escape")
     return written
 

@@ -175,13 +175,15 @@ def prepare_folder(folder: Path) -> Path:
     return folder
 
 
-def write_run(run: Run, folder: Path) -> list[Path]:
+def write_run(run: Run, folder: Path) -> list[str]:
     """Write manifest.json, samples.jsonl, point.safetensors and, with matplotlib, figures.
+
+    Returns a line for every file, or for why there is no figure.
 
     >>> import tempfile
     >>> run = execute(Config(classes=3, per_class=2, dim=2, method="flow", log_time=20.0))
-    >>> [path.name for path in write_run(run, Path(tempfile.mkdtemp()))][:3]
-    ['manifest.json', 'samples.jsonl', 'point.safetensors']
+    >>> len(write_run(run, Path(tempfile.mkdtemp())))
+    7
     """
     trajectory = run.trajectory
     rows = [sample.to_dict() for sample in trajectory.samples]
@@ -191,9 +193,13 @@ def write_run(run: Run, folder: Path) -> list[Path]:
         write_samples(folder / "samples.jsonl", rows),
         write_point(folder / "point.safetensors", trajectory.problem, trajectory.theta),
     ]
-    if trajectory.outcome is Outcome.finished:
-        written += _figures(run, rows, folder)
-    return written
+    lines = [f"wrote {path}" for path in written]
+    if trajectory.outcome is not Outcome.finished:
+        return lines
+    try:
+        return lines + [f"wrote {path}" for path in _figures(run, rows, folder)]
+    except NclabError as error:  # the extra is not installed, or the run too short
+        return [*lines, f"no figures: {error}"]
 
 
 def write_manifest(folder: Path, config: Mapping[str, Any], **more: Any) -> Path:
@@ -238,8 +244,6 @@ def _figures(run: Run, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
         "flow": f"Gradient flow, {sizes}, {config.reduction} loss",
     }
     title = titles[config.method]
-    if run.trajectory.last.log_time <= 1 or not run.trajectory.last.margin > 0:
-        return []  # Too short a run to have a double logarithmic axis or a KKT residual.
     quantities = figures.draw_quantities(figures.quantity_panels(rows, title=title))
     margins = figures.draw_margins(figures.margin_panels(rows, title=title))
     return [
