@@ -91,7 +91,7 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
     for j in range(classes):
         for i in range(samples):
             logits[j, i] -= top[i]
-        exponentials(logits[j], bits, scale)
+    exponentials(logits.reshape(-1), bits, scale)
     for i in range(samples):
         top[i] -= sums[i]
         sums[i] = 0.0
@@ -176,21 +176,23 @@ def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
 
 @_compiled
 def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
-    """Ht -= size Wᵀ weights, four classes at a time."""
+    """Ht -= size Wᵀ weights, five classes at a time."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for k in range(dim):
         row = Ht[k]
-        for j in range(0, classes - 3, 4):
-            a, b, c, e = size * W[j, k], size * W[j + 1, k], size * W[j + 2, k], size * W[j + 3, k]
+        for j in range(0, classes - 4, 5):
+            a, b, c = size * W[j, k], size * W[j + 1, k], size * W[j + 2, k]
+            e, f = size * W[j + 3, k], size * W[j + 4, k]
             for i in range(samples):
                 row[i] -= (
                     a * weights[j, i]
                     + b * weights[j + 1, i]
                     + c * weights[j + 2, i]
                     + e * weights[j + 3, i]
+                    + f * weights[j + 4, i]
                 )
-        for j in range(classes - classes % 4, classes):
+        for j in range(classes - classes % 5, classes):
             a = size * W[j, k]
             for i in range(samples):
                 row[i] -= a * weights[j, i]
@@ -211,7 +213,7 @@ def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: 
     weights = np.empty((classes, samples))
     gradient = np.empty((classes, dim))
     top, sums, factor = np.empty(samples), np.empty(samples), np.empty(samples)
-    bits = np.empty(samples, dtype=np.int64)
+    bits = np.empty(classes * samples, dtype=np.int64)
     scale = bits.view(np.float64)
     log_time = -np.inf
     for step in range(steps):
