@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
 
 
 def test_an_unknown_target_is_refused() -> None:
-    with pytest.raises(nclab.NclabError, match="one of tour, pan2023_guarantees; got 'torus'"):
+    with pytest.raises(nclab.NclabError, match=r"one of tour, .*; got 'torus'"):
         find(["torus"])
     done = call("reproduce", "torus")
     assert done.code == 2

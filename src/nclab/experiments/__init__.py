@@ -30,13 +30,14 @@ def find(names: Sequence[str]) -> list[Experiment]:
     """The named experiments, or all of them.
 
     >>> [experiment.name for experiment in find([])]
-    ['tour', 'pan2023_guarantees']
+    ['tour', 'pan2023_guarantees', 'ji2022_fig2']
     """
-    from nclab.experiments import pan2023_guarantees, tour
+    from nclab.experiments import ji2022_fig2, pan2023_guarantees, tour
 
     known = {
         "tour": Experiment("tour", tour.run),
         "pan2023_guarantees": Experiment("pan2023_guarantees", pan2023_guarantees.run),
+        "ji2022_fig2": Experiment("ji2022_fig2", ji2022_fig2.run),
     }
     for name in names:
         if name not in known:
