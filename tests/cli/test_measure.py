@@ -100,6 +100,24 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert re.search(pattern, done.err), (name, done.err)
 
 
+def test_bad_usage_is_one_line_too(file: Path) -> None:
+    for arguments in (
+        ["measure"],
+        ["measure", file, "--bogus"],
+        ["measure", file, "--ignore-index", "x"],
+        ["measure", file, "--ignore-index", 10**20],
+        ["reproduce", "tour", "--preset", "nope"],
+        ["reproduce", "tour", "--seed", 10**20],
+        ["reproduce", "tour", "--out", file / "inside"],
+        ["nothing"],
+    ):
+        done = call(*arguments)
+        assert done.code == 2, arguments
+        assert done.out == "", arguments
+        assert done.err.startswith("nclab: "), arguments
+        assert done.err.count("\n") == 1, (arguments, done.err)
+
+
 def test_holes_can_be_allowed(tmp_path: Path) -> None:
     file = save(tmp_path / "h.npz", features=DATA.features, labels=DATA.labels * 2)
     done = call("measure", file, "--allow-missing", "--json")

@@ -1,5 +1,6 @@
 """Finding the classifier: which linear map is it, and what if there is none."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -235,6 +236,52 @@ def test_a_model_that_is_its_own_classifier() -> None:
 
 
 def test_a_single_output_is_no_classifier_of_classes() -> None:
-    with pytest.raises(nclab.DataError, match="at least 2 classes, got 1") as caught:
+    with pytest.raises(nclab.DataError, match="one row per class, got 1") as caught:
         nclab.measure(Net(head=nn.Linear(8, 1)), [(X, Y % 2)])
     assert "\n" not in str(caught.value)
+
+
+class Heads(nn.Module):
+    """A body, and what the test makes of it."""
+
+    def __init__(self, finish: Callable[["Heads", Tensor], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.main, self.aux = nn.Linear(6, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+        self.finish = finish
+
+    def forward(self, x: Tensor) -> Any:
+        return self.finish(self, self.body(x).relu())
+
+
+HEAD_X, HEAD_Y = (
+    torch.randn(40, 6, generator=torch.Generator().manual_seed(0)),
+    torch.arange(40) % 4,
+)
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dict"])
+def test_of_several_heads_the_first_is_taken_and_the_others_are_named(kind: str) -> None:
+    if kind == "tuple":
+        model = Heads(lambda net, h: (net.main(h), net.aux(h)))
+    else:
+        model = Heads(lambda net, h: {"out": net.main(h), "aux": net.aux(h)})
+    report = nclab.measure(model, [(HEAD_X, HEAD_Y)])
+    assert report.classifier == "main"
+    assert "not of aux" in report.remarks[0]
+    expected = nn.functional.cross_entropy(model.main(model.body(HEAD_X).relu()), HEAD_Y)
+    assert report.last.loss == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_a_hook_that_changes_the_logits_is_seen() -> None:
+    model = Heads(lambda net, h: net.main(h))
+    model.main.register_forward_hook(lambda module, inputs, output: output.square())
+    with pytest.raises(nclab.ModelError, match="found none"):
+        nclab.measure(model, [(HEAD_X, HEAD_Y)])
+
+
+def test_an_earlier_linear_of_the_same_width_is_no_classifier() -> None:
+    matrix = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    model = Heads(lambda net, h: nn.functional.linear(net.main(h).relu(), matrix))
+    with pytest.raises(nclab.ModelError, match="found none"):
+        nclab.measure(model, [(HEAD_X, HEAD_Y)])

@@ -67,6 +67,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "weight with NaN": (run(weight=DATA.weight / 0 * 0), r"finite weight, got nan at \[0, 0\]"),
     "flat weight": (run(weight=DATA.weight[0]), r"weight of shape \(classes, dimension\)"),
+    "complex weight": (run(weight=DATA.weight.to(torch.complex128)), "real weight"),
+    "huge weight": (run(weight=DATA.weight * 1e200), "weight below 1e.150"),
+    "weight of one row": (run(weight=DATA.weight[:1]), "rows 0 and w"),
+    "sparse features": (run(features=DATA.features.to_sparse()), "dense features"),
+    "labels that are ids": (run(labels=DATA.labels * 10**12), "ids must be mapped"),
     "bias alone": (run(bias=DATA.bias), "weight beside bias"),
     "bias too short": (run(weight=DATA.weight, bias=DATA.bias[:3]), r"shape \(5,\), got \(3,\)"),
     "bias as a matrix": (
@@ -161,6 +166,34 @@ def test_a_source_that_changes_between_passes_is_refused() -> None:
 
     with pytest.raises(nclab.NclabError, match="Expected 45 samples in the second pass, got 44"):
         nclab.measure_features(Shrinking(), cache_bytes=0)
+
+
+def test_the_second_pass_must_see_the_same_classes_and_features() -> None:
+    class Changing:
+        def __init__(self, second: tuple[Tensor, Tensor]) -> None:
+            self.passes = iter([(DATA.features, DATA.labels), second])
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            yield next(self.passes)
+
+    swapped = DATA.labels.clone()
+    swapped[(DATA.labels == 1).nonzero()[0]] = 2
+    with pytest.raises(nclab.NclabError, match="of class 1 8 for 9"):
+        nclab.measure_features(Changing((DATA.features, swapped)), cache_bytes=0)
+    with pytest.raises(nclab.NclabError, match="same features in both passes"):
+        nclab.measure_features(Changing((DATA.features * 1.5, DATA.labels)), cache_bytes=0)
+
+    class Spent:
+        """Iterable, but only once, and silent about it."""
+
+        def __init__(self) -> None:
+            self.batches = iter([(DATA.features, DATA.labels)])
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            return self.batches
+
+    with pytest.raises(nclab.NclabError, match="Expected 45 samples in the second pass, got 0"):
+        nclab.measure_features(Spent(), cache_bytes=0)
 
 
 def test_classes_that_appear_late_make_room() -> None:

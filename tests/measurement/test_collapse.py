@@ -80,3 +80,19 @@ def test_html_is_a_table() -> None:
     html = nclab.measure_features(data.features, data.labels)._repr_html_()
     assert html.startswith("<table>")
     assert "nc1_trace_pinv" in html
+
+
+def test_missing_classes_do_not_change_the_definitions_of_nc3() -> None:
+    """Rows are centred by all of the classifier; papyan2020 does not centre them at all."""
+    etf = nclab.metrics.simplex_etf(4, 6)
+    weight = etf + 3.0
+    labels = torch.arange(4).repeat(5)
+    keep = labels < 3
+    full = nclab.measure_features(etf[labels], labels, weight=weight)
+    part = nclab.measure_features(etf[labels][keep], labels[keep], weight, allow_missing=True)
+    assert full.nc3_alignment is not None
+    assert part.nc3_alignment is not None
+    assert part.nc3_alignment.tolist() == pytest.approx(full.nc3_alignment[:3].tolist())
+    centred = etf[:3] - etf[:3].mean(0)
+    apart = weight[:3] / weight[:3].norm() - centred / centred.norm()
+    assert part.nc3_frobenius == pytest.approx(float(apart.square().sum()))

@@ -52,3 +52,49 @@ def test_absent_classes_do_not_compete() -> None:
     collapse = nclab.measure_features(features, labels, num_classes=3, allow_missing=True)
     assert collapse.nc4_ncc_accuracy == 1.0
     assert collapse.classes == (0, 2)
+
+
+@pytest.mark.parametrize("far", [2e4, 1e6, 1e9])
+def test_close_means_beside_a_far_one(far: float) -> None:
+    """Inner products cannot tell the close ones apart; distances can."""
+    generator = torch.Generator().manual_seed(0)
+    means = 1e-4 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
+    means[0] = far
+    labels = torch.arange(5).repeat(20)
+    noise = torch.randn(100, 8, generator=generator, dtype=torch.float64)
+    features = means[labels] + 1e-5 * noise
+    collapse = nclab.measure_features(features, labels)
+    own = torch.stack([features[labels == c].mean(0) for c in range(5)])
+    direct = (features[:, None] - own).norm(dim=2).argmin(1)
+    assert collapse.nc4_ncc_accuracy == float((direct == labels).double().mean())
+    spread = torch.stack([features[labels == c].var(0, correction=0).sum() for c in range(5)])
+    pairs = [
+        (spread[c] + spread[k]) / (2 * (own[c] - own[k]).square().sum())
+        for c in range(5)
+        for k in range(c)
+    ]
+    assert collapse.cdnv == pytest.approx(float(torch.stack(pairs).mean()), rel=1e-6)
+    if far >= 1e9:
+        assert any("right to about" in warning for warning in collapse.warnings)
+
+
+def test_what_has_no_direction_is_never_right() -> None:
+    """Whatever the numbering of the classes."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(40, 3, generator=generator).abs()
+    labels = torch.arange(2).repeat(20)
+    features[labels == 0] = 0.0
+    for numbering in (labels, 1 - labels):
+        collapse = nclab.measure_features(features, numbering)
+        assert collapse.nc4_cosine_accuracy == 0.5
+    dead = nclab.measure_features(torch.zeros(100, 5), (torch.arange(100) >= 90).long())
+    assert dead.nc4_ncc_accuracy is None
+    assert "coincide" in dead.notes["nc4_ncc_accuracy"]
+    assert dead.nc4_cosine_accuracy == 0.0
+
+
+def test_offdiagonal_cosines_with_zero_vectors() -> None:
+    moments = nclab.ClassMoments(2, 2)
+    moments.update([[1.0, 0], [0, 0], [1, 0], [0, 1.0], [0, 1.0]], [0, 0, 0, 1, 1])
+    found = nclab.metrics.intra_cosine_offdiagonal(moments)
+    assert found.tolist() == pytest.approx([1 / 3, 1.0])

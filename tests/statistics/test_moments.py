@@ -191,18 +191,19 @@ def test_derived_values_follow_the_stream() -> None:
     assert not torch.equal(moments.means, before)
 
 
-def test_select_and_expand() -> None:
+def test_select_and_grow() -> None:
     moments = filled(scatter=False)
     chosen = moments.select([3, 1])
     assert torch.equal(chosen.means, moments.means[[3, 1]])
     with pytest.raises(nclab.NclabError, match="scatter is pooled"):
         filled().select([0, 1])
-    original = filled()
-    larger = original.expand(8)
+    larger = filled()
+    larger.grow(8)
     assert larger.missing == [5, 6, 7]
     assert torch.equal(larger.counts[:5], moments.counts)
-    larger.update(torch.full((1, 7), 50.0), [0])  # the two share nothing
-    assert torch.equal(original.within_scatter, filled().within_scatter)
+    larger.update(torch.eye(3, 7), [5, 6, 7])
+    assert torch.equal(larger.means[:5], moments.means)
+    assert larger.means[6].tolist() == torch.eye(7)[1].tolist()
 
 
 def test_scatter_must_be_asked_for() -> None:

@@ -401,3 +401,22 @@ def test_sectors_describe_the_simplex() -> None:
     move = rng.normal(size=24)
     numeric = sectors.loss_at(x + 1e-6 * move)[0] - sectors.loss_at(x - 1e-6 * move)[0]
     assert gradient @ move == pytest.approx(numeric / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (float("nan"), 2.0, 2.0, 0.1),
+        (float("inf"), 2.0, 2.0, 0.1),
+        ("10", 2.0, 2.0, 0.1),
+        (None, 2.0, 2.0, 0.1),
+        (10, "a", 2.0, 0.1),
+        (10, [1.0, 2.0], 2.0, 0.1),
+        (10, 1e-100, 1e-100, 2.302585092994046),
+        (10, 2.0, 2.0, 0.1, "x"),
+    ],
+)
+def test_nonsense_is_one_line(arguments: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        certify(*arguments)
+    assert "\n" not in str(caught.value)

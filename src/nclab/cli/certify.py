@@ -48,14 +48,18 @@ def command(
     Of weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
     """
     numbers = {"--alpha": alpha, "--beta": beta, "--loss": loss}
-    given = [name for name, value in numbers.items() if value is not None]
+    extra = {"--bias-norm": bias_norm} if bias_norm else {}
+    given = [name for name, value in (numbers | extra).items() if value is not None]
     if file is not None:
         if given or classes is not None or weight_decay is not None:
             raise DataError("Expected FILE alone, or --classes with numbers, got both.")
         value, shown = _of_file(file, head, delta)
+    elif head is not None:
+        raise DataError("Expected --head beside FILE only, got it alone.")
     elif classes is None:
         raise DataError("Expected FILE or --classes, got neither. See nclab certify --help.")
     elif weight_decay is not None:
+        given += ["--delta"] if delta is not None else []
         if given:
             raise DataError(f"Expected --weight-decay without {given[0]}, got both.")
         value, shown = _of_weight_decay(classes, weight_decay)

@@ -2,13 +2,16 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from nclab import __version__
 from nclab.cli import certify, landscape, measure, reproduce, ulpm
 from nclab.errors import NclabError
+
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""What unknown options and bad values raise; its home differs between versions of typer."""
 
 app = typer.Typer(
     name="nclab",
@@ -42,13 +45,28 @@ def main(
     """The neural collapse laboratory: measure, certify, reproduce."""
 
 
+def fail(message: str) -> NoReturn:
+    """One line on standard error, exit code 2."""
+    typer.echo(f"nclab: {message}", err=True)
+    sys.exit(2)
+
+
 def run() -> None:
-    """Entry point: an error of ours is one line on standard error and exit code 2."""
+    """Entry point: an error is one line on standard error and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except NclabError as error:
-        typer.echo(f"nclab: {error}", err=True)
-        sys.exit(2)
+        fail(str(error))
+    except MemoryError:
+        fail("Expected enough memory for this, got too little. Take smaller arrays.")
+    except USAGE_ERROR as error:
+        message = error.format_message()
+        if len(sys.argv) == 1:  # no arguments: the help is the answer
+            typer.echo(message)
+            sys.exit(2)
+        fail(f"{message.rstrip('.')}. See nclab --help.".replace("\n", " "))
+    except typer.Abort:
+        fail("Stopped.")
     except BrokenPipeError:  # The reader, `head` perhaps, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -27,9 +27,12 @@ def command(
         bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
     ] = False,
     num_classes: Annotated[
-        int | None, typer.Option(help="Number of classes, if the labels do not show it.")
+        int | None,
+        typer.Option(help="Number of classes, if the labels do not show it.", min=2, max=2**40),
     ] = None,
-    ignore_index: Annotated[int, typer.Option(help="Label of rows to skip.")] = -100,
+    ignore_index: Annotated[
+        int, typer.Option(help="Label of rows to skip.", min=-(2**63), max=2**63 - 1)
+    ] = -100,
 ) -> None:
     """Measure the neural collapse of saved features, and of the classifier that reads them.
 

@@ -23,7 +23,7 @@ def command(
     preset: Annotated[
         Preset, typer.Option(help="quick: minutes on two cores; paper: full size.")
     ] = Preset.quick,
-    seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of every random number.", min=0, max=2**31)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -32,10 +32,13 @@ def command(
     Example: [bold]nclab reproduce pan2023_guarantees --preset quick[/bold]
     """
     from nclab.experiments import find
-    from nclab.experiments.keep import keep
+    from nclab.experiments.keep import keep, make_folder
 
     results = {}
-    for experiment in find(targets or []):
+    chosen = find(targets or [])
+    for experiment in chosen:
+        make_folder(out / experiment.name)
+    for experiment in chosen:
         result = experiment.run(preset=preset.value, seed=seed)
         results[experiment.name] = result.to_dict()
         kept = keep(result, out / experiment.name)

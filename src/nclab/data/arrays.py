@@ -50,7 +50,7 @@ def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any
     for name in names:
         if name in arrays:
             return arrays[name]
-    found = ", ".join(sorted(arrays)) or "nothing"
+    found = ", ".join(repr(name)[1:-1] for name in sorted(arrays)) or "nothing"
     raise DataError(f"Expected {' or '.join(names)} in {source}, found {found}.")
 
 
@@ -66,12 +66,14 @@ def _read_npz(file: Path) -> dict[str, Any]:
         with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except ValueError as error:
-        if "pickle" in str(error).lower() or "object arrays" in str(error).lower():
+        if "object arrays" in str(error).lower() or "pickled data" in str(error).lower():
             raise DataError(
                 f"Expected plain numeric arrays, but {file} holds pickled objects, which could "
                 "run code. Save the arrays with a numeric dtype."
             ) from error
-        raise DataError(f"Cannot read {file}: {error}.") from error
+        raise DataError(f"Cannot read {file}: {str(error).splitlines()[0]}.") from error
+    except MemoryError as error:
+        raise DataError(f"Cannot read {file}: its arrays do not fit the memory.") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"Cannot read {file}: it is damaged ({error}).") from error
 

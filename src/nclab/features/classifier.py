@@ -21,10 +21,12 @@ class Classifier(NamedTuple):
 def find_classifier(
     calls: list[Call], outputs: list[Tensor], chosen: str | None = None
 ) -> Classifier:
-    """The last linear call whose result is the model's output, or one of its outputs.
+    """The last linear call whose result is the model's output.
 
-    If the output is a function of that result (a softmax, a scale), the last linear call with as
-    many outputs as there are logits, with a remark. `chosen` names the module instead.
+    Of several outputs the first counts that is a linear call's result and is not itself read by
+    another; a remark names the others. If the output is a function of a result (a softmax, a
+    scale, a mean over tokens), the last linear call with the same decisions, with a remark.
+    `chosen` names the module instead.
     """
     linear = [call for call in calls if _computes_linear_map(call)]
     if chosen is not None:
@@ -37,13 +39,13 @@ def find_classifier(
         return _classifier(linear[-1], None)
     if not outputs:
         raise ModelError("Expected a model that returns a tensor of logits, it returns none.")
+    heads = _heads(linear, outputs)
+    if heads:
+        others = ", ".join(call.name for call in heads[1:])
+        remark = f"of several outputs took that of {heads[0].name}, not of {others}"
+        return _classifier(heads[0], remark if others else None)
     for call in reversed(linear):
-        if any(_returned(call, output) for output in outputs):
-            return _classifier(call, None)
-    for call in reversed(linear):
-        assert call.target is not None
-        width = call.target.shape[-1]
-        if any(output.ndim >= 2 and output.shape[-1] == width for output in outputs):
+        if any(_decides_alike(call, output) for output in outputs):
             remark = (
                 f"the model's output is not what {call.name} returns but something made of it; "
                 "loss and margin are those of its logits"
@@ -52,8 +54,34 @@ def find_classifier(
     seen = ", ".join(sorted({type(call.module).__name__ for call in calls})) or "none"
     raise ModelError(
         f"Expected a model that ends in a linear classifier, found none among its modules "
-        f"({seen}). Pass classifier= the name of an nn.Linear, or use measure_features."
+        f"({seen}). Pass classifier= the name of an nn.Linear whose last dimension holds the "
+        "classes, or use measure_features."
     )
+
+
+def _heads(linear: list[Call], outputs: list[Tensor]) -> list[Call]:
+    """For each output the last linear call that returned it, unless another such call reads it."""
+    read = {call.source_identity for call in linear}
+    found = []
+    for output in outputs:
+        made = [call for call in linear if _returned(call, output)]
+        if made and made[-1].target_identity not in read:
+            found.append(made[-1])
+    return found
+
+
+def _decides_alike(call: Call, output: Tensor) -> bool:
+    """Whether the output has the largest entry where the call's result has it, in every row."""
+    target = call.target
+    if target is None or output.ndim < 2 or target.shape[-1] != output.shape[-1]:
+        return False
+    if target.shape != output.shape:  # a mean over tokens, perhaps
+        if target.ndim != output.ndim + 1:
+            return False
+        target = target.mean(-2)
+    if target.shape != output.shape:
+        return False
+    return torch.equal(target.argmax(-1), output.argmax(-1))
 
 
 def _classifier(call: Call, remark: str | None) -> Classifier:
@@ -77,8 +105,9 @@ def _computes_linear_map(call: Call) -> bool:
         return False
     if source.shape[-1] != weight.shape[1] or target.shape != (*source.shape[:-1], len(weight)):
         return False
-    if isinstance(call.module, nn.Linear) and type(call.module).forward is nn.Linear.forward:
-        return True
+    plain = isinstance(call.module, nn.Linear) and type(call.module).forward is nn.Linear.forward
+    if plain and not call.module._forward_hooks:
+        return True  # not checked by numbers: TF32 rounds more than any tolerance would allow
     weight, bias = _parameters(call.module)
     rows = source.reshape(-1, source.shape[-1])[:8].double()
     weight, bias = weight.double(), torch.zeros(()) if bias is None else bias.double()

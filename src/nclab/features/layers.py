@@ -35,6 +35,8 @@ def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Poin
     modules = dict(model.named_modules())
     points = []
     for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"Expected layer names as text, got {name!r}.")
         nth = re.search(r"#([2-9]|[1-9]\d+)$", name)
         place = name[: nth.start()] if nth else name
         call = int(nth[1]) - 1 if nth else 0

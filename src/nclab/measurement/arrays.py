@@ -78,6 +78,7 @@ def measure_features(
         elif repeatable:
             for batch in track(source, "second look"):
                 stream.look_again(*_pair(batch))
+            stream.finish_second_look()
         else:
             reasons["second look"] = (
                 f"the batches exceed cache_bytes={cache_bytes} and can be read only once; "

@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.catalogue import METRICS
-from nclab.metrics.cosine import largest_inter, unit_rows
+from nclab.metrics.cosine import cosines, largest_inter, unit_rows
 from nclab.metrics.nc1_variability import between_whitening, trace_through
 from nclab.metrics.nc2_simplex_etf import (
     centred_rows,
@@ -17,8 +17,16 @@ from nclab.metrics.nc2_simplex_etf import (
     norm_variation,
     simplex_deviation,
 )
+from nclab.metrics.nc3_self_duality import direction_gap
 from nclab.metrics.pairs import NormalisedVariance, reduce_pairs
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+
+NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
+COINCIDE = "infinite: class means coincide while features vary around them"
+UNDEFINED = {
+    "NC1": "undefined: 0/0, class means coincide and nothing varies around them",
+    "NC4": "undefined: all class means coincide",
+}
 
 
 def gather(
@@ -91,7 +99,7 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
     closest = largest_inter(moments)
     centred = moments.centred_means
     angles = simplex_deviation(moments.num_classes)
-    spread = NormalisedVariance(centred, moments.variances)
+    spread = NormalisedVariance(centred, moments.means, moments.variances)
     directions = unit_rows(centred)
     no_direction = bool(directions.isnan().any())
     reduce_pairs(directions.nan_to_num_(0.0), angles, spread)
@@ -117,19 +125,19 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
 
 
 def _weight_metrics(moments: ClassMoments, weight: Tensor, classes: Tensor) -> dict[str, Any]:
-    angles = cosine_deviation(centred_rows(weight))
+    centred = centred_rows(weight)
+    angles = cosine_deviation(centred)
     # A class left out keeps its row for the centring but has no mean to be compared with.
-    rows = weight if len(classes) == len(weight) else centred_rows(weight)[classes]
-    alignment = metrics.nc3_alignment(moments, rows)
+    alignment = cosines(centred[classes], moments.means)
     return {
-        "nc2_norm_variation_weights": metrics.nc2_norm_variation_weights(weight),
+        "nc2_norm_variation_weights": norm_variation(centred),
         "nc2_equiangularity_weights": angles.mean_absolute,
         "nc2_cosine_std_weights": angles.standard_deviation,
-        "nc3_self_duality": metrics.nc3_self_duality(moments, rows),
+        "nc3_self_duality": direction_gap(moments.centred_means, centred[classes]),
         "nc3_alignment": alignment,
         "nc3_alignment_min": float(alignment.min()),
         "nc3_alignment_mean": float(alignment.mean()),
-        "nc3_frobenius": metrics.nc3_frobenius(moments, rows),
+        "nc3_frobenius": metrics.nc3_frobenius(moments, weight[classes]),
         "beta": metrics.beta(weight),
         "class_beta": metrics.class_beta(weight)[classes],
     }
@@ -193,10 +201,10 @@ def _explain(
                 reason = "defined only when every class has samples"
             notes[metric.name] = reason or f"needs {metric.needs}, which was not given"
         elif math.isnan(value):
-            notes[metric.name] = "undefined: a class mean or classifier row has no direction"
+            notes[metric.name] = UNDEFINED.get(metric.group, NO_DIRECTION)
             value = None
         elif math.isinf(value):
-            notes[metric.name] = "infinite: class means coincide while features vary around them"
+            notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
         scalars[metric.name] = value
     return scalars, notes
 

@@ -11,7 +11,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 from nclab.statistics.blocks import row_blocks
-from nclab.statistics.checks import as_features, as_labels, as_tensor, check_sizes
+from nclab.statistics.checks import HUGE, as_features, as_labels, as_tensor, check_sizes
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
@@ -30,6 +30,11 @@ class Head:
     def checked(cls, weight: Any, bias: Any, num_classes: int | None) -> "Head":
         """Accept (C, d) weights and (C,) biases, or say what is wrong with them."""
         rows = _matrix(weight, "weight", "(classes, dimension)", ndim=2)
+        if len(rows) < 2:
+            raise DataError(
+                f"Expected weight with one row per class, got {len(rows)}. A sigmoid classifier "
+                "with weight w is that of the rows 0 and w."
+            )
         if num_classes is not None and len(rows) != num_classes:
             raise DataError(
                 f"Expected weight with one row per class, {num_classes}, got {len(rows)}. "
@@ -59,12 +64,17 @@ class Head:
 
 def _matrix(values: Any, what: str, shape: str, *, ndim: int) -> Tensor:
     """A finite float64 tensor of the given number of dimensions."""
-    tensor = as_tensor(values, what).double()
+    tensor = as_tensor(values, what)
+    if tensor.dtype.is_complex:
+        raise DataError(f"Expected real {what}, got complex numbers.")
+    tensor = tensor.double()
     if tensor.ndim != ndim:
         raise DataError(f"Expected {what} of shape {shape}, got {tuple(tensor.shape)}.")
     if not torch.isfinite(tensor).all():
         place = [int(i) for i in (~torch.isfinite(tensor)).nonzero()[0]]
         raise DataError(f"Expected finite {what}, got {float(tensor[tuple(place)])} at {place}.")
+    if tensor.numel() and float(tensor.abs().max()) > HUGE:
+        raise DataError(f"Expected {what} below {HUGE:g} in size. Rescale features and weights.")
     return tensor
 
 
@@ -115,7 +125,6 @@ class LayerStream:
         self.logits: LogitStatistics | None = None
         self.look: SecondLook | None = None
         self._largest_label = -1
-        self._second_rows = 0
 
     @property
     def cached(self) -> bool:
@@ -148,6 +157,13 @@ class LayerStream:
             self._look_at(rows, classes, predicted)
         self.cache.batches.clear()
 
+    def finish_second_look(self) -> None:
+        """After the second pass: refuse one that has seen other data than the first."""
+        assert self.moments is not None
+        if self.look is None:
+            self.look = SecondLook(self.moments)
+        self.look.require_same_data(self.moments)
+
     def require_classes(self, *, allow_missing: bool) -> None:
         """After the first pass: refuse no data, one class, or absent classes."""
         if self.moments is None or self.moments.total == 0:
@@ -163,11 +179,6 @@ class LayerStream:
     def collapse(self, reasons: dict[str, str]) -> Collapse:
         """The measurement of this layer."""
         assert self.moments is not None
-        if self.look is not None and self._second_rows != self.moments.total:
-            raise DataError(
-                f"Expected {self.moments.total} samples in the second pass, "
-                f"got {self._second_rows}. Pass the same data twice, or second_look=False."
-            )
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
@@ -210,8 +221,7 @@ class LayerStream:
         assert self.moments is not None
         self._largest_label = max(self._largest_label, num_classes - 1)
         if num_classes > self.moments.num_classes:
-            check_sizes(num_classes, self.moments.dim)
-            self.moments = self.moments.expand(num_classes)
+            self.moments.grow(num_classes)
 
     def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Without the ignored rows."""
@@ -237,4 +247,3 @@ class LayerStream:
         if self.look is None:
             self.look = SecondLook(self.moments)
         self.look.add_checked(rows, classes, predicted)
-        self._second_rows += len(rows)

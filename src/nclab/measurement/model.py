@@ -85,6 +85,8 @@ def measure(
             if again and repeatable:
                 for batch in track(loader, "second look"):
                     session.second_pass(batch, again)
+                for stream in again:
+                    stream.finish_second_look()
             elif again:
                 reasons["second look"] = (
                     f"the features exceed cache_bytes={cache_bytes} and the loader can be "

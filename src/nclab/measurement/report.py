@@ -58,7 +58,8 @@ class Report:
 
     def certificate(self, delta: float | None = None) -> Certificate:
         """What the loss guarantees about the features that the classifier reads."""
-        return self.last.certificate(delta)
+        read = [collapse for collapse in self.layers if collapse.loss is not None]
+        return (read or self.layers)[-1].certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""

@@ -23,6 +23,10 @@ class HasUnitMeans(Protocol):
     def counts(self) -> Tensor:
         """(C,)."""
 
+    @property
+    def zero_counts(self) -> Tensor:
+        """(C,) vectors without a direction."""
+
 
 def intra_cosine(statistics: HasUnitMeans) -> Tensor:
     r"""Average cosine of two features of the same class, for every class.
@@ -53,6 +57,8 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
     Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
     Invariant to: rotation, scale.
 
+    A zero vector has cosine 0 with itself too, so only the others are taken off.
+
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0], [0.0, -2.0]], [0, 0, 1, 1])
@@ -60,7 +66,8 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
     [0.0, 1.0]
     """
     counts = statistics.counts.double()
-    return (counts * intra_cosine(statistics) - 1) / (counts - 1)
+    with_themselves = counts - statistics.zero_counts
+    return (counts.square() * intra_cosine(statistics) - with_themselves) / (counts * (counts - 1))
 
 
 def inter_cosine(statistics: HasUnitMeans) -> Tensor:

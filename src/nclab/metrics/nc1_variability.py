@@ -1,5 +1,6 @@
 """NC1, variability collapse: how small the spread within classes is beside that between them."""
 
+import math
 import warnings
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ from nclab.metrics.cosine import unit_rows
 from nclab.metrics.pairs import NormalisedVariance, PairTile, reduce_pairs
 from nclab.statistics import ClassMoments, SecondLook
 
+DOUBTFUL = 1e-6
+"""Relative error of the smallest mode from which on a result says so."""
+
 
 class Whitening(NamedTuple):
     r"""X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$, on the modes above rounding."""
@@ -20,12 +24,25 @@ class Whitening(NamedTuple):
     """How many of the min(C - 1, d) possible modes fell under the tolerance."""
     tolerance: float
     """max(C, d) * eps * max(largest singular value, largest norm of a class mean)."""
+    smallest: float = math.inf
+    """The smallest singular value that was kept; inf where it is far above the tolerance."""
+
+    @property
+    def doubt(self) -> str | None:
+        """What rounding leaves of the smallest mode, if that is little."""
+        error = 2 * self.tolerance / self.smallest
+        if error < DOUBTFUL:
+            return None
+        return (
+            f"nc1_trace_pinv is right to about {error:.1g} only: its smallest mode of the class "
+            "means is hardly above rounding, as one class mean is far larger than the others."
+        )
 
     @property
     def warning(self) -> str | None:
-        """What a reader must know about the dropped modes, if there are any."""
+        """What a reader must know about dropped or doubtful modes, if there are any."""
         if not self.dropped:
-            return None
+            return self.doubt
         possible = self.dropped + self.matrix.shape[1]
         return (
             f"nc1_trace_pinv leaves out {self.dropped} of {possible} modes of the class means: "
@@ -39,7 +56,7 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
 
     Not through the between-class covariance: that squares the condition number, and two class
     means 1e-4 apart would lose their mode in float32. A QR factor R of the means comes first;
-    where the bound 1/|R^-1| on its smallest singular value shows that no mode can be dropped,
+    where the bound 1/|R^-1| on its smallest singular value shows that no mode is in doubt,
     R^-1 already is the answer and the SVD is saved. `mean_norm` is the largest norm of an
     uncentred class mean, to which the rounding of the centring is relative.
 
@@ -54,7 +71,7 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
         identity = torch.eye(dim, dtype=factor.dtype, device=factor.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
         largest = max(float(torch.linalg.matrix_norm(factor)), mean_norm)
-        if float(torch.linalg.matrix_norm(inverse)) * rounding * largest < 1:
+        if 2 * float(torch.linalg.matrix_norm(inverse)) * rounding * largest < DOUBTFUL:
             return Whitening(inverse, 0, rounding * largest)
         _, values, right = torch.linalg.svd(factor, full_matrices=False)
         vectors = right.T
@@ -65,7 +82,8 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
     possible = min(num_classes - 1, dim)
     tolerance = rounding * max(float(values[0]), mean_norm)
     rank = int((values[:possible] > tolerance).sum())
-    return Whitening(vectors[:, :rank] / values[:rank], possible - rank, tolerance)
+    smallest = float(values[rank - 1]) if rank else math.inf
+    return Whitening(vectors[:, :rank] / values[:rank], possible - rank, tolerance, smallest)
 
 
 def nc1_trace_pinv(moments: ClassMoments) -> float:
@@ -210,7 +228,7 @@ def cdnv(moments: ClassMoments) -> float:
     >>> round(cdnv(moments), 12)
     0.041666666667
     """
-    reducer = NormalisedVariance(moments.centred_means, moments.variances)
+    reducer = NormalisedVariance(moments.centred_means, moments.means, moments.variances)
     reduce_pairs(unit_rows(moments.centred_means).nan_to_num_(0.0), reducer)
     return reducer.total / reducer.pairs
 
@@ -223,7 +241,7 @@ def cdnv_pairs(moments: ClassMoments) -> Tensor:
     >>> [[round(value, 6) for value in row] for row in cdnv_pairs(moments).tolist()]
     [[0.0, 0.013889], [0.013889, 0.0]]
     """
-    reducer = NormalisedVariance(moments.centred_means, moments.variances)
+    reducer = NormalisedVariance(moments.centred_means, moments.means, moments.variances)
     directions = unit_rows(moments.centred_means).nan_to_num_(0.0)
     everything = slice(0, moments.num_classes)
     tile = PairTile(everything, everything, directions @ directions.T)

@@ -23,8 +23,12 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor) -> float:
     >>> nc3_self_duality(moments, torch.tensor([[5.0, 0.0], [-5.0, 0.0]]))
     0.0
     """
-    gaps = unit_rows(moments.centred_means) - unit_rows(centred_rows(weight))
-    return float(torch.linalg.vector_norm(gaps, dim=1).mean())
+    return direction_gap(moments.centred_means, centred_rows(weight))
+
+
+def direction_gap(left: Tensor, right: Tensor) -> float:
+    """Mean distance of the rows of two matrices, all scaled to norm one."""
+    return float(torch.linalg.vector_norm(unit_rows(left) - unit_rows(right), dim=1).mean())
 
 
 def nc3_alignment(moments: ClassMoments, weight: Tensor) -> Tensor:

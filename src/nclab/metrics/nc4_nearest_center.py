@@ -9,7 +9,7 @@ def nc4_ncc_accuracy(look: SecondLook) -> float:
     $$\Pr\bigl[\arg\min_c\|h-\mu_c\| = y\bigr]$$
 
     Source: pan2023, Def. 3.2.2
-    Range: [0, 1]; 1 at collapse. Averages over samples.
+    Range: [0, 1]; 1 at collapse. Averages over samples; nan where all class means coincide.
     Invariant to: rotation, translation, scale.
 
     >>> from nclab import ClassMoments
@@ -21,6 +21,8 @@ def nc4_ncc_accuracy(look: SecondLook) -> float:
     >>> nc4_ncc_accuracy(look)
     0.8
     """
+    if look.means_coincide:
+        return float("nan")
     return int(look.nearest_correct.sum()) / int(look.counts.sum())
 
 
@@ -42,7 +44,9 @@ def nc4_agreement(look: SecondLook) -> float:
     >>> nc4_agreement(look)
     0.5
     """
-    return look.nearest_agrees / look.predictions if look.predictions else float("nan")
+    if look.means_coincide or not look.predictions:
+        return float("nan")
+    return look.nearest_agrees / look.predictions
 
 
 def nc4_cosine_accuracy(look: SecondLook) -> float:
@@ -52,7 +56,7 @@ def nc4_cosine_accuracy(look: SecondLook) -> float:
       \bar h_c \text{ the mean unit feature}$$
 
     Source: pan2023, Sec. 2.2 (NC4 by cosine)
-    Range: [0, 1]; 1 at collapse.
+    Range: [0, 1]; 1 at collapse. A zero vector has no direction and counts as wrong.
     Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments

@@ -122,8 +122,10 @@ NEAR = 1e-4
 class NormalisedVariance:
     """Sum of (v_c + v_c') / (2 |m_c - m_c'|^2) over all pairs, from unit vectors and norms."""
 
-    vectors: Tensor
-    """(C, d) the centred means themselves, for pairs too close for their inner product."""
+    centred: Tensor
+    """(C, d) the centred means, of which the tiles hold the cosines."""
+    means: Tensor
+    """(C, d) the means as they are, for pairs too close for their inner product."""
     variances: Tensor
     """(C,) v_c."""
     total: float = 0.0
@@ -131,7 +133,7 @@ class NormalisedVariance:
     norms: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.norms = torch.linalg.vector_norm(self.vectors, dim=1)
+        self.norms = torch.linalg.vector_norm(self.centred, dim=1)
 
     def update(self, tile: PairTile) -> None:
         """Take in one tile."""
@@ -155,6 +157,6 @@ class NormalisedVariance:
     def _exact_distances(self, places: Tensor, tile: PairTile) -> Tensor:
         found = []
         for part in places.split(4096):
-            left = self.vectors[part[:, 0] + tile.rows.start]
-            found.append((left - self.vectors[part[:, 1] + tile.cols.start]).square().sum(1))
+            left = self.means[part[:, 0] + tile.rows.start]
+            found.append((left - self.means[part[:, 1] + tile.cols.start]).square().sum(1))
         return torch.cat(found)

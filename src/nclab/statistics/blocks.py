@@ -79,7 +79,7 @@ class SymmetricSum:
 
     def add(self, rows: Tensor, *, factor: float = 1.0) -> None:
         """Add factor * rows^T rows to the strips."""
-        if self._rows is None or self._rows.shape != rows.shape or self._rows is not rows:
+        if self._rows is not rows:
             self._rows = rows
             self._views = [(rows[:, strip].T, rows[:, strip.start :]) for strip in self._strips]
         for target, (left, right) in zip(self._targets, self._views, strict=True):

@@ -100,6 +100,8 @@ def check_sizes(num_classes: int, dim: int) -> None:
 def as_tensor(values: Any, what: str) -> Tensor:
     """A tensor that shares memory with `values` where it can; `what` is for the message."""
     if isinstance(values, Tensor):
+        if values.is_nested or values.layout is not torch.strided or values.is_meta:
+            raise DataError(f"Expected dense {what}, got a sparse, nested or meta tensor.")
         return values.detach()
     try:
         array = np.asarray(values)

@@ -160,7 +160,9 @@ class ClassMoments(ClassSums):
         needed = {name.removeprefix("_") for name in PER_CLASS} | {"header"}
         if missing := sorted(needed - set(state)):
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
-        header = [int(value) for value in state["header"]]
+        header = [int(value) for value in state["header"].flatten()]
+        if len(header) != 4 or state["pivot"].ndim != 2:
+            raise DataError("Expected the state of ClassMoments, got arrays of other shapes.")
         if header[0] != STATE_VERSION:
             raise DataError(
                 f"Expected ClassMoments state version {STATE_VERSION}, got {header[0]}."
@@ -181,7 +183,11 @@ class ClassMoments(ClassSums):
                     f"Expected {name.removeprefix('_')} as {blank.dtype} {tuple(blank.shape)}, "
                     f"got {value.dtype} {tuple(value.shape)}."
                 )
+            if value.dtype.is_floating_point and not torch.isfinite(value).all():
+                raise DataError(f"Expected finite {name.removeprefix('_')}, got nan or inf.")
             setattr(result, name, value.clone())
+        if (result._count < 0).any() or (result._zeros < 0).any():
+            raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
         return result
 

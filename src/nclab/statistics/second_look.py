@@ -10,6 +10,9 @@ from nclab.statistics.blocks import row_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
 
+OTHER_DATA = 0.01
+"""Relative change of the features from which on a second pass has seen other data."""
+
 
 class SecondLook:
     """A second pass over the features: centred directions, distances, nearest class centres.
@@ -46,6 +49,11 @@ class SecondLook:
         """(k,) sum of |h - class mean|."""
         self.reach_sums = torch.zeros_like(present.variances)
         """(k,) sum of |h - global mean|."""
+        self.spread_squares = torch.zeros_like(present.variances)
+        """(k,) sum of |h - class mean|^2, which the first pass has seen too."""
+        self.zero_counts = torch.zeros_like(present.counts)
+        """(k,) features that lie on the global mean and so have no centred direction."""
+        self.means_coincide = not bool(present.centred_means.any())
         self.nearest_correct = torch.zeros_like(present.counts)
         self.cosine_correct = torch.zeros_like(present.counts)
         self.nearest_agrees = 0
@@ -88,22 +96,75 @@ class SecondLook:
     def _add_block(self, block: Tensor, own: Tensor, decided: Tensor | None) -> None:
         size = len(self.classes)
         self.counts.add_(own.bincount(minlength=size))
-        by_angle = (block @ self._directions.T).argmax(1)
         spread = torch.linalg.vector_norm(block - self._means[own], dim=1)
         self.spread_sums.index_add_(0, own, spread)
+        self.spread_squares.index_add_(0, own, spread.square_())
+        by_angle = self._nearest_direction(block)
         # Distances are taken from the centre of the means: a common offset costs no digits.
-        centred = block.sub_(self._centre)
-        by_distance = torch.addmm(-self._half_squares, centred, self._centred_means.T).argmax(1)
+        centred = block - self._centre
         reach = torch.linalg.vector_norm(centred, dim=1)
+        by_distance = self._nearest_mean(block, centred, reach)
         self.reach_sums.index_add_(0, own, reach)
-        centred.div_(reach.masked_fill(reach == 0, 1.0)[:, None])
-        self._unit_sum.index_add_(0, own, centred)
-        self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
-        self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
+        zero = reach == 0
+        self.zero_counts.add_(own[zero].bincount(minlength=size))
+        self._unit_sum.index_add_(0, own, centred.div_(reach.masked_fill(zero, 1.0)[:, None]))
+        for nearest, correct in (
+            (by_distance, self.nearest_correct),
+            (by_angle, self.cosine_correct),
+        ):
+            correct.add_(own[nearest == own].bincount(minlength=size))
         if decided is not None:
             self.predictions += len(decided)
             self.nearest_agrees += int((self.classes[by_distance] == decided).sum())
-            self.cosine_agrees += int((self.classes[by_angle] == decided).sum())
+            alike = (self.classes[by_angle] == decided) & (by_angle >= 0)
+            self.cosine_agrees += int(alike.sum())
+
+    def _nearest_direction(self, block: Tensor) -> Tensor:
+        """The class whose mean direction is nearest; -1 for a zero vector, which has none."""
+        scores = block @ self._directions.T
+        scores[:, ~self._directions.any(1)] = -torch.inf
+        return scores.argmax(1).masked_fill_(~block.any(1), -1)
+
+    def _nearest_mean(self, block: Tensor, centred: Tensor, reach: Tensor) -> Tensor:
+        """The class whose mean is nearest, by inner products where they are sure of it.
+
+        Where the best scores are closer than rounding can tell, by the distances themselves.
+        """
+        scores = torch.addmm(-self._half_squares, centred, self._centred_means.T)
+        best, nearest = scores.max(1)
+        longest = float((2 * self._half_squares.max()).sqrt())
+        doubt = 4 * block.shape[1] * torch.finfo(torch.float64).eps * longest * (reach + longest)
+        close = scores >= (best - doubt)[:, None]
+        unsure = (close.sum(1) > 1).nonzero().flatten()
+        for rows in unsure.split(256):
+            pairs = close[rows].nonzero()
+            distances = scores.new_full((len(rows), scores.shape[1]), torch.inf)
+            for part in pairs.split(4096):
+                gaps = block[rows[part[:, 0]]] - self._means[part[:, 1]]
+                distances[part[:, 0], part[:, 1]] = torch.linalg.vector_norm(gaps, dim=1)
+            nearest[rows] = distances.argmin(1)
+        return nearest
+
+    def require_same_data(self, moments: ClassMoments) -> None:
+        """Refuse a second pass that has not seen what the first one has."""
+        seen, expected = self.counts, moments.counts[self.classes]
+        if not torch.equal(seen, expected):
+            place = int((seen != expected).nonzero()[0])
+            raise DataError(
+                f"Expected {int(expected.sum())} samples in the second pass, got "
+                f"{int(seen.sum())} (of class {int(self.classes[place])} {int(seen[place])} for "
+                f"{int(expected[place])}). Pass the same data twice, or second_look=False."
+            )
+        present = moments if len(seen) == self.all_classes else moments.select(self.classes)
+        squares = present.variances * expected
+        # Not tighter: in bfloat16 another batching alone moves features by almost a per cent.
+        moved = OTHER_DATA * present.largest_mean_norm * expected.double().sqrt()
+        slack = OTHER_DATA * squares + 2 * squares.sqrt() * moved + moved.square()
+        if ((self.spread_squares - squares).abs() > slack).any():
+            raise DataError(
+                "Expected the same features in both passes, got others in the second. Turn off "
+                "augmentation, enlarge cache_bytes, or pass second_look=False."
+            )
 
     @property
     def unit_means(self) -> Tensor:
@@ -124,7 +185,9 @@ _SUMS = (
     "counts",
     "_unit_sum",
     "spread_sums",
+    "spread_squares",
     "reach_sums",
+    "zero_counts",
     "nearest_correct",
     "cosine_correct",
 )

@@ -48,9 +48,9 @@ class ClassSums:
         self.rows_seen = 0
         self._cache: dict[str, Any] = {}
         device = device_with_float64(torch.device(device))
+        self._pivot = allocated(num_classes, dim, device)
         self._count = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self._zeros = torch.zeros_like(self._count)
-        self._pivot = torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
         self._residual_sum = torch.zeros_like(self._pivot)
         self._residual_square = self._pivot.new_zeros(num_classes)
         self._unit_sum = torch.zeros_like(self._pivot)
@@ -187,12 +187,15 @@ class ClassSums:
             setattr(result, name, getattr(self, name)[chosen])
         return result
 
-    def expand(self, num_classes: int) -> Self:
-        """The same statistics with room for more classes."""
-        result = self._empty_like(num_classes)
+    def grow(self, num_classes: int) -> None:
+        """Make room for more classes."""
+        check_sizes(num_classes, self.dim)
+        self._cache.clear()
+        room = allocated(num_classes - self.num_classes, self.dim, self.device)
         for name in PER_CLASS:
-            getattr(result, name)[: self.num_classes] = getattr(self, name)
-        return result
+            old = getattr(self, name)
+            blank = room[:, 0] if old.ndim == 1 else room
+            setattr(self, name, torch.cat([old, blank.to(old.dtype)]))
 
     def to(self, device: torch.device | str) -> Self:
         """The same statistics on another device."""
@@ -223,6 +226,18 @@ PER_CLASS = (
     "_unit_sum",
 )
 """The tensors with one row per class."""
+
+
+def allocated(num_classes: int, dim: int, device: torch.device) -> Tensor:
+    """(C, d) float64 zeros, or one line that says how much memory they would need."""
+    try:
+        return torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
+    except (RuntimeError, MemoryError) as error:
+        size = num_classes * dim * 8 / 1e9
+        raise DataError(
+            f"Expected room for {num_classes} classes in dimension {dim}, {size:.3g} GB, got "
+            "none. Labels that are ids must be mapped to 0, 1, 2, ..."
+        ) from error
 
 
 def _listing(classes: Sequence[int]) -> str:

@@ -14,6 +14,9 @@ from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 TOLERANCE = 1e-6
 """How far, relative to the best loss, a loss may lie below it and still count as rounding."""
 
+SMALLEST_PRODUCT = 1e-100
+"""Norms beyond this have squares that floats cannot hold."""
+
 
 @dataclass(frozen=True)
 class LossBudget:
@@ -35,6 +38,21 @@ class LossBudget:
         return self.optimal_loss + self.excess
 
 
+def as_number(name: str, value: object) -> float:
+    """A finite real number, or one line that says what came instead.
+
+    >>> as_number("alpha", 2)
+    2.0
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"Expected {name} as a number, got {value!r}.") from error
+    if isinstance(value, str) or not math.isfinite(number):
+        raise DataError(f"Expected a finite number as {name}, got {value!r}.")
+    return number
+
+
 def loss_budget(
     num_classes: int, alpha: float, beta: float, loss: float, *, bias_norm: float = 0.0
 ) -> LossBudget:
@@ -49,16 +67,19 @@ def loss_budget(
     >>> round(budget.optimal_loss, 6), round(budget.excess, 6)
     (0.034202, 0.001)
     """
-    if num_classes != int(num_classes) or num_classes < 2:
-        raise DataError(f"Expected at least 2 classes, got {num_classes}.")
+    if as_number("a number of classes", num_classes) % 1 or num_classes < 2:
+        raise DataError(f"Expected a whole number of classes, at least 2, got {num_classes}.")
     for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss)):
-        if not (math.isfinite(value) and value > 0):
+        if as_number(name, value) <= 0:
             raise DataError(f"Expected a positive finite {name}, got {value}.")
-    if not (math.isfinite(bias_norm) and bias_norm >= 0):
+    if as_number("bias norm", bias_norm) < 0:
         raise DataError(f"Expected a finite bias norm >= 0, got {bias_norm}.")
     product = float(alpha) * float(beta)
-    if not 0 < product < math.inf:
-        raise DataError(f"Expected alpha * beta within floats, got {alpha} * {beta}.")
+    if not SMALLEST_PRODUCT < product < 1 / SMALLEST_PRODUCT:
+        raise DataError(
+            f"Expected alpha * beta between {SMALLEST_PRODUCT:g} and {1 / SMALLEST_PRODUCT:g}, "
+            f"got {product:g}."
+        )
     best = optimal_loss(int(num_classes), product)
     excess = loss - best
     if excess < -TOLERANCE * (1 + product) * best:

@@ -13,7 +13,7 @@ from nclab.text import as_text
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.bound import Bound
-from nclab.theory.budget import LossBudget, deviation_upper, loss_budget
+from nclab.theory.budget import LossBudget, as_number, deviation_upper, loss_budget
 from nclab.theory.class_bounds import class_bounds
 from nclab.theory.inter import inter_from_means, mean_cosine_upper
 from nclab.theory.inter_sectors import MeanCosineProof
@@ -85,6 +85,7 @@ class Certificate:
             "alpha": self.alpha,
             "beta": self.beta,
             "loss": self.loss,
+            "bias_norm": self.bias_norm,
             "optimal_loss": self.optimal_loss,
             "excess_loss": self.excess_loss,
             "alignment_lower": self.fraction_alignment_lower.value,
@@ -93,6 +94,7 @@ class Certificate:
             "thesis_intra_lower": self.thesis_intra_lower.value,
             "thesis_inter_upper": self.thesis_inter_upper.value,
             "fraction": self.fraction,
+            "thesis_delta": self.thesis_delta,
             "deviation_upper": self.deviation_upper.value,
             "class_alignment_lower": _listed(self.class_alignment_lower),
             "class_intra_lower": _listed(self.class_intra_lower),
@@ -148,7 +150,7 @@ def certify(
     >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
     (0.9014, None)
     """
-    if delta is not None and not 0 < delta < 1:
+    if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
     budget = loss_budget(num_classes, alpha, beta, loss, bias_norm=bias_norm)
     rho = alignment_lower(budget)

@@ -110,7 +110,7 @@ def _rows(certificate: "Certificate", measured: Measured | None) -> list[tuple[s
         rows.append(
             (
                 "intra cosine, class mean",
-                f">= {number(mean, near=1.0)}",
+                f">= {_low(mean)}" if mean > 0 else "none",
                 seen("mean_intra"),
                 "",
                 "1",

@@ -71,7 +71,10 @@ def class_bounds(
 
 
 def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Expected {name} as numbers, got {values!r}.") from error
     if array.shape != (num_classes,):
         raise DataError(f"Expected {name} of shape ({num_classes},), got {array.shape}.")
     if not (np.isfinite(array).all() and (array >= 0).all()):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nclab.theory.budget import LossBudget, score_range
+from nclab.theory.budget import LossBudget, bias_shift, score_range
 from nclab.theory.layer_peeled import (
     FloatArray,
     g,
@@ -119,7 +119,7 @@ def intra_lower(budget: LossBudget, alignment: float) -> IntraBound:
         return IntraBound(0.0, sharp=False)
     low, high = score_range(budget)
     high = min(high / alignment, budget.num_classes * budget.product)
-    shift = budget.bias_norm * math.sqrt((budget.num_classes - 1) / budget.num_classes)
+    shift = bias_shift(budget)
     if sharp_holds(budget.num_classes, alignment, low * alignment, high * alignment, shift=shift):
         return IntraBound(alignment**2, sharp=True)
     value = float(jensen_intra(alignment))
