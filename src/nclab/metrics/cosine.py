@@ -187,4 +187,5 @@ def cosines(left: Tensor, right: Tensor) -> Tensor:
 
 def unit_rows(rows: Tensor) -> Tensor:
     """Rows scaled to norm one; nan where a row is zero."""
-    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows * norms.reciprocal().masked_fill_(norms == 0, torch.nan)

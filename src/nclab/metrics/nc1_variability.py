@@ -67,13 +67,13 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
     num_classes, dim = centred_means.shape
     rounding = max(num_classes, dim) * torch.finfo(torch.float64).eps
     if num_classes > dim:
-        factor = torch.linalg.qr(centred_means, mode="r").R
+        factor = torch.geqrf(centred_means).a[:dim]  # R above the diagonal, reflectors below it
         identity = torch.eye(dim, dtype=factor.dtype, device=factor.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
-        largest = max(float(torch.linalg.matrix_norm(factor)), mean_norm)
+        largest = max(float(torch.linalg.matrix_norm(centred_means)), mean_norm)
         if 2 * float(torch.linalg.matrix_norm(inverse)) * rounding * largest < DOUBTFUL:
             return Whitening(inverse, 0, rounding * largest)
-        _, values, right = torch.linalg.svd(factor, full_matrices=False)
+        _, values, right = torch.linalg.svd(factor.triu(), full_matrices=False)
         vectors = right.T
     else:
         basis, factor = torch.linalg.qr(centred_means.T)

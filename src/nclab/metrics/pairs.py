@@ -11,6 +11,8 @@ from nclab.progress import track
 
 TILE = 512
 """Classes on the side of a tile: 2 MiB of float64."""
+SMALL_TILE = 128
+"""The same where all pairs are only a few tiles, so that the diagonal ones waste less."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,9 @@ def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
 
     Costs half a C x C x d GEMM however many reducers look on; memory one tile.
     """
-    edges = range(0, len(vectors), TILE)
-    sides = [slice(edge, min(edge + TILE, len(vectors))) for edge in edges]
+    side = TILE if len(vectors) > 4 * TILE else min(TILE, SMALL_TILE)
+    edges = range(0, len(vectors), side)
+    sides = [slice(edge, min(edge + side, len(vectors))) for edge in edges]
     places = [(rows, cols) for number, rows in enumerate(sides) for cols in sides[number:]]
     for rows, cols in track(places, "pairs of classes"):
         tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)

@@ -101,7 +101,7 @@ class ClassSums:
     def means(self) -> Tensor:
         """(C, d) class means."""
         self.require_all_classes()
-        return self._pivot + self._residual_sum / self._count[:, None]
+        return torch.addcdiv(self._pivot, self._residual_sum, self._count.double()[:, None])
 
     @derived
     def unit_means(self) -> Tensor:
