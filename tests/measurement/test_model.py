@@ -502,3 +502,28 @@ def test_names_are_never_markup() -> None:
     model.add_module("[red]", nn.Linear(4, 2))
     report = nclab.measure(model, [(torch.randn(8, 2), torch.arange(8) % 2)], layers="all")
     assert "c[/]" in str(report)
+
+
+def test_a_last_batch_as_long_as_the_sequence_is_read_as_those_before() -> None:
+    """(T, B, d) and (B, T, d) look alike when T = B; the first batches have told which it is."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.LSTM(6, 8), nn.LSTM(8, 8)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out, _ = self.second(self.first(x.transpose(0, 1))[0])
+            logits: Tensor = self.head(out[-1])
+            return logits
+
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 7, 6), torch.arange(40) % 3
+    batches = [(x[rows], y[rows]) for rows in torch.arange(40).split(11)]
+    assert len(batches[-1][1]) == 7
+    model = Recurrent()
+    report = nclab.measure(model, batches, layers="all")
+    assert report.layers[0].samples == 40
+    whole = nclab.measure(model, [(x, y)], layers="all")
+    assert_same(report.layers[0].scalars(), whole.layers[0].scalars(), relative=1e-4)

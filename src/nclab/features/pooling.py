@@ -55,6 +55,16 @@ def channel_dim(module: nn.Module, ndim: int) -> int:
     return 1 if ndim >= 4 else -1
 
 
+def is_turned(tensor: Tensor, labels: Tensor, module: nn.Module) -> bool | None:
+    """Whether a tensor is (T, B, d) rather than (B, T, d); None where T = B hides it.
+
+    >>> is_turned(torch.ones(7, 2, 3), torch.tensor([0, 1]), nn.Linear(3, 3))
+    True
+    """
+    first, second, _ = tensor.movedim(channel_dim(module, 3), -1).shape
+    return None if first == second else second == labels.shape[0]
+
+
 def to_rows(
     tensor: Tensor,
     labels: Tensor,
@@ -63,11 +73,13 @@ def to_rows(
     pool: Pool = "mean",
     mask: Tensor | None = None,
     sequence_first: bool = False,
+    turned: bool | None = None,
 ) -> Tensor:
     """(rows, d) features, one for each label; a copy that later layers cannot change.
 
     `module` tells where the channels are. `sequence_first` says that the model has layers with
-    `batch_first=False`: tensors may be (T, B, d), not to be told from (B, T, d) where T = B.
+    `batch_first=False`: tensors may be (T, B, d), not to be told from (B, T, d) where T = B unless
+    `turned` says which it is.
 
     >>> to_rows(torch.ones(2, 3, 4, 4), torch.tensor([0, 1]), nn.Conv2d(3, 5, 1)).shape
     torch.Size([2, 3])
@@ -81,10 +93,11 @@ def to_rows(
         raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
     rows = tensor.movedim(channel_dim(module, tensor.ndim), -1)  # (B, positions..., d)
     if rows.ndim == 3 and sequence_first:
-        if rows.shape[0] == rows.shape[1]:
+        seen = is_turned(tensor, labels, module)
+        turned = turned if seen is None else seen
+        if turned is None:
             raise NoRows(f"its shape {shape} could be batch first or sequence first")
-        if rows.shape[1] == labels.shape[0]:
-            rows = rows.transpose(0, 1)
+        rows = rows.transpose(0, 1) if turned else rows
     if rows.shape[:-1] == labels.shape:
         return rows.reshape(-1, rows.shape[-1]).clone()
     if rows.shape[0] != labels.shape[0] or labels.ndim != 1:

@@ -12,7 +12,7 @@ from nclab.errors import DataError, ModelError
 from nclab.features.batches import Batch, split_batch
 from nclab.features.classifier import Classifier, find_classifier
 from nclab.features.layers import Layer, all_layers, input_layer, named_points
-from nclab.features.pooling import NoRows, Pool, to_rows
+from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
 from nclab.features.recorder import Call, Point, Recorder, is_weight_layer, possible_logits
 from nclab.features.undisturbed import undisturbed, unwrap
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
@@ -111,6 +111,7 @@ class _Session:
         self.streams: dict[Point, LayerStream] = {}
         self.deciders: dict[Point, nn.Module] = {}
         self.skipped: dict[str, str] = {}
+        self.turned: dict[int, bool | None] = {}
         self.found: Classifier | None = None
         self.budget = [self.cache_bytes]
         parameter = next(self.model.parameters(), None)
@@ -157,7 +158,11 @@ class _Session:
         if self.found is None:
             raise DataError("Expected at least one batch, the loader gave none.")
         for stream in self.streams.values():
-            stream.require_classes(allow_missing=allow_missing)
+            try:
+                stream.require_classes(allow_missing=allow_missing)
+            except DataError as error:
+                name = self.found.call.name
+                raise DataError(f"{error} Or is {name!r} not the classifier?") from error
 
     def report(self, reasons: dict[str, str]) -> Report:
         """The finished measurement."""
@@ -187,7 +192,13 @@ class _Session:
         self, batch: Batch, *, inputs: set[str], outputs: set[str], trace: bool = False
     ) -> Recorder:
         def reader(tensor: Tensor, module: nn.Module) -> Tensor:
-            return read(tensor, batch.labels, module)
+            turned = None
+            if self.sequence_first and not tensor.is_nested and tensor.ndim == 3:
+                turned = is_turned(tensor, batch.labels, module)
+                # A last batch of T samples is turned as the batches before it were.
+                turned = self.turned.get(id(module)) if turned is None else turned
+                self.turned[id(module)] = turned
+            return read(tensor, batch.labels, module, turned=turned)
 
         read = partial(to_rows, pool=self.pool, mask=batch.mask, sequence_first=self.sequence_first)
         with Recorder(
