@@ -68,23 +68,23 @@ def measure(
         raise DataError(f"Expected a loader of batches, got a {type(loader).__name__}.")
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
-    session = _Session(unwrap(model), layers, classifier, pool, ignore_index, cache_bytes)
-    session.keeps = second_look
+    measurement = _Measurement(unwrap(model), layers, classifier, pool, ignore_index, cache_bytes)
+    measurement.keeps = second_look
     # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for that.
     repeatable = not isinstance(loader, Iterator)
-    with undisturbed(session.model, loader):
+    with undisturbed(measurement.model, loader):
         for batch in track(loader, "measuring"):
-            session.first_pass(batch)
-        session.require_data(allow_missing=allow_missing)
+            measurement.first_pass(batch)
+        measurement.require_data(allow_missing=allow_missing)
         reasons: dict[str, str] = {}
-        again = [stream for stream in session.streams.values() if not stream.cached]
+        again = [stream for stream in measurement.streams.values() if not stream.cached]
         if second_look:
-            for stream in session.streams.values():
+            for stream in measurement.streams.values():
                 if stream.cached:
                     stream.look_at_cache()
             if again and repeatable:
                 for batch in track(loader, "second look"):
-                    session.second_pass(batch, again)
+                    measurement.second_pass(batch, again)
                 for stream in again:
                     stream.finish_second_look()
             elif again:
@@ -92,11 +92,11 @@ def measure(
                     f"the features exceed cache_bytes={cache_bytes} and the loader can be "
                     "read only once"
                 )
-    return session.report(reasons)
+    return measurement.report(reasons)
 
 
 @dataclass
-class _Session:
+class _Measurement:
     """One measurement under way: the plan made from the first batch, and a stream per layer."""
 
     model: nn.Module
