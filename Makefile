@@ -33,6 +33,8 @@ docs: $(STAMP)
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/certificate.py
+	$(BIN)/python benchmarks/ulpm.py
 	$(BIN)/python benchmarks/ulpm.py
 
 clean:
