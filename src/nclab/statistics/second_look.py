@@ -44,6 +44,7 @@ class SecondLook:
         self._centred_means = present.centred_means
         self._half_squares = 0.5 * present.centred_means.square().sum(1)
         self._directions = torch.nn.functional.normalize(present.unit_means, dim=1)
+        self._undirected = (~self._directions.any(1)).nonzero().flatten()
         self._unit_sum = torch.zeros_like(present.means)
         self.spread_sums = torch.zeros_like(present.variances)
         """(k,) sum of |h - class mean|."""
@@ -122,7 +123,8 @@ class SecondLook:
     def _nearest_direction(self, block: Tensor) -> Tensor:
         """The class whose mean direction is nearest; -1 for a zero vector, which has none."""
         scores = block @ self._directions.T
-        scores[:, ~self._directions.any(1)] = -torch.inf
+        if len(self._undirected):
+            scores[:, self._undirected] = -torch.inf
         return scores.argmax(1).masked_fill_(~block.any(1), -1)
 
     def _nearest_mean(self, block: Tensor, centred: Tensor, reach: Tensor) -> Tensor:
@@ -132,12 +134,15 @@ class SecondLook:
         """
         scores = torch.addmm(-self._half_squares, centred, self._centred_means.T)
         best, nearest = scores.max(1)
+        if self.means_coincide:
+            return nearest
         longest = float((2 * self._half_squares.max()).sqrt())
         doubt = 4 * block.shape[1] * torch.finfo(torch.float64).eps * longest * (reach + longest)
-        close = scores >= (best - doubt)[:, None]
-        unsure = (close.sum(1) > 1).nonzero().flatten()
+        runner_up = scores.scatter_(1, nearest[:, None], -torch.inf).amax(1)
+        unsure = (runner_up >= best - doubt).nonzero().flatten()
+        scores.scatter_(1, nearest[:, None], best[:, None])
         for rows in unsure.split(256):
-            pairs = close[rows].nonzero()
+            pairs = (scores[rows] >= (best - doubt)[rows, None]).nonzero()
             distances = scores.new_full((len(rows), scores.shape[1]), torch.inf)
             for part in pairs.split(4096):
                 gaps = block[rows[part[:, 0]]] - self._means[part[:, 1]]
