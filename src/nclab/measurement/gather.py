@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.catalogue import METRICS
-from nclab.metrics.cosine import cosines, largest_inter, unit_rows
+from nclab.metrics.cosine import cosines, largest_inter
 from nclab.metrics.nc1_variability import between_whitening, trace_through
 from nclab.metrics.nc2_simplex_etf import (
     centred_rows,
@@ -99,10 +100,11 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
     closest = largest_inter(moments)
     centred = moments.centred_means
     angles = simplex_deviation(moments.num_classes)
-    spread = NormalisedVariance(centred, moments.means, moments.variances)
-    directions = unit_rows(centred)
-    no_direction = bool(directions.isnan().any())
-    reduce_pairs(directions.nan_to_num_(0.0), angles, spread)
+    norms = torch.linalg.vector_norm(centred, dim=1)
+    no_direction = not bool(norms.all())
+    spread = NormalisedVariance(norms, moments.means, moments.variances)
+    directions = centred * norms.masked_fill(norms == 0, 1.0).reciprocal_()[:, None]
+    reduce_pairs(directions, angles, spread)
     values: dict[str, Any] = {
         "intra_cosine": intra,
         "min_intra": float(intra.min()),
@@ -112,7 +114,7 @@ def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
         "mean_inter": metrics.mean_inter(moments),
         "nc1_trace_ratio": metrics.nc1_trace_ratio(moments),
         "cdnv": spread.total / spread.pairs,
-        "nc2_norm_variation_means": norm_variation(centred),
+        "nc2_norm_variation_means": norm_variation(norms),
         "nc2_equiangularity_means": math.nan if no_direction else angles.mean_absolute,
         "nc2_cosine_std_means": math.nan if no_direction else angles.standard_deviation,
         "alpha": metrics.alpha(moments),
@@ -130,7 +132,7 @@ def _weight_metrics(moments: ClassMoments, weight: Tensor, classes: Tensor) -> d
     # A class left out keeps its row for the centring but has no mean to be compared with.
     alignment = cosines(centred[classes], moments.means)
     return {
-        "nc2_norm_variation_weights": norm_variation(centred),
+        "nc2_norm_variation_weights": norm_variation(torch.linalg.vector_norm(centred, dim=1)),
         "nc2_equiangularity_weights": angles.mean_absolute,
         "nc2_cosine_std_weights": angles.standard_deviation,
         "nc3_self_duality": direction_gap(moments.centred_means, centred[classes]),

@@ -159,7 +159,7 @@ def nc1_trace_ratio(moments: ClassMoments) -> float:
     >>> round(nc1_trace_ratio(moments), 12)
     0.166666666667
     """
-    between = float(moments.centred_means.square().sum()) / moments.num_classes
+    between = float(torch.linalg.matrix_norm(moments.centred_means)) ** 2 / moments.num_classes
     return _ratio(within_trace(moments), between)
 
 
@@ -228,7 +228,8 @@ def cdnv(moments: ClassMoments) -> float:
     >>> round(cdnv(moments), 12)
     0.041666666667
     """
-    reducer = NormalisedVariance(moments.centred_means, moments.means, moments.variances)
+    norms = torch.linalg.vector_norm(moments.centred_means, dim=1)
+    reducer = NormalisedVariance(norms, moments.means, moments.variances)
     reduce_pairs(unit_rows(moments.centred_means).nan_to_num_(0.0), reducer)
     return reducer.total / reducer.pairs
 
@@ -241,7 +242,8 @@ def cdnv_pairs(moments: ClassMoments) -> Tensor:
     >>> [[round(value, 6) for value in row] for row in cdnv_pairs(moments).tolist()]
     [[0.0, 0.013889], [0.013889, 0.0]]
     """
-    reducer = NormalisedVariance(moments.centred_means, moments.means, moments.variances)
+    norms = torch.linalg.vector_norm(moments.centred_means, dim=1)
+    reducer = NormalisedVariance(norms, moments.means, moments.variances)
     directions = unit_rows(moments.centred_means).nan_to_num_(0.0)
     everything = slice(0, moments.num_classes)
     tile = PairTile(everything, everything, directions @ directions.T)

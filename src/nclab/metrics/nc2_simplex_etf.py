@@ -55,7 +55,7 @@ def nc2_norm_variation_means(moments: ClassMoments) -> float:
     >>> round(nc2_norm_variation_means(moments), 6)
     0.408248
     """
-    return norm_variation(moments.centred_means)
+    return norm_variation(torch.linalg.vector_norm(moments.centred_means, dim=1))
 
 
 def nc2_norm_variation_weights(weight: Tensor) -> float:
@@ -70,7 +70,7 @@ def nc2_norm_variation_weights(weight: Tensor) -> float:
     >>> nc2_norm_variation_weights(torch.eye(4))
     0.0
     """
-    return norm_variation(centred_rows(weight))
+    return norm_variation(torch.linalg.vector_norm(centred_rows(weight), dim=1))
 
 
 def nc2_equiangularity_means(moments: ClassMoments) -> float:
@@ -179,9 +179,8 @@ def centred_rows(weight: Tensor) -> Tensor:
     return centred
 
 
-def norm_variation(rows: Tensor) -> float:
-    """Population standard deviation of the row norms over their mean; nan if all are zero."""
-    norms = torch.linalg.vector_norm(rows, dim=1)
+def norm_variation(norms: Tensor) -> float:
+    """Population standard deviation of norms over their mean; nan if all are zero."""
     return float(norms.std(correction=0) / norms.mean())
 
 

@@ -1,6 +1,6 @@
 """Sweeps over all pairs of classes in tiles, so that no C x C array is ever held."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -125,18 +125,14 @@ NEAR = 1e-4
 class NormalisedVariance:
     """Sum of (v_c + v_c') / (2 |m_c - m_c'|^2) over all pairs, from unit vectors and norms."""
 
-    centred: Tensor
-    """(C, d) the centred means, of which the tiles hold the cosines."""
+    norms: Tensor
+    """(C,) norms of the centred means, of which the tiles hold the cosines."""
     means: Tensor
     """(C, d) the means as they are, for pairs too close for their inner product."""
     variances: Tensor
     """(C,) v_c."""
     total: float = 0.0
     pairs: int = 0
-    norms: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.norms = torch.linalg.vector_norm(self.centred, dim=1)
 
     def update(self, tile: PairTile) -> None:
         """Take in one tile."""
