@@ -11,7 +11,7 @@ from nclab.progress import track
 
 TILE = 512
 """Classes on the side of a tile: 2 MiB of float64."""
-SMALL_TILE = 128
+SMALL_TILE = 256
 """The same where all pairs are only a few tiles, so that the diagonal ones waste less."""
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
-from nclab.statistics.blocks import SymmetricSum, row_blocks, rows_to_read
+from nclab.statistics.blocks import GroupedProducts, row_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
@@ -60,12 +60,10 @@ class ClassMoments(ClassSums):
         counts = counted.bincount(minlength=self.num_classes)
         self._set_pivots(features, counted, counts, rows)
         self._count += counts
-        residual: Tensor | None = None
-        scatter = None if self._residual_scatter is None else SymmetricSum(self._residual_scatter)
+        products = GroupedProducts(self._residual_scatter)
         for block, classes in row_blocks(features, labels, self.device, rows=rows):
-            if residual is None or len(residual) != len(block):
-                residual = torch.empty_like(block)
-            self._add_block(block, classes, residual, scatter)
+            self._add_block(block, classes, products.room(block))
+        products.finish()
         self.ignored += len(labels) - len(counted)
         self.rows_seen += len(features)
 
@@ -80,9 +78,7 @@ class ClassMoments(ClassSums):
         first = torch.full_like(counts, len(features)).scatter_reduce_(0, classes, places, "amin")
         self._pivot[new] = features[first[new].to(features.device)].to(self._pivot)
 
-    def _add_block(
-        self, block: Tensor, classes: Tensor, residual: Tensor, scatter: SymmetricSum | None
-    ) -> None:
+    def _add_block(self, block: Tensor, classes: Tensor, residual: Tensor) -> None:
         """Add float64 rows; `block` and `residual` are scratch space and are overwritten."""
         across = classes[:, None].expand(-1, self.dim)
         torch.index_select(self._pivot, 0, classes, out=residual)
@@ -90,8 +86,6 @@ class ClassMoments(ClassSums):
         self._residual_sum.scatter_add_(0, across, residual)
         squares = torch.linalg.vector_norm(residual, dim=1).square_()
         self._residual_square.index_add_(0, classes, squares)
-        if scatter is not None:
-            scatter.add(residual)
         norms = torch.linalg.vector_norm(block, dim=1)
         if not norms.all():  # A zero vector has no direction: it is counted and adds nothing.
             zero = norms == 0
