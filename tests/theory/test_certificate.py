@@ -55,8 +55,10 @@ def test_reference_table(row: dict[str, Any]) -> None:
         row["thesis_intra_lower"], abs=1e-2
     )
     if row["thesis_inter_upper"] is not None:
+        printed = row["thesis_inter_upper"]
+        one_decimal = round(printed, 1) == printed  # the table prints some rows to one decimal only
         assert certificate.thesis_inter_upper.value == pytest.approx(
-            row["thesis_inter_upper"], abs=5e-2
+            printed, abs=5e-2 if one_decimal else 1e-2
         )
     assert not certificate.thesis_printed_intra_lower.valid
 
