@@ -12,7 +12,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,plot,fast]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev]"
 	touch $(STAMP)
 
 test: $(STAMP)
@@ -34,7 +34,6 @@ docs: $(STAMP)
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/certificate.py
-	$(BIN)/python benchmarks/ulpm.py
 	$(BIN)/python benchmarks/ulpm.py
 
 clean:

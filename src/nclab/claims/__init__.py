@@ -1,0 +1,1 @@
+"""Every numbered statement of both papers, its check and its verdict."""

@@ -1,0 +1,1 @@
+"""Collapse watched in a training loop of any kind."""

@@ -1,0 +1,1 @@
+"""Runs on disk: manifest, journal, checkpoints; written so that nothing is lost."""

@@ -1,0 +1,1 @@
+"""Pages made from records: a static site and a live one."""

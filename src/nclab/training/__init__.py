@@ -1,0 +1,1 @@
+"""Training many networks in lock-step."""
