@@ -20,5 +20,9 @@ class ModelError(NclabError):
     """A model whose classifier or layers cannot be found or read."""
 
 
+class RecordError(NclabError):
+    """A run on disk that cannot be written, read or gone on with."""
+
+
 class NclabWarning(UserWarning):
     """A number is right but less telling than it looks; the message says why."""
