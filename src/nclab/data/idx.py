@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nclab.errors import DataError
 
-DTYPES = {
+DTYPES: dict[int, np.dtype[Any]] = {
     0x08: np.dtype(">u1"),
     0x09: np.dtype(">i1"),
     0x0B: np.dtype(">i2"),
