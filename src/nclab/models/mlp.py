@@ -108,10 +108,12 @@ class MLP(nn.Module):
         model = copy.deepcopy(self).eval()
         with torch.no_grad():
             for block in model.hidden:
-                parts = [block.relu(block.linear(part)) for part in inputs.split(batch)]
-                if hasattr(block, "norm"):
-                    _set_statistics(block.norm, parts)
-                    parts = [block.norm(part) for part in parts]
+                linear, relu, *norms = block.children()
+                parts = [relu(linear(part)) for part in inputs.split(batch)]
+                for norm in norms:
+                    assert isinstance(norm, nn.BatchNorm1d)
+                    _set_statistics(norm, parts)
+                    parts = [norm(part) for part in parts]
                 inputs = torch.cat(parts)
         return model
 
