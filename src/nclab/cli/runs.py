@@ -30,7 +30,7 @@ def command(
     if as_json:
         print_json(rows)
     elif not rows:
-        print_table(f"No runs in {folder}.")
+        typer.echo(f"No runs in {folder}.")
     else:
         print_table(_table(rows))
 
@@ -77,7 +77,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
         column.justify = "right"
     for row in rows:
         progress = row["progress"]
-        cells = [
+        cells: list[Text | str] = [
             Text(row["name"]),
             Text(row["kind"]),
             Text(row["state"], style=COLOURS[row["state"]]),
