@@ -70,7 +70,9 @@ def within_linear(numbers: Numbers) -> Finding:
     Source: ji2022, Fig. 3 (b)
     """
     seeds = by_seed(numbers["rows"])
-    late = {seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()}
+    late = {
+        seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
+    }
     if not late or min(map(len, late.values())) < LINEAR_POINTS:
         return _open(f"fewer than {LINEAR_POINTS} measurements from epoch {LINEAR_FROM} on")
     lines = {seed: line(rows, WITHIN) for seed, rows in late.items()}

@@ -165,9 +165,9 @@ class Solo:
             self.loss = math.inf if extra["loss"] is None else float(extra["loss"])
         except (KeyError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise NclabError(f"Expected a checkpoint of this network, got another ({reason}).") from (
-                error
-            )
+            raise NclabError(
+                f"Expected a checkpoint of this network, got another ({reason})."
+            ) from (error)
         for name, parameter in self.model.named_parameters():
             if (buffer := tensors.get(MOMENTUM + name)) is not None:
                 # Into the layout of the parameter: the order of sums depends on it.
