@@ -13,9 +13,7 @@ from nclab.records import open_run, read_run
 from nclab.text import as_text
 from tests.data.idx_files import write_small
 
-TINY = Config(
-    images=20, width=0.05, epochs=6, batch=8, per_decade=5, checkpoint_every=2, rate=0.01
-)
+TINY = Config(images=20, width=0.05, epochs=6, batch=8, per_decade=5, checkpoint_every=2, rate=0.01)
 
 
 @pytest.fixture
@@ -90,9 +88,7 @@ def test_rows_are_measured_where_due_and_runs_reused(
 def test_measurements_are_those_of_measure(tmp_path: Path) -> None:
     train(silent, tmp_path / "run", TINY, 0)
     solo = fig3_run.new_solo(TINY, seed=0)
-    with open_run(
-        tmp_path / "run", kind="fig3", config=vars(TINY), seed=0
-    ) as run:
+    with open_run(tmp_path / "run", kind="fig3", config=vars(TINY), seed=0) as run:
         checkpoint = run.resume(run.steps()[-1])
         assert checkpoint is not None
         solo.load(checkpoint.tensors, checkpoint.extra)
@@ -105,9 +101,7 @@ def test_measurements_are_those_of_measure(tmp_path: Path) -> None:
         assert last[name] == pytest.approx(getattr(expected, name), rel=1e-5), name
 
 
-def test_without_the_data_one_line_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(**options: object) -> None:
         raise MissingData("FashionMNIST is not here.")
 

@@ -52,10 +52,7 @@ class Line(NamedTuple):
 
 
 def norms_small(numbers: Numbers) -> Finding:
-    """Both variations of norms are below 0.1 at the end.
-
-    Source: ji2022, Fig. 3 (a)
-    """
+    """Both variations of norms are below 0.1 at the end (Fig. 3, a)."""
     return _each_seed(
         numbers,
         holds=lambda rows: all(rows[-1][name] < SMALL for name in NORMS),
@@ -65,10 +62,7 @@ def norms_small(numbers: Numbers) -> Finding:
 
 
 def within_linear(numbers: Numbers) -> Finding:
-    """The logarithm of the within-class variation falls in a line over log log t from epoch 100.
-
-    Source: ji2022, Fig. 3 (b)
-    """
+    """From epoch 100 log within-class variation falls in a line over log log t (Fig. 3, b)."""
     seeds = by_seed(numbers["rows"])
     late = {
         seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
@@ -88,10 +82,7 @@ def within_linear(numbers: Numbers) -> Finding:
 
 
 def cosines_small(numbers: Numbers) -> Finding:
-    """Both deviations of the cosines end below 0.1 and below where they began.
-
-    Source: ji2022, Fig. 3 (c)
-    """
+    """Both deviations of the cosines end below 0.1 and below where they began (Fig. 3, c)."""
     return _each_seed(
         numbers,
         holds=lambda rows: all(
@@ -107,10 +98,7 @@ def cosines_small(numbers: Numbers) -> Finding:
 
 
 def duality_falls(numbers: Numbers) -> Finding:
-    """The distance from self-duality decreases during training.
-
-    Source: ji2022, Fig. 3 (d)
-    """
+    """The distance from self-duality decreases during training (Fig. 3, d)."""
     return _each_seed(
         numbers,
         holds=lambda rows: falls([row[DUALITY] for row in rows]),
@@ -124,10 +112,7 @@ def duality_falls(numbers: Numbers) -> Finding:
 
 
 def all_fall_or_stay_small(numbers: Numbers) -> Finding:
-    """Every one of the six quantities decreases or stays below 0.1.
-
-    Source: ji2022, Sec. 4 (Realistic Training)
-    """
+    """Every one of the six quantities decreases or stays below 0.1 (Sec. 4)."""
 
     def exceptions(rows: Rows) -> list[str]:
         columns = {name: [row[name] for row in rows] for name in QUANTITIES}

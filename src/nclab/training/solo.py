@@ -93,10 +93,10 @@ class Solo:
         device: str = "cpu",
         mixed: bool = False,
     ) -> None:
-        layout = torch.channels_last if inputs.ndim == 4 else torch.preserve_format
+        layout = torch.channels_last if inputs.ndim == 4 else torch.contiguous_format
         self.model = model.to(device)
         if inputs.ndim == 4:
-            self.model = self.model.to(memory_format=torch.channels_last)
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.recipe = recipe
         self.inputs = inputs.to(device).contiguous(memory_format=layout)
         self.labels = labels.to(device)
@@ -180,7 +180,7 @@ class Solo:
             logits = self.model(inputs)
         loss = nn.functional.cross_entropy(logits.float(), labels)
         self._optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if self.recipe.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self._optimiser.step()
