@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -20,8 +21,11 @@ Layers = Literal["last", "all"]
 Statistics = Literal["running", "full"]
 
 KINDS = {Teacher: "teacher", ConicHull: "conic", SampleFile: "file"}
-CHECKPOINTS = 40
-"""About so many checkpoints of a run are written, one after the other."""
+MOMENTS = 12
+EPOCHS_PER_MOMENT = 20
+"""A measurement costs about as much as one or two epochs."""
+CHECKPOINT_WORK = 1.5e11
+"""Operations of one model between two checkpoints: a few seconds of one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +49,9 @@ class SweepConfig:
     """Of first weights and batch order; the data have their own."""
     recipe: Recipe = field(default_factory=Recipe)
     """Epochs, batch, rate."""
-    moments: int = 12
-    """About so many epochs are measured, logarithmically spaced, the last included."""
+    moments: int | None = None
+    """About so many epochs are measured, logarithmically spaced, the last included; by default
+    up to 12, and so few that measuring costs little beside training."""
     layers: Layers = "last"
     """Measure what the classifier reads, or every layer."""
     statistics: Statistics = "running"
@@ -54,6 +59,9 @@ class SweepConfig:
     converged: float = 0.99
     """A model has converged if its training accuracy is at least this; pan2023 leaves out the
     others."""
+    checkpoint_every: int | None = None
+    """Epochs between checkpoints; by default as many as take some seconds. It changes no number
+    and is a rule of epochs, not of time, so that resumed and undisturbed runs are equal."""
 
     def __post_init__(self) -> None:
         for name in ("norms", "weight_decays", "seeds"):
@@ -69,8 +77,12 @@ class SweepConfig:
                 f"Expected at least 2 layers, a hidden one and the classifier, "
                 f"got {self.shape.layers}."
             )
-        if self.moments < 1:
+        if self.moments is not None and self.moments < 1:
             raise NclabError(f"Expected moments of at least 1, got {self.moments}.")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
+            raise NclabError(
+                f"Expected checkpoint_every of at least 1, got {self.checkpoint_every}."
+            )
         for name, known in (("layers", Layers), ("statistics", Statistics)):
             if getattr(self, name) not in get_args(known):
                 choices = " or ".join(map(repr, get_args(known)))
@@ -90,12 +102,17 @@ class SweepConfig:
     @property
     def measured_epochs(self) -> list[int]:
         """Epochs after which the models are measured."""
-        return measured_epochs(self.recipe.epochs, self.moments)
+        epochs = self.recipe.epochs
+        few = min(MOMENTS, max(1, epochs // EPOCHS_PER_MOMENT))
+        return measured_epochs(epochs, few if self.moments is None else self.moments)
 
-    @property
-    def checkpoint_every(self) -> int:
-        """Epochs between checkpoints: a rule of epochs, not of time, so that runs are equal."""
-        return max(1, self.recipe.epochs // CHECKPOINTS)
+    def checkpoint_epochs(self, samples: Samples) -> int:
+        """Epochs between checkpoints on these data."""
+        if self.checkpoint_every is not None:
+            return self.checkpoint_every
+        sizes = itertools.pairwise(self.shape_for(samples).widths)
+        work = 6 * len(samples) * sum(rows * columns for rows, columns in sizes)
+        return max(1, min(self.recipe.epochs, round(CHECKPOINT_WORK / work)))
 
     def shape_for(self, samples: Samples) -> Shape:
         """The shape with the inputs and classes of the data."""
