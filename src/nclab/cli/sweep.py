@@ -91,7 +91,12 @@ def command(
     from nclab.models.mlp import Shape
     from nclab.training import Recipe
 
-    sizes = {"inputs": inputs, "classes": classes, "samples": samples, "seed": data_seed}
+    sizes: dict[str, Any] = {
+        "inputs": inputs,
+        "classes": classes,
+        "samples": samples,
+        "seed": data_seed,
+    }
     source: Source
     if data == "teacher":
         source = Teacher(depth=teacher_depth, **sizes)

@@ -13,6 +13,7 @@ from nclab.experiments.sweep.config import SweepConfig
 from nclab.experiments.sweep.group import Group, meeting_points, train_group
 from nclab.experiments.sweep.rows import row_of
 from nclab.records import read_run
+from nclab.training import Recipe
 from tests.experiments.sweep.small import contents, small
 
 STEPS = 5  # of an epoch: 130 samples in batches of 32
@@ -111,7 +112,8 @@ def test_killed_just_before_the_end(whole: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def divergent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepConfig]:
     """A sweep of which one member diverges: rate times weight decay is beyond stability."""
-    config = small(norms=("affine",), weight_decays=(1e-3, 70.0))
+    recipe = Recipe(epochs=8, batch=32, milestones=())
+    config = small(norms=("affine",), weight_decays=(1e-3, 700.0), recipe=recipe)
     out = tmp_path_factory.mktemp("divergent")
     train_group(group_of(out, config))
     return out, config

@@ -37,5 +37,5 @@ def test_convergence(change: dict[str, Any], expected: bool) -> None:
 
 def test_a_run_that_goes_on_has_no_row(tmp_path: Path) -> None:
     open_run(tmp_path / "a", kind="fleet", config={}, seed=0).close()
-    with pytest.raises(nclab.NclabError, match="has not. Run the sweep again"):
+    with pytest.raises(nclab.NclabError, match="Run the sweep again"):
         row_of(tmp_path / "a")

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 COLUMNS = {
     "accuracy": "accuracy",
     "loss": "loss",
-    "min_intra": "min intra",
-    "max_inter": "max inter",
+    "min_intra": "intra",
+    "max_inter": "inter",
     "alpha": "α",
     "beta": "β",
 }
 
 
 def table(rows: Sequence[Row]) -> "Table":
-    """One line a model; those that have not converged are marked and say why."""
+    """One line a model; those that have not converged are dim and say why."""
     from rich.table import Table
 
     shown = Table(header_style="bold")
     shown.add_column("norm")
-    for title in ("weight decay", "seed", *COLUMNS.values()):
+    for title in ("decay", "seed", *COLUMNS.values()):
         shown.add_column(title, justify="right")
     shown.add_column("converged")
     for row in rows:
         cells = [number(row[name]) for name in COLUMNS]
-        ended = "yes" if row["converged"] else f"no: {_reason(row)}"
+        ended = "yes" if row["converged"] else _reason(row)
         decay = short(row["weight_decay"])
         style = None if row["converged"] else "dim"
         shown.add_row(row["norm"], decay, str(row["seed"]), *cells, ended, style=style)
@@ -41,6 +41,4 @@ def table(rows: Sequence[Row]) -> "Table":
 def _reason(row: Row) -> str:
     if row["why"]:
         return "diverged"
-    if row["zero_features"]:
-        return f"{row['zero_features']} features are zero"
-    return "accuracy too low"
+    return "no, zeros" if row["zero_features"] else "no"
