@@ -39,15 +39,18 @@ def train(out: Path) -> None:
 def attempt(out: Path, seconds: float | None) -> None:
     """Train, and kill all processes at once after so many seconds."""
     heard, held = os.pipe()  # closed when the last process that holds it is gone
+    ready, go = os.pipe()  # nobody is born before the group is
     leader = os.fork()
     if leader == 0:
-        os.setsid()
+        os.close(go)
+        os.read(ready, 1)
         train(out)
         os._exit(0)
-    os.close(held)
+    os.setpgid(leader, leader)
+    for end in (go, ready, held):
+        os.close(end)
     if seconds is not None:
         time.sleep(seconds)
-        os.kill(leader, 0)
         os.killpg(leader, signal.SIGKILL)
     os.waitpid(leader, 0)
     os.read(heard, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nclab
 from nclab.experiments.sweep import train_sweep
+from tests.cli.runner import call
 from tests.experiments.sweep.small import contents, small
 
 ROOT = Path(__file__).parents[3]
@@ -42,11 +43,10 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
-    options += " --weight-decay 1e-3 --batch 32 --moments 3 --workers 2 --json"
-    command = [sys.executable, "-m", "nclab", "sweep", *options.split(), "--out"]
-    whole = subprocess.run(
-        [*command, str(tmp_path / "whole")], capture_output=True, check=True, env=environment()
-    )
+    options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
+    command = [sys.executable, "-m", "nclab", "sweep", *options.split()]
+    command += ["--workers", "2", "--out"]
+    whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
     started = subprocess.Popen(
         [*command, str(tmp_path / "killed")],
         stdout=subprocess.DEVNULL,
@@ -61,5 +61,5 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     again = subprocess.run(
         [*command, str(tmp_path / "killed")], capture_output=True, check=True, env=environment()
     )
-    assert json.loads(again.stdout) == json.loads(whole.stdout)
+    assert json.loads(again.stdout) == json.loads(whole.out)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

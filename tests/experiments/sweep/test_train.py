@@ -80,7 +80,9 @@ def test_last_batches_of_one_sample_are_refused_before_any_run(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("members", "hands", "sizes"), [(7, 2, [4, 3]), (2, 5, [1, 1]), (0, 2, [])])
+@pytest.mark.parametrize(
+    ("members", "hands", "sizes"), [(7, 2, [4, 3]), (2, 5, [1, 1]), (0, 2, [])]
+)
 def test_groups_are_of_equal_size(members: int, hands: int, sizes: list[int]) -> None:
     config = small(norms=("affine",), weight_decays=tuple(float(n) for n in range(1, 8)))
     plans = config.plan(config.data.draw())[:members]

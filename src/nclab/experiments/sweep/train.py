@@ -44,7 +44,8 @@ def train_sweep(
     if _is_cuda(device):
         workers = 0  # one process feeds the device
     hands = deal(missing, cores() if workers is None else max(1, workers))
-    _run([Group(config, hand, samples, out, device) for hand in hands], workers)
+    groups = [Group(config, hand, samples, out, device) for hand in hands]
+    _run(groups, workers if len(groups) > 1 else 0)
     return rows_of(out, [plan.name for plan in plans], threshold=config.converged)
 
 
