@@ -60,7 +60,7 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
         ("networks", theory.draw_networks(networks)),
     ):
         written = save(figure, tmp_path / name)
-        assert [path.suffix for path in written] == [".png", ".pdf"]
+        assert [path.suffix for path in written] == [".png", ".pdf", ".svg"]
         assert written[0].read_bytes().startswith(b"\x89PNG")
         assert written[1].read_bytes().startswith(b"%PDF")
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6

@@ -48,7 +48,7 @@ def test_every_figure_is_drawn_and_saved(rows: list[dict[str, Any]], tmp_path: P
     }
     for name, figure in drawn.items():
         paths = canvas.save(figure, tmp_path / name)
-        assert [path.suffix for path in paths] == [".png", ".pdf"]
+        assert [path.suffix for path in paths] == [".png", ".pdf", ".svg"]
         assert paths[0].read_bytes().startswith(b"\x89PNG")
         assert paths[1].stat().st_size > 5_000
 

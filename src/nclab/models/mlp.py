@@ -1,0 +1,135 @@
+"""The thesis's multi-layer perceptron: linear, ReLU and batch norm, in that order, per layer."""
+
+import copy
+from collections import OrderedDict
+from dataclasses import dataclass, fields
+from typing import Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from nclab.errors import ModelError
+
+Norm = Literal["affine", "plain", "none"]
+"""Batch norm with scale and shift, batch norm without them, or no batch norm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The sizes of an MLP; the defaults are those of pan2023.
+
+    >>> Shape(layers=3, width=8).widths
+    (16, 8, 8, 4)
+    """
+
+    inputs: int = 16
+    """Dimension of the inputs."""
+    classes: int = 4
+    """Number of classes, the dimension of the logits."""
+    layers: int = 6
+    """Linear layers: all but the last are hidden."""
+    width: int = 300
+    """Neurons of each hidden layer."""
+    bias: bool = True
+    """Whether linear layers have a bias."""
+
+    def __post_init__(self) -> None:
+        least = {"inputs": 1, "classes": 2, "layers": 1, "width": 1}
+        for field in fields(self):
+            value, lowest = getattr(self, field.name), least.get(field.name)
+            if lowest is not None and (not isinstance(value, int) or value < lowest):
+                raise ModelError(
+                    f"Expected {field.name} to be an integer of at least {lowest}, got {value!r}."
+                )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Dimensions from the input to the logits."""
+        return (self.inputs, *[self.width] * (self.layers - 1), self.classes)
+
+
+class MLP(nn.Module):
+    """Hidden blocks of linear, ReLU and batch norm, then a linear classifier.
+
+    What a layer's features are is what the next linear map reads: the output of its batch norm.
+    `nclab.measure(model, loader, layers="all")` takes the same.
+
+    Source: pan2023, Sec. 3.1.1
+
+    >>> model = MLP(Shape(inputs=2, layers=3, width=8), norm="plain")
+    >>> [tuple(feature.shape) for feature in model.features(torch.zeros(5, 2))]
+    [(5, 8), (5, 8)]
+    >>> model(torch.zeros(5, 2)).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(self, shape: Shape, norm: Norm = "affine") -> None:
+        super().__init__()
+        if norm not in get_args(Norm):
+            raise ModelError(f"Expected norm 'affine', 'plain' or 'none', got {norm!r}.")
+        self.shape = shape
+        self.norm = norm
+        pairs = list(zip(shape.widths, shape.widths[1:], strict=False))
+        self.hidden = nn.ModuleList(_block(*pair, norm, bias=shape.bias) for pair in pairs[:-1])
+        self.classifier = nn.Linear(*pairs[-1], bias=shape.bias)
+
+    @classmethod
+    def seeded(cls, shape: Shape, norm: Norm = "affine", *, seed: int) -> tuple[Self, Tensor]:
+        """The model built after `torch.manual_seed(seed)`, and the random state it leaves.
+
+        The caller's random state stays as it was. Equal seeds give equal linear layers whatever
+        the norm, as batch norm draws nothing.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return cls(shape, norm), torch.get_rng_state()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The logits (n, C)."""
+        for block in self.hidden:
+            inputs = block(inputs)
+        logits: Tensor = self.classifier(inputs)
+        return logits
+
+    def features(self, inputs: Tensor) -> list[Tensor]:
+        """The features (n, width) of every hidden layer, after batch norm where there is one."""
+        features = []
+        for block in self.hidden:
+            inputs = block(inputs)
+            features.append(inputs)
+        return features
+
+    def with_full_statistics(self, inputs: Tensor, *, batch: int = 4096) -> Self:
+        """A copy in evaluation mode whose batch norms use the statistics of all these inputs.
+
+        Layer by layer, so that each sees what the exact layers below return: the same outputs as
+        training mode with the whole data as one batch. Sums are taken in float64.
+        """
+        model = copy.deepcopy(self).eval()
+        with torch.no_grad():
+            for block in model.hidden:
+                linear, relu, *norms = block.children()
+                parts = [relu(linear(part)) for part in inputs.split(batch)]
+                for norm in norms:
+                    assert isinstance(norm, nn.BatchNorm1d)
+                    _set_statistics(norm, parts)
+                    parts = [norm(part) for part in parts]
+                inputs = torch.cat(parts)
+        return model
+
+
+def _block(inputs: int, outputs: int, norm: Norm, *, bias: bool) -> nn.Sequential:
+    block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, bias), relu=nn.ReLU())
+    if norm != "none":
+        block["norm"] = nn.BatchNorm1d(outputs, affine=norm == "affine")
+    return nn.Sequential(block)
+
+
+def _set_statistics(norm: nn.BatchNorm1d, parts: list[Tensor]) -> None:
+    count = sum(len(part) for part in parts)
+    mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / count
+    squares = torch.stack([(part.double() - mean).square().sum(0) for part in parts])
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.copy_(mean)
+    norm.running_var.copy_(squares.sum(0) / count)

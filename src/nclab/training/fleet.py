@@ -1,0 +1,175 @@
+"""The fleet: many models of one shape trained in lock-step, epoch by epoch, each independently."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from nclab.errors import NclabError
+from nclab.models.mlp import MLP, Shape
+from nclab.training import portable
+from nclab.training.checks import check_batches, check_data
+from nclab.training.recipe import Member, Recipe
+from nclab.training.state import State
+
+Statistics = Literal["running", "full"]
+"""Batch norm by the running averages of training, or by the statistics of the whole data."""
+
+
+@dataclass(frozen=True)
+class EpochStats:
+    """How one member's epoch went, seen from its own training batches."""
+
+    loss: float
+    """Mean cross-entropy over the epoch's samples, each seen before its step; nan when dead."""
+    accuracy: float
+    """Share of samples whose largest logit, before the step, was their label's; nan when dead."""
+    alive: bool
+    """False once loss or weights are not finite; the member keeps its last finite state."""
+    why: str
+    """When and how it died; empty while alive."""
+
+
+class FeatureBatch(NamedTuple):
+    """The features of consecutive samples in every layer of every member."""
+
+    labels: Tensor
+    """(n,)"""
+    features: list[list[Tensor]]
+    """(n, width) for member i and hidden layer l at [i][l]."""
+
+
+class Fleet:
+    """Models of one shape that differ in norm, weight decay and seed, trained together.
+
+    Each has its own weights and batch order from its own seed; its numbers do not depend on which
+    others train beside it. A member takes exactly the steps of this script:
+
+        torch.manual_seed(member.seed); model = MLP(shape, member.norm)
+        optimiser = torch.optim.SGD(model.parameters(), recipe.rate, recipe.momentum,
+                                    weight_decay=member.weight_decay)
+        for epoch: for rows in torch.randperm(n).split(recipe.batch): a step on those rows
+
+    A member whose loss or weights stop being finite is dead: it keeps the state of the last epoch
+    that ended well, and the others go on.
+
+    >>> inputs = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
+    >>> members = [Member("affine", 1e-3, seed=0), Member("none", 1e-2, seed=0)]
+    >>> fleet = Fleet(Shape(width=8), members, Recipe(epochs=2, batch=20), inputs,
+    ...               torch.arange(60) % 4)
+    >>> [stats.alive for stats in fleet.train_epoch()], fleet.epoch
+    ([True, True], 1)
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        members: Sequence[Member],
+        recipe: Recipe,
+        inputs: Any,
+        labels: Any,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.shape = shape
+        self.members = tuple(members)
+        self.recipe = recipe
+        self.inputs, self.labels = check_data(inputs, labels, shape, torch.device(device), dtype)
+        check_batches(len(self.inputs), recipe, self.members)
+        self._states = [
+            State.start(shape, member.norm, member.seed, torch.device(device), dtype)
+            for member in self.members
+        ]
+        self._epochs = [0] * len(self.members)
+        self._deaths = [""] * len(self.members)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done; the members must be at the same one."""
+        if len(set(self._epochs)) > 1:
+            raise NclabError(
+                f"Expected all members at one epoch, got {self._epochs}. Load each of them."
+            )
+        return self._epochs[0]
+
+    def train_epoch(self) -> list[EpochStats]:
+        """One epoch of every member."""
+        rate = self.recipe.rate_at(self.epoch)
+        return [self._train(index, rate) for index in range(len(self.members))]
+
+    def _train(self, index: int, rate: float) -> EpochStats:
+        epoch = self._epochs[index]
+        self._epochs[index] += 1
+        if self._deaths[index]:
+            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+        state, member = self._states[index], self.members[index]
+        before = state.snapshot()
+        order = torch.randperm(len(self.inputs), generator=state.generator)
+        steps, batch = self.recipe.steps(len(order)), self.recipe.batch
+        order = order[: steps * batch]
+        losses, hits = portable.train_epoch(
+            state,
+            self.inputs,
+            self.labels,
+            order.to(self.inputs.device),
+            self.recipe,
+            rate=rate,
+            weight_decay=member.weight_decay,
+        )
+        broken = _first_broken(losses, state)
+        if broken is not None:
+            state.restore(before)
+            self._deaths[index] = (
+                f"{broken} in epoch {epoch + 1} of {self.recipe.epochs} (weight decay "
+                f"{member.weight_decay:g}, rate {rate:g}); the state after epoch {epoch} is kept"
+            )
+            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+        sizes = torch.full((steps,), float(batch), dtype=torch.float64)
+        sizes[-1] = len(order) - (steps - 1) * batch
+        loss = float(losses @ sizes) / len(order)
+        return EpochStats(loss, int(hits.sum()) / len(order), True, "")
+
+    def model(self, index: int, *, statistics: Statistics = "running") -> MLP:
+        """A copy of one member in evaluation mode, its batch norms by either statistics."""
+        if statistics not in get_args(Statistics):
+            raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
+        model = self._states[index].model()
+        return model if statistics == "running" else model.with_full_statistics(self.inputs)
+
+    def features(
+        self, *, statistics: Statistics = "running", batch: int = 1024
+    ) -> Iterator[FeatureBatch]:
+        """What every linear layer after the first reads, of all members, batch by batch."""
+        models = [self.model(index, statistics=statistics) for index in range(len(self.members))]
+        pairs = zip(self.inputs.split(batch), self.labels.split(batch), strict=True)
+        with torch.no_grad():
+            for inputs, labels in pairs:
+                yield FeatureBatch(labels, [model.features(inputs) for model in models])
+
+    def tensors(self, index: int) -> dict[str, Tensor]:
+        """Copies of what one member needs to go on bit for bit, for `load`."""
+        why = torch.frombuffer(
+            bytearray(self._deaths[index].encode()) or bytearray(1), dtype=torch.uint8
+        )
+        return {**self._states[index].tensors(), "death": why}
+
+    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int) -> None:
+        """Put one member back to where `tensors` found it, at the end of that epoch."""
+        self._states[index].load(dict(tensors))
+        self._epochs[index] = epoch
+        self._deaths[index] = bytes(tensors["death"].tolist()).decode().strip("\0")
+
+
+def _first_broken(losses: Tensor, state: State) -> str | None:
+    """What stopped being finite first, if anything did."""
+    finite = losses.isfinite()
+    if not finite.all():
+        step = int(finite.long().argmin())
+        return f"the loss became {float(losses[step])} at step {step + 1}"
+    if not (state.parameters.isfinite().all() and state.statistics.isfinite().all()):
+        return "the weights became infinite"
+    return None
