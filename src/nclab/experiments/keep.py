@@ -58,12 +58,12 @@ def keep(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> li
 
 
 def _draw(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:
-    from nclab.figures.draw import draw, save
+    from nclab.figures.draw import save
     from nclab.figures.picture import to_json
 
     lines = []
     for picture in experiment.pictures(numbers):
         write_json(folder / f"{picture.name}.picture.json", to_json(picture))
-        written = save(draw(picture), folder / picture.name)
-        lines.append(f"drew {written[0].with_suffix('')}.{{{','.join(p.suffix[1:] for p in written)}}}")
+        kinds = ",".join(path.suffix[1:] for path in save(picture, folder))
+        lines.append(f"drew {folder / picture.name}.{{{kinds}}}")
     return lines
