@@ -26,7 +26,9 @@ def test_the_tour_tells_the_four_cases_apart() -> None:
     text = "".join(as_text(part) for part in tour.show(numbers))
     for words in ("exact ETF", "random cloud", "trained", "effective depth"):
         assert words in text
-    assert json.loads(json.dumps(numbers, allow_nan=False))["cases"].keys() == numbers["cases"].keys()
+    assert (
+        json.loads(json.dumps(numbers, allow_nan=False))["cases"].keys() == numbers["cases"].keys()
+    )
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:

@@ -1,8 +1,10 @@
 """The main job: every experiment, every claim judged, one report; what is done is not redone."""
 
 import json
+import shlex
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from nclab.errors import MissingData
 from nclab.experiments import Experiment, find
 from nclab.experiments.keep import heading, keep, kept_numbers, make_folder, write_json
 from nclab.progress import bar
+from nclab.records.manifest import commit, versions
 
 CLAIMS = "claims.json"
 SKIPPED = "skipped.json"
@@ -79,7 +82,6 @@ class Job:
         write_json(path, {"preset": self.preset, "claims": claims})
         return claims
 
-
     def finish(self) -> dict[str, Any]:
         """Judge the claims and write the report from what is on disk."""
         from nclab.report.site import write_site
@@ -114,7 +116,6 @@ class Job:
         return [path for name in self.numbers for path in (self.out / name).glob("*.picture.json")]
 
 
-def _manifest() -> Mapping[str, Any]:
-    from nclab.records.manifest import circumstances
-
-    return circumstances()
+def _manifest() -> dict[str, Any]:
+    """Where the numbers come from."""
+    return {"commit": commit(), "versions": versions(), "command": shlex.join(sys.argv)}

@@ -90,11 +90,7 @@ def _title(row: Row) -> str:
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    return [
-        metric
-        for metric in METRICS
-        if any(row.get(metric.name) is not None for row in rows)
-    ]
+    return [metric for metric in METRICS if any(row.get(metric.name) is not None for row in rows)]
 
 
 def _cell(metric: Metric, row: Row) -> str:
