@@ -16,6 +16,7 @@ NAMES = (
     "tour",
     "pan2023_guarantees",
     "ji2022_fig2",
+    "ji2022_fig3",
 )
 """In the order in which they run: later ones reuse the networks of earlier ones."""
 
@@ -23,8 +24,9 @@ NAMES = (
 class Experiment(Protocol):
     """What the module of an experiment offers."""
 
-    PRESETS: Mapping[str, Any]
-    """Configurations by name: quick and paper."""
+    @property
+    def PRESETS(self) -> Mapping[str, Any]:
+        """Configurations by name: quick and paper."""
 
     def run(
         self, *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path
