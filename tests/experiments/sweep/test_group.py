@@ -60,6 +60,9 @@ def test_what_a_run_leaves(whole: Path) -> None:
     assert measured[-1]["step"] == 8 * STEPS
     assert measured[-1]["layers"][0]["layer"] == "hidden.1"
     assert set(measured[-1]["train"]) == {"loss", "accuracy", "rate"}
+    pictures = run.of_kind("geometry")
+    assert [record["epoch"] for record in pictures] == [1, 3, 8]
+    assert pictures[0]["layer"] == "hidden.1"
     kept = sorted(file.name for file in (run.folder / "checkpoints").iterdir())
     assert kept == ["step-000000030.safetensors", "step-000000040.safetensors"]
     assert run.end is not None
