@@ -34,7 +34,7 @@ def _step(place: Any, part: str) -> list[Any]:
 
 FAILING = put("violated", 3)
 REPAIR_FAILS = put("repaired.violated", 3)
-SLOPE = "slopes.{}"
+SLOPE = "per_seed.*.slopes.{}"
 
 SPOILS: dict[str, Spoil] = {
     "pan2023/def-1.2.1": put("scalar_error", 0.1),

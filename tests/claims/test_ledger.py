@@ -19,6 +19,7 @@ from nclab.errors import NclabError
 from nclab.papers import PAPERS
 from tests.claims.golden import GOLDEN
 from tests.claims.spoils import SPOILS
+from tests.claims.trained import NUMBERS, TRAINED_SPOILS
 
 ROOT = Path(__file__).parent.parent.parent
 CLAIMS = {claim.id: claim for claim in all_claims()}
@@ -84,9 +85,19 @@ def test_wrong_numbers_change_the_verdict(name: str) -> None:
     assert CLAIMS[name].judge(numbers).verdict is before, "judging changes nothing"
 
 
-def test_the_tables_speak_of_every_checked_claim() -> None:
+def test_the_tables_speak_of_every_claim() -> None:
     assert set(GOLDEN) == set(CHECKED)
     assert set(SPOILS) == set(CHECKED)
+    assert set(TRAINED_SPOILS) == set(CLAIMS) - set(CHECKED)
+
+
+@pytest.mark.parametrize("name", sorted(set(CLAIMS) - set(CHECKED)))
+def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
+    claim = CLAIMS[name]
+    numbers = NUMBERS[claim.needs]
+    assert claim.check(experiments=NUMBERS).verdict is Verdict.REPRODUCED
+    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not Verdict.REPRODUCED
+    assert claim.check(experiments={}).verdict is Verdict.OPEN
 
 
 def test_lemma_246_fails_without_its_hypothesis_and_holds_with_it() -> None:
@@ -138,16 +149,17 @@ def test_numbers_of_an_experiment_are_used_instead() -> None:
         "nc2_equiangularity_means": -1.0,
         "nc3_self_duality": -1.0,
     }
+    experiments = {"ji2022_fig2": {"per_seed": [{"slopes": slopes}]}}
     found = {
         row["id"]: row["verdict"]
-        for row in judge_all(experiments={"ji2022_fig2": {"slopes": slopes}}, ids=["ji2022/fig-2"])
+        for row in judge_all(experiments=experiments, ids=["ji2022/fig-2"])
     }
     assert found["ji2022/fig-2a"] == "not reproduced"
     assert found["ji2022/fig-2b"] == "reproduced"
 
 
 def test_numbers_that_lack_something_are_one_line() -> None:
-    with pytest.raises(NclabError, match=r"numbers of ji2022_fig2 .* 'slopes'.*reproduce"):
+    with pytest.raises(NclabError, match=r"numbers of ji2022_fig2 .* 'per_seed'.*reproduce"):
         judge_all(experiments={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"])
 
 

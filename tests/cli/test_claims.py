@@ -29,8 +29,8 @@ def test_a_beginning_as_json() -> None:
 def test_numbers_of_runs_are_judged(tmp_path: Path) -> None:
     folder = tmp_path / "ji2022_fig2"
     folder.mkdir()
-    slopes = {"nc2_norm_variation_means": -0.2}
-    (folder / "numbers.json").write_text(json.dumps({"slopes": slopes}))
+    numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": -0.2}}]}
+    (folder / "numbers.json").write_text(json.dumps(numbers))
     done = call("claims", "ji2022/fig-2a", "--json", "--runs", tmp_path)
     assert json.loads(done.out)[0]["verdict"] == "not reproduced"
 

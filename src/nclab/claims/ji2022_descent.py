@@ -8,13 +8,16 @@ from nclab.claims.claim import Claim, Kind, Numbers
 from nclab.claims.verdict import Finding, Verdict
 from nclab.ulpm.descent import descend, normalised_descent
 from nclab.ulpm.flow import flow
-from nclab.ulpm.problem import Problem
+from nclab.ulpm.problem import Array, Problem
 from nclab.ulpm.trajectory import slope
 
 EXPERIMENT = "ji2022_fig2"
 SIZES = (5, 10, 20)
 """Classes, samples a class and dimensions of the paper's run."""
 RATE = 5.0
+PLAIN_STEPS = 2_000
+"""Steps of plain descent where the experiment's numbers are not there; it has 1e5."""
+SEEDS = {"quick": 2, "paper": 5}
 WINDOW = (500.0, 1000.0)
 """In log t, where the rates are fitted."""
 PANELS = {
@@ -49,65 +52,67 @@ def _judge_reductions(numbers: Numbers) -> Finding:
 
 
 @cache
-def _slopes(preset: str) -> Numbers:
+def _runs(preset: str) -> Numbers:
+    """What the experiment gives, from shorter runs of plain descent."""
     problem = Problem(*SIZES)
     times = np.geomspace(*WINDOW, 8)
-    run = flow(problem, log_time=WINDOW[1], sample_at=times.tolist())
-    rows = run.samples[-len(times) :]
-    logs = [row.log_time for row in rows]
     names = [name for name, _ in PANELS.values()]
-    return {"slopes": {name: slope(logs, [getattr(row, name) for row in rows]) for name in names}}
+    per_seed = []
+    for seed in range(SEEDS[preset]):
+        start = problem.initial(seed=seed)
+        run = flow(problem, start, log_time=WINDOW[1], sample_at=times.tolist())
+        rows = run.samples[-len(times) :]
+        logs = [row.log_time for row in rows]
+        rates = {name: slope(logs, [getattr(row, name) for row in rows]) for name in names}
+        per_seed.append(
+            {"seed": seed, "slopes": rates, "steps_to_level": _steps_to_level(problem, start)}
+        )
+    return {"config": {"descent_steps": PLAIN_STEPS}, "per_seed": per_seed}
+
+
+def _steps_to_level(problem: Problem, start: Array) -> int | None:
+    """Steps of normalised descent until it is past plain descent, in margin and (2), (3), (4)."""
+    plain = descend(problem, start, steps=PLAIN_STEPS, rate=RATE, backend="numpy").last
+    quick = normalised_descent(problem, start, steps=40, rate=300.0, sample_at=range(41))
+    names = [name for name, _ in PANELS.values() if name != "nc2_norm_variation_means"]
+    for sample in quick.samples:
+        past = all(getattr(sample, name) <= getattr(plain, name) for name in names)
+        if past and sample.margin >= plain.margin:
+            return sample.step
+    return None
 
 
 def _judge_panel(numbers: Numbers, *, panel: str) -> Finding:
-    """Whether a quantity falls like the first power of 1 / log t."""
+    """Whether a quantity falls like the first power of 1 / log t, in every seed."""
     name, what = PANELS[panel]
-    rate = float(numbers["slopes"][name])
+    rates = [float(one["slopes"][name]) for one in numbers["per_seed"]]
     evidence = (
-        f"{what} falls like (log t)^({rate:.3f}) along the flow, log t from {WINDOW[0]:g} to "
-        f"{WINDOW[1]:g}; claimed -1"
+        f"{what} falls like (log t)^r along the flow, log t from {WINDOW[0]:g} to {WINDOW[1]:g}, "
+        f"with r = {', '.join(f'{rate:.3f}' for rate in rates)}; claimed -1"
     )
-    error = abs(rate + 1)
-    verdict = Verdict.REPRODUCED if error <= NEAR else Verdict.PARTLY
-    if not error <= FAIR:
+    worst = max(abs(rate + 1) for rate in rates)
+    verdict = Verdict.REPRODUCED if worst <= NEAR else Verdict.PARTLY
+    if not worst <= FAIR:
         verdict = Verdict.NOT_REPRODUCED
-    return Finding(verdict, evidence, {"slope": rate, "claimed": -1.0})
-
-
-def _slowness(preset: str) -> Numbers:
-    problem, steps = Problem(*SIZES), 2_000
-    plain = descend(problem, steps=steps, rate=RATE, backend="numpy").last
-    quick = normalised_descent(problem, steps=40, rate=300.0, sample_at=range(41))
-    names = [name for name, _ in PANELS.values() if name != "nc2_norm_variation_means"]
-    level = (
-        sample.step
-        for sample in quick.samples
-        if sample.margin >= plain.margin
-        and all(getattr(sample, name) <= getattr(plain, name) for name in names)
-    )
-    return {**_slopes(preset), "plain_steps": steps, "steps_to_level": next(level, None)}
+    return Finding(verdict, evidence, {"slopes": rates, "claimed": -1.0})
 
 
 def _judge_slowness(numbers: Numbers) -> Finding:
-    rates = [float(rate) for rate in numbers["slopes"].values()]
-    steps, plain = numbers["steps_to_level"], numbers.get("plain_steps", 100_000)
+    rates = [float(r) for one in numbers["per_seed"] for r in one["slopes"].values()]
+    plain = int(numbers["config"]["descent_steps"])
+    steps = [one["steps_to_level"] for one in numbers["per_seed"]]
     evidence = (
-        f"every quantity falls like a power between {min(rates):.2f} and {max(rates):.2f} of "
-        f"log t, so to halve one t must at least be squared; a rate scaled by 1/(loss |theta|^2) "
-        f"is past {plain} plain steps after {steps if steps is not None else 'more than all'} steps"
+        f"every quantity falls like a power of log t between {min(rates):.2f} and "
+        f"{max(rates):.2f}, so to halve one t must at least be squared; a rate divided by the loss "
+        f"and the squared norm is past {plain} plain steps after {', '.join(map(str, steps))}"
     )
     slow = all(-1.5 < rate < 0 for rate in rates)
-    return Finding(Verdict.REPRODUCED if slow else Verdict.NOT_REPRODUCED, evidence, numbers)
-
-
-def _evidence_only(numbers: Numbers) -> Finding:
-    """The judgement of slowness, with the deciding numbers alone."""
-    deciding = {
-        "slopes": dict(numbers["slopes"]),
-        "steps_to_level": numbers["steps_to_level"],
-        "plain_steps": numbers.get("plain_steps", 100_000),
-    }
-    return _judge_slowness(deciding)
+    helped = all(step is not None and step < plain / 10 for step in steps)
+    verdict = Verdict.REPRODUCED if slow and helped else Verdict.PARTLY
+    if not slow:
+        verdict = Verdict.NOT_REPRODUCED
+    deciding = {"slopes": rates, "plain_steps": plain, "steps_to_level": steps}
+    return Finding(verdict, evidence, deciding)
 
 
 CLAIMS = (
@@ -130,7 +135,7 @@ CLAIMS = (
             "O(1/log t).",
             f"ji2022, Fig. 2 ({panel})",
             partial(_judge_panel, panel=panel),
-            _slopes,
+            _runs,
             needs=EXPERIMENT,
             code="nclab.ulpm.trajectory.slope",
             figure="fig2_flow",
@@ -142,8 +147,8 @@ CLAIMS = (
         Kind.RESULT,
         "Convergence to neural collapse is very slow; a rate that depends on the loss may help.",
         "ji2022, Sec. 5.3",
-        _evidence_only,
-        _slowness,
+        _judge_slowness,
+        _runs,
         needs=EXPERIMENT,
         code="nclab.ulpm.descent.normalised_descent",
         figure="fig2_descent",

@@ -23,6 +23,7 @@ def all_claims() -> tuple[Claim, ...]:
         ji2022_flow,
         ji2022_landscape,
         ji2022_margin,
+        ji2022_networks,
         ji2022_setting,
         pan2023_lemmas,
         pan2023_measures,
@@ -47,6 +48,7 @@ def all_claims() -> tuple[Claim, ...]:
         ji2022_example,
         ji2022_landscape,
         ji2022_descent,
+        ji2022_networks,
     )
     return tuple(claim for module in modules for claim in module.CLAIMS)
 

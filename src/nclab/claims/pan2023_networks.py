@@ -146,6 +146,7 @@ CLAIMS = (
         "pan2023, Sec. 3.1",
         _judge_cones,
         _cones,
+        code="nclab.data.conic_hull.ConicHull",
     ),
     Claim(
         "pan2023/def-3.2.1",
@@ -155,6 +156,7 @@ CLAIMS = (
         "pan2023, Def. 3.2.1",
         _judge_composition,
         _composition,
+        code="nclab.models.mlp.MLP",
     ),
     Claim(
         "pan2023/def-3.2.2",
