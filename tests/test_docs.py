@@ -50,7 +50,9 @@ def test_sources_name_known_papers() -> None:
         for match in re.finditer(r"^\s*Source: (\w+), (\S.*)$", file.read_text(), re.MULTILINE):
             found += 1
             assert match[1] in PAPERS, f"{file}: {match[0]}"
-            assert re.match(r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example)", match[2])
+            assert re.match(
+                r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.)", match[2]
+            )
     assert found > 30
 
 

@@ -1,0 +1,190 @@
+"""Pictures beside the thesis's figures: norms and guarantees, complexity of data, conjectures."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nclab.figures.pan2023 import DECAY, INTER, INTRA, TICKS, failed_note, simplex
+from nclab.figures.picture import Panel, Picture, Reference, Series
+from nclab.figures.spread import SPREAD, Look, column, converged, failures, gap, spread
+
+Numbers = Mapping[str, Any]
+
+MEASURED, OPTIMUM, GUARANTEED = 0, 1, 2
+
+
+def norms(numbers: Numbers) -> list[Picture]:
+    """Norms, loss, excess loss and guarantee against weight decay, beside the optimum."""
+    rows, optima = converged(numbers["rows"]), numbers["optima"]
+    measured = Look("measured", MEASURED)
+    decays = [float(row["weight_decay"]) for row in optima]
+
+    def panel(title: str, name: str, optimum: str | None, label: str) -> Panel:
+        lines = [spread(rows, "weight_decay", column(name), measured)]
+        if optimum is not None:
+            best = [float(row[optimum]) for row in optima]
+            lines.append(
+                Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
+            )
+        loss = "loss" in name
+        scale = {"y_scale": "log"} if loss else {}
+        return Panel(title, DECAY, label, tuple(lines), x_scale="log", x_ticks=TICKS, **scale)
+
+    intra = Panel(
+        "intra-class cosine",
+        DECAY,
+        "cosine similarity",
+        (
+            spread(rows, "weight_decay", column("mean_intra"), measured),
+            spread(
+                rows,
+                "weight_decay",
+                column("guaranteed_mean_intra"),
+                Look("guaranteed by the class losses", GUARANTEED),
+            ),
+            spread(
+                rows,
+                "weight_decay",
+                column("guaranteed_min_intra"),
+                Look("the same, worst class", GUARANTEED, "dashed", "hollow"),
+            ),
+        ),
+        x_scale="log",
+        x_ticks=TICKS,
+        y_range=(-0.03, 1.03),
+    )
+    note = failed_note(numbers["rows"])
+    return [
+        Picture(
+            "pan2023_norms",
+            "What weight decay does to norms, loss and guarantee",
+            (
+                panel("feature norm α", "alpha", "alpha", "α"),
+                panel("classifier norm β", "beta", "beta", "β"),
+                panel("loss", "loss", "optimal_loss", "nats"),
+                panel("excess loss ε over the best for these norms", "excess_loss", None, "nats"),
+                intra,
+            ),
+            3,
+            "Affine batch norm. The optimum is that of the regularised layer-peeled objective; "
+            f"intra-class cosines are averages over classes. {SPREAD}{note}",
+        )
+    ]
+
+
+def complexity(numbers: Numbers) -> list[Picture]:
+    """Cosines against the depth of the teacher, one panel a weight decay; and the difference."""
+    rows, classes = numbers["rows"], int(numbers["config"]["classes"])
+    decays = sorted({row["weight_decay"] for row in rows})
+    depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
+    names = (("min_intra", Look("min intra", INTRA)), ("max_inter", Look("max inter", INTER)))
+    panels = []
+    for decay in decays:
+        own = [row for row in rows if row["weight_decay"] == decay]
+        lines = [
+            spread(converged(own), "teacher_depth", column(name), look) for name, look in names
+        ]
+        crosses = failures(own, "teacher_depth", [column(name) for name, _ in names])
+        panels.append(
+            Panel(
+                f"{DECAY} {decay:g}",
+                "depth of the teacher",
+                "cosine similarity",
+                (*lines, *crosses),
+                references=(simplex(classes),),
+                x_ticks=depths,
+                y_range=(-0.45, 1.05),
+            )
+        )
+    difference = [
+        spread(
+            [row for row in converged(rows) if row["weight_decay"] == decay],
+            "teacher_depth",
+            gap,
+            Look(f"difference, {DECAY} {decay:g}", place + 1),
+        )
+        for place, decay in enumerate(decays)
+    ]
+    panels.append(
+        Panel(
+            "min intra − max inter",
+            "depth of the teacher",
+            "difference of cosines",
+            tuple(difference),
+            references=(Reference("simplex ETF", y=1 + 1 / (classes - 1)),),
+            x_ticks=depths,
+        )
+    )
+    return [
+        Picture(
+            "pan2023_complexity",
+            "Simpler data, stronger collapse",
+            tuple(panels),
+            len(panels),
+            "Affine batch norm; the labels come from random networks of this many layers. "
+            f"{SPREAD}{failed_note(rows)}",
+        )
+    ]
+
+
+TITLES = {
+    "3.1.1": "3.1.1: collapse improves with weight decay",
+    "3.2.1": "3.2.1: collapse sharpens with depth",
+    "3.2.2": "3.2.2: effective depth falls",
+}
+
+
+def conjectures(numbers: Numbers) -> list[Picture]:
+    """The smallest e of every conjecture, seed by seed, with the interval of the median."""
+    places = sorted({(row["data"], int(row["layers"])) for row in numbers["intervals"]})
+    panels = []
+    for name, title in TITLES.items():
+        lines = []
+        for colour, (data, layers) in enumerate(places):
+            own = [
+                row
+                for row in numbers["worst"]
+                if (row["conjecture"], row["data"], row["layers"]) == (name, data, layers)
+            ]
+            if not own:
+                continue
+            seeds = [float(row["seed"]) for row in own]
+            label = f"{data} data, {layers} layers"
+            values = [float(row["smallest_e"]) for row in own]
+            lines.append(Series(label, seeds, values, colour=colour, style="none", marker="filled"))
+            interval = next(
+                row
+                for row in numbers["intervals"]
+                if (row["conjecture"], row["data"], row["layers"]) == (name, data, layers)
+            )
+            ends = [min(seeds) - 0.3, max(seeds) + 0.3]
+            lines.append(
+                Series(
+                    "",
+                    ends,
+                    [interval["median"]] * 2,
+                    [interval["low"]] * 2,
+                    [interval["high"]] * 2,
+                    colour,
+                    "dashed",
+                )
+            )
+        every = tuple(float(seed) for seed in sorted({row["seed"] for row in numbers["worst"]}))
+        panels.append(
+            Panel(
+                title,
+                "seed",
+                "" if panels else "smallest e",
+                tuple(lines),
+                references=(Reference("called small", y=float(numbers["small"])),),
+                x_ticks=every,
+            )
+        )
+    return [
+        Picture(
+            "pan2023_conjectures",
+            "The smallest e with which each conjecture is true",
+            tuple(panels),
+            3,
+            "Points are seeds; lines are medians, bands their bootstrap intervals.",
+        )
+    ]
