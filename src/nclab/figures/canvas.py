@@ -13,8 +13,6 @@ from nclab.files import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = LIGHT.lines
-
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -58,7 +56,7 @@ def save(figure: "Figure", path: Path) -> list[Path]:
     import matplotlib
 
     written = []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), _settled(figure):
         for suffix, metadata in FORMATS:
             content = io.BytesIO()
             figure.savefig(content, format=suffix[1:], dpi=200, metadata=metadata)
@@ -66,6 +64,16 @@ def save(figure: "Figure", path: Path) -> list[Path]:
             write_whole(target, content.getvalue())
             written.append(target)
     return written
+
+
+@contextmanager
+def _settled(figure: "Figure") -> Iterator[None]:
+    """Lay a figure out once for all formats; the layout takes longer than the drawing."""
+    engine = figure.get_layout_engine()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    yield
+    figure.set_layout_engine(engine)
 
 
 def _colours(paper: Paper) -> dict[str, Any]:

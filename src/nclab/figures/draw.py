@@ -35,7 +35,7 @@ def draw(picture: Picture, dark: bool = False) -> "Figure":
     shared = shares_legend(picture)
     width, height = picture.panel_size
     height += 0 if shared else LEGEND_ROW * _longest_legend(picture)
-    below = 2 * LEGEND_ROW if shared else 0.0
+    below = 2 * LEGEND_ROW if shared and _longest_legend(picture) else 0.0
     size = (columns * width, rows * height + TITLE_HEIGHT + below)
     with canvas.drawing(paper=colours, figsize=size) as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
@@ -157,7 +157,8 @@ def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Pape
     rows, columns = values.shape
     x = array(panel.x) if len(panel.x) else np.arange(columns)
     y = array(panel.y) if len(panel.y) else np.arange(rows)
-    shade = axis.pcolormesh(x, y, values, cmap=palette, norm=norm, shading="nearest", lw=0)
+    shading: Any = "gouraud" if len(panel.x) else "nearest"
+    shade = axis.pcolormesh(x, y, values, cmap=palette, norm=norm, shading=shading, lw=0)
     shade.set_rasterized(rows * columns > 2500)
     axis.grid(False)
     axis.set_aspect("equal")
@@ -175,6 +176,9 @@ def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Pape
     bar = figure.colorbar(shade, ax=axis, shrink=0.85, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=2)
+    if panel.centre is not None:  # both sides, though their scales differ
+        ticks = [low, (low + panel.centre) / 2, panel.centre, (high + panel.centre) / 2, high]
+        bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
     if panel.value_label:
         bar.set_label(panel.value_label)
 
@@ -242,7 +246,7 @@ def _legend_below(axis: "Axes") -> None:
 
 def _longest_legend(picture: Picture) -> int:
     panels = [panel for panel in picture.panels if isinstance(panel, Panel)]
-    return max(sum(bool(one.label) for one in panel.series) for panel in panels)
+    return max((sum(bool(one.label) for one in panel.series) for panel in panels), default=0)
 
 
 def array(values: Numbers | Sequence[float | None]) -> NDArray[np.float64]:

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+BLACK = 6
+"""The place in the palette for theory: black on light paper, white on dark."""
+
 
 class Paper(NamedTuple):
     """The colours of a figure: what lines are drawn with, and what they are drawn on."""
