@@ -45,6 +45,7 @@ def norms() -> dict[str, Any]:
         row
         | {
             "mean_intra": row["min_intra"] + 0.02,
+            "balanced_loss": row["loss"],
             "excess_loss": 0.1 * row["loss"],
             "guaranteed_mean_intra": row["min_intra"] - 0.2,
             "guaranteed_min_intra": row["min_intra"] - 0.3,
@@ -54,7 +55,7 @@ def norms() -> dict[str, Any]:
         if row["norm"] == "affine"
     ]
     optima = [
-        {"weight_decay": decay, "alpha": 3.0, "beta": 1.5, "optimal_loss": decay}
+        {"weight_decay": decay, "alpha": 3.0, "beta": 1.5, "product": 4.5, "optimal_loss": decay}
         for decay in DECAYS
     ]
     return {"config": {"classes": 4}, "rows": rows, "optima": optima}

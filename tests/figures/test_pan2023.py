@@ -7,6 +7,8 @@ from nclab.figures.picture import Panel
 from nclab.figures.spread import Look, column, spread
 from tests.claims import thesis_rows
 
+ETF = "simplex ETF, −1/(C−1)"
+
 
 def panel(picture: object, place: int = 0) -> Panel:
     found = picture.panels[place]  # type: ignore[attr-defined]
@@ -20,14 +22,15 @@ def test_figure_31_has_the_thesis_arrangement() -> None:
     assert picture.columns == 3
     assert [one.title for one in picture.panels] == ["BN with affine", "BN without affine", "no BN"]
     affine = panel(picture)
-    assert [line.label for line in affine.series] == ["min intra", "max inter"]
+    assert [line.label for line in affine.series] == ["min intra", "max inter", ETF]
     assert list(affine.series[0].x) == list(thesis_rows.DECAYS)
     assert affine.series[0].y[0] == pytest.approx(0.449)
     low, high = affine.series[0].low, affine.series[0].high
     assert low is not None
     assert high is not None
     assert (low[0], high[0]) == (pytest.approx(0.448), pytest.approx(0.45))
-    assert affine.references[0].y == pytest.approx(-1 / 3)
+    assert affine.series[2].x == [1e-4, 1e-2]
+    assert affine.series[2].y == [pytest.approx(-1 / 3)] * 2
 
 
 def test_failed_runs_are_marked_and_left_out_of_the_lines() -> None:
@@ -53,7 +56,7 @@ def test_undefined_cosines_are_not_drawn() -> None:
         if not row["converged"]:
             row.update(min_intra=None, max_inter=None)
     picture = pan2023.fig31(numbers)[0]
-    assert [line.label for line in panel(picture, 2).series] == ["min intra", "max inter"]
+    assert [line.label for line in panel(picture, 2).series] == ["min intra", "max inter", ETF]
     assert "no BN at 0.01" in picture.caption
 
 
@@ -61,9 +64,10 @@ def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
     layers, depths = pan2023.fig33(thesis_rows.fig33())
     assert len(layers.panels) == 7
     assert layers.columns == 4
-    assert layers.panels[-1].title == "weight decay 0.01 (3 of 3 not converged)"
+    assert layers.panels[-1].title == "wd = 0.01, 3 of 3 not converged"
     first = panel(layers)
-    assert [line.label for line in first.series] == ["NCC accuracy", "min intra", "max inter"]
+    labels = [line.label for line in first.series]
+    assert labels == ["NCC accuracy", "min intra", "max inter", ETF]
     assert list(first.series[0].x) == list(range(1, 15))
     effective, middle = panel(depths), panel(depths, 1)
     assert [line.label for line in effective.series] == ["ε = 0.01", "ε = 0.05"]
@@ -85,16 +89,17 @@ def test_norms_stand_beside_the_optimum() -> None:
     alpha = panel(picture)
     assert list(alpha.series[0].y)[:2] == [8.0, 7.0]
     assert set(alpha.series[1].y) == {3.0}
-    assert panel(picture, 2).y_scale == "log"
+    assert panel(picture, 2).series[0].y[0] == 8.0 * 2.5
+    assert panel(picture, 3).y_scale == "log"
 
 
 def test_conjectures_show_seeds_and_intervals() -> None:
     picture = pan2023_theory.conjectures(thesis_rows.conjectures())[0]
     first = panel(picture)
-    points, interval = first.series[0], first.series[1]
-    assert points.label == "conic data, 6 layers"
-    assert list(points.y) == [0.0, 0.01, 0.02]
-    assert (interval.y[0], interval.low, interval.high) == (0.01, [0.0] * 2, [0.02] * 2)
+    interval, seeds = first.series[0], first.series[1]
+    assert interval.label == "1: conic data, 6 layers"
+    assert (interval.y, interval.low, interval.high) == ([0.01], [0.0], [0.02])
+    assert list(seeds.y) == [0.0, 0.01, 0.02]
     assert first.references[0].y == 0.05
 
 

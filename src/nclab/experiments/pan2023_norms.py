@@ -116,7 +116,7 @@ def tables(numbers: dict[str, Any]) -> list[Table]:
                 f"{first['predicted_alpha']:.2f}",
                 cell(own, column("beta"), ".2f"),
                 f"{first['predicted_beta']:.2f}",
-                cell(own, column("loss"), ".2e"),
+                cell(own, column("balanced_loss"), ".2e"),
                 f"{first['predicted_loss']:.2e}",
                 cell(own, column("excess_loss"), ".2e"),
                 cell(own, column("mean_intra")),

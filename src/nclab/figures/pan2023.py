@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nclab.figures.picture import Panel, Picture, Reference
+from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.figures.spread import SPREAD, Look, Row, column, converged, failures, gap, spread
 
 Numbers = Mapping[str, Any]
 
-INTRA, INTER, ACCURACY = 0, 4, 2
+INTRA, INTER, ACCURACY, BLACK = 0, 4, 2, 6
 """Blue, yellow and green as in the thesis's figure 3.3."""
 NORMS = {"affine": "BN with affine", "plain": "BN without affine", "none": "no BN"}
 COSINES = (-0.45, 1.05)
@@ -16,9 +16,12 @@ DECAY = "weight decay"
 TICKS = (1e-4, 1e-3, 1e-2)
 
 
-def simplex(num_classes: int) -> Reference:
-    """The inter-class cosine of a simplex ETF."""
-    return Reference("simplex ETF, −1/(C−1)", y=-1 / (num_classes - 1))
+def simplex(num_classes: int, places: Iterable[float]) -> Series:
+    """The inter-class cosine of a simplex ETF, across the given places."""
+    known = list(places)
+    ends = [min(known), max(known)]
+    height = -1 / (num_classes - 1)
+    return Series("simplex ETF, −1/(C−1)", ends, [height] * 2, colour=BLACK, style="dotted")
 
 
 def failed_note(rows: Iterable[Row]) -> str:
@@ -46,6 +49,7 @@ def fig31(numbers: Numbers) -> list[Picture]:
         (column("min_intra"), Look("min intra", INTRA)),
         (column("max_inter"), Look("max inter", INTER)),
     )
+    decays = [float(row["weight_decay"]) for row in rows]
     panels = []
     for norm, title in NORMS.items():
         own = [row for row in rows if row["norm"] == norm]
@@ -56,9 +60,8 @@ def fig31(numbers: Numbers) -> list[Picture]:
                 title,
                 DECAY,
                 "" if panels else "cosine similarity",
-                (*lines, *crosses),
+                (*lines, simplex(classes, decays), *crosses),
                 x_scale="log",
-                references=(simplex(classes),),
                 y_range=COSINES,
                 x_ticks=TICKS,
             )
@@ -115,14 +118,16 @@ def fig33(numbers: Numbers) -> list[Picture]:
         own = [row for row in rows if row["weight_decay"] == decay]
         failed = sum(not run["converged"] for run in runs if run["weight_decay"] == decay)
         some = sum(run["weight_decay"] == decay for run in runs)
-        title = f"{DECAY} {decay:g}" + (f" ({failed} of {some} not converged)" if failed else "")
+        title = f"wd = {decay:g}" + (f", {failed} of {some} not converged" if failed else "")
         panels.append(
             Panel(
                 title,
                 "layer",
                 "" if len(panels) % 4 else "accuracy, cosine",
-                tuple(spread(own, "layer", column(name), look) for name, look in lines),
-                references=(simplex(classes),),
+                (
+                    *(spread(own, "layer", column(name), look) for name, look in lines),
+                    simplex(classes, [float(row["layer"]) for row in own]),
+                ),
                 y_range=COSINES,
             )
         )
@@ -176,7 +181,7 @@ def _depths(numbers: Numbers, note: str) -> Picture:
                 x_ticks=TICKS,
             ),
             Panel(
-                "max inter of the layers between first and last",
+                "max inter, middle layers",
                 DECAY,
                 "cosine similarity",
                 (inter._replace(label=""),),

@@ -1,11 +1,11 @@
 """Pictures beside the thesis's figures: norms and guarantees, complexity of data, conjectures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nclab.figures.pan2023 import DECAY, INTER, INTRA, TICKS, failed_note, simplex
-from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.figures.spread import SPREAD, Look, column, converged, failures, gap, spread
+from nclab.figures.picture import Panel, Picture, Reference, Scale, Series
+from nclab.figures.spread import SPREAD, Look, Row, Value, column, converged, failures, gap, spread
 
 Numbers = Mapping[str, Any]
 
@@ -18,16 +18,15 @@ def norms(numbers: Numbers) -> list[Picture]:
     measured = Look("measured", MEASURED)
     decays = [float(row["weight_decay"]) for row in optima]
 
-    def panel(title: str, name: str, optimum: str | None, label: str) -> Panel:
-        lines = [spread(rows, "weight_decay", column(name), measured)]
+    def panel(title: str, value: Value, optimum: str | None, label: str) -> Panel:
+        lines = [spread(rows, "weight_decay", value, measured)]
         if optimum is not None:
             best = [float(row[optimum]) for row in optima]
             lines.append(
                 Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
             )
-        loss = "loss" in name
-        scale = {"y_scale": "log"} if loss else {}
-        return Panel(title, DECAY, label, tuple(lines), x_scale="log", x_ticks=TICKS, **scale)
+        scale: Scale = "log" if label == "nats" else "linear"
+        return Panel(title, DECAY, label, tuple(lines), "log", scale, x_ticks=TICKS)
 
     intra = Panel(
         "intra-class cosine",
@@ -58,10 +57,11 @@ def norms(numbers: Numbers) -> list[Picture]:
             "pan2023_norms",
             "What weight decay does to norms, loss and guarantee",
             (
-                panel("feature norm α", "alpha", "alpha", "α"),
-                panel("classifier norm β", "beta", "beta", "β"),
-                panel("loss", "loss", "optimal_loss", "nats"),
-                panel("excess loss ε over the best for these norms", "excess_loss", None, "nats"),
+                panel("feature norm α", column("alpha"), "alpha", "α"),
+                panel("classifier norm β", column("beta"), "beta", "β"),
+                panel("product αβ", product, "product", "αβ"),
+                panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats"),
+                panel("excess loss ε = loss − m(αβ)", column("excess_loss"), None, "nats"),
                 intra,
             ),
             3,
@@ -89,8 +89,7 @@ def complexity(numbers: Numbers) -> list[Picture]:
                 f"{DECAY} {decay:g}",
                 "depth of the teacher",
                 "cosine similarity",
-                (*lines, *crosses),
-                references=(simplex(classes),),
+                (*lines, simplex(classes, depths), *crosses),
                 x_ticks=depths,
                 y_range=(-0.45, 1.05),
             )
@@ -127,56 +126,45 @@ def complexity(numbers: Numbers) -> list[Picture]:
 
 
 TITLES = {
-    "3.1.1": "3.1.1: collapse improves with weight decay",
-    "3.2.1": "3.2.1: collapse sharpens with depth",
+    "3.1.1": "3.1.1: grows with weight decay",
+    "3.2.1": "3.2.1: sharpens with depth",
     "3.2.2": "3.2.2: effective depth falls",
 }
 
 
 def conjectures(numbers: Numbers) -> list[Picture]:
-    """The smallest e of every conjecture, seed by seed, with the interval of the median."""
+    """The smallest e of every conjecture: seeds as circles, the median with its interval."""
     places = sorted({(row["data"], int(row["layers"])) for row in numbers["intervals"]})
     panels = []
     for name, title in TITLES.items():
         lines = []
-        for colour, (data, layers) in enumerate(places):
-            own = [
-                row
-                for row in numbers["worst"]
-                if (row["conjecture"], row["data"], row["layers"]) == (name, data, layers)
-            ]
-            if not own:
-                continue
-            seeds = [float(row["seed"]) for row in own]
-            label = f"{data} data, {layers} layers"
-            values = [float(row["smallest_e"]) for row in own]
-            lines.append(Series(label, seeds, values, colour=colour, style="none", marker="filled"))
-            interval = next(
-                row
-                for row in numbers["intervals"]
-                if (row["conjecture"], row["data"], row["layers"]) == (name, data, layers)
-            )
-            ends = [min(seeds) - 0.3, max(seeds) + 0.3]
-            lines.append(
-                Series(
-                    "",
-                    ends,
-                    [interval["median"]] * 2,
-                    [interval["low"]] * 2,
-                    [interval["high"]] * 2,
-                    colour,
-                    "dashed",
+        for place, (data, layers) in enumerate(places):
+            where = {"conjecture": name, "data": data, "layers": layers}
+            label = f"{place + 1}: {data} data, {layers} layers"
+            for row in _matching(numbers["intervals"], where):
+                lines.append(
+                    Series(
+                        label,
+                        [place + 1.1],
+                        [row["median"]],
+                        [row["low"]],
+                        [row["high"]],
+                        place,
+                        "none",
+                        "filled",
+                    )
                 )
-            )
-        every = tuple(float(seed) for seed in sorted({row["seed"] for row in numbers["worst"]}))
+            values = [float(row["smallest_e"]) for row in _matching(numbers["worst"], where)]
+            beside = [place + 0.9] * len(values)
+            lines.append(Series("", beside, values, colour=place, style="none", marker="hollow"))
         panels.append(
             Panel(
                 title,
-                "seed",
+                "data and depth",
                 "" if panels else "smallest e",
                 tuple(lines),
                 references=(Reference("called small", y=float(numbers["small"])),),
-                x_ticks=every,
+                x_ticks=tuple(range(1, len(places) + 1)),
             )
         )
     return [
@@ -185,6 +173,15 @@ def conjectures(numbers: Numbers) -> list[Picture]:
             "The smallest e with which each conjecture is true",
             tuple(panels),
             3,
-            "Points are seeds; lines are medians, bands their bootstrap intervals.",
+            "Circles are seeds; dots are medians with their bootstrap intervals.",
         )
     ]
+
+
+def product(row: Row) -> float | None:
+    """αβ."""
+    return None if row["alpha"] is None or row["beta"] is None else row["alpha"] * row["beta"]
+
+
+def _matching(rows: Iterable[Row], where: Row) -> list[Row]:
+    return [row for row in rows if all(row[key] == value for key, value in where.items())]
