@@ -75,3 +75,14 @@ def test_links_in_the_docs_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_results_replace_what_is_between_the_marks() -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
+    page = f"# Title\n\n{builder['BEGIN']}\nold\n{builder['END']}\n\nafter\n"
+    new = builder["inserted"](page, f"{builder['BEGIN']}\nnew\n{builder['END']}")
+    assert new == f"# Title\n\n{builder['BEGIN']}\nnew\n{builder['END']}\n\nafter\n"
+    for name in builder["NAMES"]:
+        text = (ROOT / "docs" / "experiments" / f"{name}.md").read_text()
+        assert text.index(builder["BEGIN"]) < text.index(builder["END"])
+        assert f"nclab reproduce {name}" in text

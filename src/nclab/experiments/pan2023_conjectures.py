@@ -17,6 +17,7 @@ from nclab.experiments.pan2023_networks import (
     DEEP_DECAYS,
     PAPER,
     QUICK,
+    QUICK_DECAYS,
     Data,
     Networks,
     last_layers,
@@ -40,8 +41,8 @@ class Place:
     """Data and depth on which the conjectures are tried."""
 
     data: Data
-    layers: int = 6
-    weight_decays: tuple[float, ...] = DECAYS
+    layers: int
+    weight_decays: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,24 @@ class Config:
     places: tuple[Place, ...]
 
 
-SHALLOW = (Place("teacher"), Place("conic"))
-DEEP = (Place("teacher", 15, DEEP_DECAYS), Place("conic", 15, DEEP_DECAYS))
 PRESETS = {
-    "quick": Config(QUICK, (*SHALLOW, DEEP[0])),
-    "paper": Config(PAPER, (*SHALLOW, *DEEP)),
+    "quick": Config(
+        QUICK,
+        (
+            Place("teacher", 6, QUICK_DECAYS),
+            Place("teacher", 15, DEEP_DECAYS),
+            Place("conic", 6, QUICK_DECAYS),
+        ),
+    ),
+    "paper": Config(
+        PAPER,
+        (
+            Place("teacher", 6, DECAYS),
+            Place("teacher", 15, DEEP_DECAYS),
+            Place("conic", 6, DECAYS),
+            Place("conic", 15, DEEP_DECAYS),
+        ),
+    ),
 }
 
 

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from nclab.claims.pan2023_training import findings
-from nclab.experiments.pan2023_networks import DECAYS, PAPER, QUICK, Networks, preset_of
+from nclab.experiments.pan2023_networks import (
+    DECAYS,
+    PAPER,
+    QUICK,
+    QUICK_DECAYS,
+    Networks,
+    preset_of,
+)
 from nclab.experiments.tables import Row, Table, as_rich, cell, group, verdicts
 from nclab.figures import pan2023
 from nclab.figures.picture import Picture
@@ -30,7 +37,7 @@ class Config:
     weight_decays: tuple[float, ...] = DECAYS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(PAPER)}
 
 
 def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nclab.experiments.pan2023_networks import (
     DECAYS,
     PAPER,
     QUICK,
+    QUICK_DECAYS,
     Networks,
     last_layers,
     preset_of,
@@ -41,7 +42,7 @@ class Config:
     weight_decays: tuple[float, ...] = DECAYS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(PAPER)}
 
 
 def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
