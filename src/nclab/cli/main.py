@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nclab import __version__
-from nclab.cli import certify, landscape, measure, reproduce, ulpm
+from nclab.cli import certify, landscape, measure, reproduce, runs, ulpm
 from nclab.errors import NclabError
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -27,6 +27,7 @@ app.command(name="certify")(certify.command)
 app.command(name="reproduce")(reproduce.command)
 app.command(name="ulpm")(ulpm.command)
 app.command(name="landscape")(landscape.command)
+app.command(name="runs")(runs.command)
 
 
 def _show_version(asked: bool) -> None:
