@@ -15,11 +15,14 @@ from nclab.experiments import (
     pan2023_norms,
 )
 from nclab.experiments.pan2023_conjectures import Place
-from nclab.experiments.pan2023_networks import Networks
+from nclab.experiments.pan2023_networks import Networks, last_layers
 from nclab.records import find_runs
 from nclab.text import as_text
+from nclab.theory.certificate import certify
 
-TINY = Networks(samples=300, width=24, epochs=30, batch=30, moments=1, inputs=6, classes=3)
+TINY = Networks(
+    samples=200, width=24, epochs=25, batch=40, moments=1, inputs=6, classes=3, workers=0
+)
 DECAYS = (1e-3, 1e-2)
 MODULES = {
     "pan2023_fig31": pan2023_fig31,
@@ -161,6 +164,26 @@ def test_the_paper_preset_is_the_thesis() -> None:
 def test_an_unknown_preset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NclabError, match="one of quick, paper; got 'huge'"):
         pan2023_fig31.run(preset="huge", out=tmp_path)
+
+
+def test_the_guarantee_is_that_of_the_certificate(
+    out: Path, numbers: dict[str, dict[str, Any]]
+) -> None:
+    row = numbers["pan2023_norms"]["rows"][0]
+    layer = last_layers(out, row)[-1]
+    certificate = certify(
+        layer["num_classes"],
+        layer["alpha"],
+        layer["beta"],
+        layer["balanced_loss"],
+        class_losses=layer["class_loss"],
+        class_alphas=layer["class_alpha"],
+        class_betas=layer["class_beta"],
+        bias_norm=layer["bias_norm"],
+    )
+    assert certificate.class_intra_lower is not None
+    assert certificate.class_intra_lower.min() == row["guaranteed_min_intra"]
+    assert certificate.class_intra_lower.mean() == row["guaranteed_mean_intra"]
 
 
 def test_a_network_without_loss_guarantees_nothing() -> None:

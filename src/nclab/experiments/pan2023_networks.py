@@ -42,6 +42,8 @@ class Networks:
     batch: int = 128
     moments: int = 6
     """About so many epochs are measured, the last included."""
+    workers: int | None = None
+    """Processes, one a core by default; 0 trains in this one. The numbers do not depend on it."""
 
     def train(
         self,
@@ -72,7 +74,7 @@ class Networks:
                 moments=self.moments,
                 layers="all",
             )
-            rows += train_sweep(config, out / "fleet")
+            rows += train_sweep(config, out / "fleet", workers=self.workers)
         return rows
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
