@@ -28,9 +28,9 @@ def test_figure_31_has_the_thesis_arrangement() -> None:
     low, high = affine.series[0].low, affine.series[0].high
     assert low is not None
     assert high is not None
-    assert (low[0], high[0]) == (pytest.approx(0.448), pytest.approx(0.45))
+    assert [low[0], high[0]] == pytest.approx([0.448, 0.45])
     assert affine.series[2].x == [1e-4, 1e-2]
-    assert affine.series[2].y == [pytest.approx(-1 / 3)] * 2
+    assert list(affine.series[2].y) == pytest.approx([-1 / 3] * 2)
 
 
 def test_failed_runs_are_marked_and_left_out_of_the_lines() -> None:

@@ -14,7 +14,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def plus_minus(values: Iterable[float | None], form: str = ".3f") -> str:

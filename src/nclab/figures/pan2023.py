@@ -50,7 +50,7 @@ def fig31(numbers: Numbers) -> list[Picture]:
         (column("max_inter"), Look("max inter", INTER)),
     )
     decays = [float(row["weight_decay"]) for row in rows]
-    panels = []
+    panels: list[Panel] = []
     for norm, title in NORMS.items():
         own = [row for row in rows if row["norm"] == norm]
         lines = [spread(converged(own), "weight_decay", value, look) for value, look in cosines]
@@ -113,7 +113,7 @@ def fig33(numbers: Numbers) -> list[Picture]:
         ("min_intra", Look("min intra", INTRA, marker="none")),
         ("max_inter", Look("max inter", INTER, marker="none")),
     )
-    panels = []
+    panels: list[Panel] = []
     for decay in sorted({row["weight_decay"] for row in rows}):
         own = [row for row in rows if row["weight_decay"] == decay]
         failed = sum(not run["converged"] for run in runs if run["weight_decay"] == decay)

@@ -77,7 +77,7 @@ def complexity(numbers: Numbers) -> list[Picture]:
     decays = sorted({row["weight_decay"] for row in rows})
     depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
     names = (("min_intra", Look("min intra", INTRA)), ("max_inter", Look("max inter", INTER)))
-    panels = []
+    panels: list[Panel] = []
     for decay in decays:
         own = [row for row in rows if row["weight_decay"] == decay]
         lines = [
@@ -135,7 +135,7 @@ TITLES = {
 def conjectures(numbers: Numbers) -> list[Picture]:
     """The smallest e of every conjecture: seeds as circles, the median with its interval."""
     places = sorted({(row["data"], int(row["layers"])) for row in numbers["intervals"]})
-    panels = []
+    panels: list[Panel] = []
     for name, title in TITLES.items():
         lines = []
         for place, (data, layers) in enumerate(places):
