@@ -135,7 +135,7 @@ class _Training:
         if why is None:
             run.finish(**found)
         else:
-            run.fail(why, **found)
+            run.fail(**{**found, "why": why})
         self.ended[index] = True
 
     def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
