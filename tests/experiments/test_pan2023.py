@@ -21,7 +21,7 @@ from nclab.text import as_text
 from nclab.theory.certificate import certify
 
 TINY = Networks(
-    samples=200, width=24, epochs=25, batch=40, moments=1, inputs=6, classes=3, workers=0
+    samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
 )
 DECAYS = (1e-3, 1e-2)
 MODULES = {
