@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nclab.errors import NclabError
 from nclab.models.mlp import MLP, Shape
-from nclab.training import portable
+from nclab.training.backend import Backend, find_backend
 from nclab.training.checks import check_batches, check_data
 from nclab.training.recipe import Member, Recipe
 from nclab.training.state import State
@@ -74,11 +74,13 @@ class Fleet:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        backend: Backend = "auto",
     ) -> None:
         self.shape = shape
         self.members = tuple(members)
         self.recipe = recipe
         self.inputs, self.labels = check_data(inputs, labels, shape, torch.device(device), dtype)
+        self._train_epoch = find_backend(backend, torch.device(device))
         check_batches(len(self.inputs), recipe, self.members)
         self._states = [
             State.start(shape, member.norm, member.seed, torch.device(device), dtype)
@@ -111,7 +113,7 @@ class Fleet:
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
-        losses, hits = portable.train_epoch(
+        losses, hits = self._train_epoch(
             state,
             self.inputs,
             self.labels,
