@@ -16,8 +16,16 @@ class DataError(NclabError):
     """Features, labels, weights or a file that cannot be measured."""
 
 
+class MissingData(DataError):
+    """A data set that is not on this machine; the message says how to get it."""
+
+
 class ModelError(NclabError):
     """A model whose classifier or layers cannot be found or read."""
+
+
+class RecordError(NclabError):
+    """A run on disk that cannot be written, read or gone on with."""
 
 
 class NclabWarning(UserWarning):

@@ -8,8 +8,10 @@ from pathlib import Path
 from nclab.errors import DataError
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = True) -> None:
     """Write through a temporary file in the same folder, flushed to disk, then renamed.
+
+    Without `flush` a power cut may lose the content; a killed process still does not.
 
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
@@ -27,18 +29,20 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if flush:
+                os.fsync(stream.fileno())
         os.replace(temporary, target)
     except OSError as error:
         raise DataError(f"Cannot write {target}: {error.strerror}.") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    _flush_folder(target.parent)
+    if flush:
+        flush_folder(target.parent)
 
 
-def _flush_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut, where the system allows it."""
+def flush_folder(folder: Path) -> None:
+    """Make a rename or a new file survive a power cut, where the system allows it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

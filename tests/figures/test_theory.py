@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nclab.figures import theory
-from nclab.figures.canvas import save
+from nclab.figures.draw import save
+from nclab.figures.picture import Panel
 
 ROWS = [
     {
@@ -55,12 +56,24 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
     optima = [{**row, "optimal_loss": row["loss"]} for row in NETWORKS]
     networks = theory.network_panels(NETWORKS, optima)
     assert networks.intra.shape == (2, 2)
-    for name, figure in (
-        ("guarantees", theory.draw_guarantees(guarantees)),
-        ("networks", theory.draw_networks(networks)),
-    ):
-        written = save(figure, tmp_path / name)
-        assert [path.suffix for path in written] == [".png", ".pdf"]
+    for picture in (theory.guarantees_picture(guarantees), theory.networks_picture(networks)):
+        written = save(picture, tmp_path)
+        assert [path.suffix for path in written] == [".png", ".pdf", ".svg"]
         assert written[0].read_bytes().startswith(b"\x89PNG")
         assert written[1].read_bytes().startswith(b"%PDF")
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_pictures_hold_the_arrays() -> None:
+    panels = theory.guarantee_panels(ROWS, num_classes=4, product=3.0)
+    intra, inter = theory.guarantees_picture(panels).panels
+    assert isinstance(intra, Panel)
+    assert isinstance(inter, Panel)
+    assert intra.series[1].y == pytest.approx(panels.intra[1].deviation.tolist())
+    assert inter.series[1].y[-1] is None
+    assert intra.references[0].y == 1.0
+    optima = [{**row, "optimal_loss": row["loss"]} for row in NETWORKS]
+    cosines = theory.networks_picture(theory.network_panels(NETWORKS, optima)).panels[2]
+    assert isinstance(cosines, Panel)
+    assert cosines.series[1].y == [0.9, 0.8, 0.9, 0.8]
+    assert cosines.series[1].x == [1e-3, 1e-3, 1e-2, 1e-2]

@@ -9,6 +9,8 @@ import pytest
 from nclab.errors import NclabError
 from nclab.figures import canvas
 from nclab.figures import ulpm as figures
+from nclab.figures.draw import save
+from nclab.figures.picture import Panel
 from nclab.ulpm import Problem, flow
 
 
@@ -37,20 +39,28 @@ def test_margin_panels_start_where_classes_separate(rows: list[dict[str, Any]]) 
 
 def test_every_figure_is_drawn_and_saved(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     angles = np.linspace(-1, 1, 5)
-    drawn = {
-        "quantities": figures.draw_quantities(figures.quantity_panels(rows, title="flow")),
-        "margins": figures.draw_margins(figures.margin_panels(rows, title="flow")),
-        "escape": figures.draw_escape(figures.escape_panels({"one": rows, "two": rows})),
-        "slice": figures.draw_slice(
-            figures.slice_map(angles, np.subtract.outer(angles**2, angles**2)),
-            directions=("first", "second"),
-        ),
-    }
-    for name, figure in drawn.items():
-        paths = canvas.save(figure, tmp_path / name)
-        assert [path.suffix for path in paths] == [".png", ".pdf"]
-        assert paths[0].read_bytes().startswith(b"\x89PNG")
+    level = np.subtract.outer(angles**2, angles**2)
+    pictures = [
+        figures.quantities_picture(figures.quantity_panels(rows, title="flow")),
+        figures.margins_picture(figures.margin_panels(rows, title="flow")),
+        figures.escape_picture(figures.escape_panels({"one": rows, "two": rows})),
+        figures.slice_picture(figures.slice_map(angles, level), directions=("first", "second")),
+    ]
+    for picture in pictures:
+        paths = save(picture, tmp_path)
+        assert [path.suffix for path in paths] == [".png", ".pdf", ".svg"]
         assert paths[1].stat().st_size > 5_000
+
+
+def test_pictures_hold_the_arrays(rows: list[dict[str, Any]]) -> None:
+    data = figures.quantity_panels(rows)
+    panel = figures.quantities_picture(data).panels[1]
+    assert isinstance(panel, Panel)
+    assert panel.series[0].y == data.panels[1][0].value.tolist()
+    assert panel.series[0].label == f"slope {data.panels[1][0].slope:.2f}".replace("-", "−")
+    residuals = figures.margins_picture(figures.margin_panels(rows)).panels[2]
+    assert isinstance(residuals, Panel)
+    assert all(y is None or y > 0 for one in residuals.series for y in one.y)
 
 
 def test_too_few_samples_say_so(rows: list[dict[str, Any]]) -> None:

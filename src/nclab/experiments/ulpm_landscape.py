@@ -189,18 +189,18 @@ def _escapes(scale: float) -> dict[str, list[dict[str, Any]]]:
 def _figures(
     subject: Subject, runs: dict[str, list[dict[str, Any]]] | None, folder: Path
 ) -> list[Path]:
-    from nclab.figures import canvas
     from nclab.figures import ulpm as figures
+    from nclab.figures.draw import save
 
     # Down along the smallest eigenvalue, up along the largest of those computed.
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
     piece = sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])
-    picture = figures.draw_slice(
+    picture = figures.slice_picture(
         figures.slice_map(piece.angles, piece.log_losses),
         directions=("angle along the smallest eigenvalue", "angle along a larger one"),
     )
-    written = canvas.save(picture, folder / "slice")
+    written = save(picture, folder)
     if runs is not None:
         titles = (
             "plain descent",
@@ -209,8 +209,7 @@ def _figures(
             "… then normalised descent",
         )
         titled = dict(zip(titles, runs.values(), strict=True))
-        drawn = figures.draw_escape(figures.escape_panels(titled))
-        written += canvas.save(drawn, folder / "escape")
+        written += save(figures.escape_picture(figures.escape_panels(titled)), folder)
     return written
 
 

@@ -233,8 +233,8 @@ def write_point(path: Path, problem: Problem, theta: Array) -> Path:
 
 
 def _figures(run: Run, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from nclab.figures import canvas
     from nclab.figures import ulpm as figures
+    from nclab.figures.draw import save
 
     config = run.config
     sizes = f"C = {config.classes}, N = {config.per_class}, d = {config.dim}"
@@ -244,12 +244,9 @@ def _figures(run: Run, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
         "flow": f"Gradient flow, {sizes}, {config.reduction} loss",
     }
     title = titles[config.method]
-    quantities = figures.draw_quantities(figures.quantity_panels(rows, title=title))
-    margins = figures.draw_margins(figures.margin_panels(rows, title=title))
-    return [
-        *canvas.save(quantities, folder / "quantities"),
-        *canvas.save(margins, folder / "margins"),
-    ]
+    quantities = figures.quantities_picture(figures.quantity_panels(rows, title=title))
+    margins = figures.margins_picture(figures.margin_panels(rows, title=title))
+    return [*save(quantities, folder), *save(margins, folder)]
 
 
 def _finite(value: float | None) -> float | None:

@@ -7,21 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError
+from nclab.figures.palette import LIGHT, Paper
 from nclab.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)
-"""Okabe and Ito's colours."""
 
 STYLE: Any = {
     "font.size": 9,
@@ -33,36 +23,64 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": "#e3e3e3",
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.5,
     "legend.frameon": False,
     "pdf.fonttype": 42,
+    "svg.hashsalt": "nclab",
 }
 
 
 @contextmanager
-def drawing(**size: Any) -> Iterator["Figure"]:
+def drawing(*, paper: Paper = LIGHT, **size: Any) -> Iterator["Figure"]:
     """A figure in nclab's style; nothing global is changed and no window is opened."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise NclabError("Figures need matplotlib. Run `pip install nclab[plot]`.") from error
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE | _colours(paper)):
         yield Figure(layout="constrained", **size)
 
 
+FORMATS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (".png", {"Software": None}),
+    (".pdf", {"CreationDate": None}),
+    (".svg", {"Date": None}),
+)
+"""Suffixes, and what would make two writings of one figure differ."""
+
+
 def save(figure: "Figure", path: Path) -> list[Path]:
-    """Write a figure as .png and .pdf under one name, whole or not at all."""
+    """Write a figure as .png, .pdf and .svg under one name, whole or not at all."""
     import matplotlib
 
     written = []
-    with matplotlib.rc_context(STYLE):
-        for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
+    with matplotlib.rc_context(STYLE), _settled(figure):
+        for suffix, metadata in FORMATS:
             content = io.BytesIO()
             figure.savefig(content, format=suffix[1:], dpi=200, metadata=metadata)
-            target = path.with_suffix(suffix)
+            target = path.with_name(path.name + suffix)
             write_whole(target, content.getvalue())
             written.append(target)
     return written
+
+
+@contextmanager
+def _settled(figure: "Figure") -> Iterator[None]:
+    """Lay a figure out once for all formats; the layout takes longer than the drawing."""
+    engine = figure.get_layout_engine()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    yield
+    figure.set_layout_engine(engine)
+
+
+def _colours(paper: Paper) -> dict[str, Any]:
+    ink = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor")
+    return {
+        **dict.fromkeys((*ink, "ytick.labelcolor"), paper.ink),
+        **dict.fromkeys(("grid.color", "xtick.color", "ytick.color"), paper.grid),
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), paper.background),
+        "axes.edgecolor": paper.muted,
+    }

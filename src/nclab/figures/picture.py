@@ -3,12 +3,15 @@
 Every figure is described once, here; `figures/draw.py` and `figures/interactive.py` render it.
 """
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from nclab.errors import NclabError
 
 Numbers = Sequence[float | None]
 Scale = Literal["linear", "log", "loglog"]
-"""loglog: the logarithm of the logarithm, the time axis of ji2022."""
+"""loglog: the values are log t and are drawn on a log axis, the time axis of ji2022."""
 Style = Literal["solid", "dashed", "dotted", "none"]
 Marker = Literal["none", "filled", "hollow", "cross"]
 
@@ -49,6 +52,8 @@ class Panel(NamedTuple):
     y_scale: Scale = "linear"
     references: tuple[Reference, ...] = ()
     y_range: tuple[float, float] | None = None
+    x_ticks: tuple[float, ...] = ()
+    """Where x is labelled; empty lets the renderer choose."""
 
 
 class HeatMap(NamedTuple):
@@ -61,6 +66,12 @@ class HeatMap(NamedTuple):
     x_names: tuple[str, ...] = ()
     y_names: tuple[str, ...] = ()
     value_range: tuple[float, float] | None = None
+    x: Numbers = ()
+    """Places of the columns on a continuous axis; empty for named or numbered columns."""
+    y: Numbers = ()
+    centre: float | None = None
+    """Colours part here, and each side has its own scale; None for one scale."""
+    value_label: str = ""
 
 
 class Picture(NamedTuple):
@@ -74,3 +85,62 @@ class Picture(NamedTuple):
     caption: str = ""
     panel_size: tuple[float, float] = (3.2, 2.6)
     """Inches of one panel on paper."""
+
+
+TUPLES = {"x_names", "y_names", "x_ticks", "y_range", "value_range"}
+"""Fields that JSON turns into lists."""
+
+
+def to_json(picture: Picture) -> dict[str, Any]:
+    """A picture as plain JSON values.
+
+    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, None]),))
+    >>> from_json(to_json(Picture("loss", "Loss", (panel,)))).panels[0].series[0].y
+    [2.0, None]
+    """
+    return picture._asdict() | {"panels": [_panel_to_json(panel) for panel in picture.panels]}
+
+
+def from_json(content: Mapping[str, Any]) -> Picture:
+    """The picture that `to_json` wrote; raises NclabError where it is none."""
+    try:
+        panels = tuple(_panel_from_json(panel) for panel in content["panels"])
+        size = tuple(content["panel_size"])
+        return Picture(**{**content, "panels": panels, "panel_size": size})
+    except (KeyError, TypeError, ValueError) as error:
+        raise NclabError(
+            f"Expected a picture as nclab writes it, got one that does not fit: {error}. "
+            "Make the figures anew."
+        ) from error
+
+
+def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
+    if isinstance(panel, HeatMap):
+        values = [_numbers(row) for row in panel.values]
+        places = {"x": _numbers(panel.x), "y": _numbers(panel.y)}
+        return {"kind": "heat map", **panel._asdict(), "values": values, **places}
+    series = [
+        one._asdict() | {name: _numbers(getattr(one, name)) for name in ("x", "y", "low", "high")}
+        for one in panel.series
+    ]
+    references = [one._asdict() for one in panel.references]
+    return {"kind": "panel", **panel._asdict(), "series": series, "references": references}
+
+
+def _panel_from_json(content: Mapping[str, Any]) -> Panel | HeatMap:
+    rest = {name: value for name, value in content.items() if name != "kind"}
+    for name in TUPLES & rest.keys():
+        rest[name] = None if rest[name] is None else tuple(rest[name])
+    if content["kind"] == "heat map":
+        return HeatMap(**rest)
+    rest["series"] = tuple(Series(**one) for one in rest["series"])
+    rest["references"] = tuple(Reference(**one) for one in rest["references"])
+    return Panel(**rest)
+
+
+def _numbers(values: Any) -> list[float | None] | None:
+    """Plain floats; what is not finite has no place in JSON and is nothing to draw."""
+    if values is None:
+        return None
+    plain = [None if value is None else float(value) for value in values]
+    return [value if value is not None and math.isfinite(value) else None for value in plain]

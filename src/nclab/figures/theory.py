@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.figures.canvas import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, drawing
+from nclab.figures.draw import draw
+from nclab.figures.palette import BLACK
+from nclab.figures.picture import Numbers, Panel, Picture, Reference, Series
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
@@ -78,39 +79,34 @@ def guarantee_panels(rows: Rows, *, num_classes: int, product: float) -> Guarant
     )
 
 
-def draw_guarantees(data: GuaranteePanels) -> "Figure":
+def guarantees_picture(data: GuaranteePanels, *, name: str = "guarantees") -> Picture:
     """Two panels, log-log: how far from collapse a class or a pair can be at a given excess."""
-    looks = {"thesis": (ORANGE, "--"), "nclab": (BLUE, "-"), "true worst case": (BLACK, "o")}
-    with drawing(figsize=(8.4, 3.4)) as figure:
-        left, right = figure.subplots(1, 2)
-        most = (1.0, 1 + 1 / (data.num_classes - 1))
-        titles = ("1 − intra, worst class", "inter + 1/(C−1), worst pair")
-        for axis, curves, top, title in zip(
-            (left, right), (data.intra, data.inter), most, titles, strict=True
-        ):
-            for curve in curves:
-                colour, style = looks[curve.name]
-                label = _with_slope(curve.name, curve.slope)
-                axis.plot(
-                    data.excess,
-                    np.minimum(curve.deviation, top),
-                    style,
-                    color=colour,
-                    label=label,
-                    markersize=4,
-                    markerfacecolor="none",
-                )
-            axis.axhline(top, color=VERMILION, lw=0.8, ls=":")
-            axis.text(
-                data.excess[0], top, " says nothing", color=VERMILION, fontsize=7, va="bottom"
+    looks: dict[str, dict[str, Any]] = {
+        "thesis": {"colour": 4, "style": "dashed"},
+        "nclab": {"colour": 0},
+        "true worst case": {"colour": BLACK, "style": "none", "marker": "hollow"},
+    }
+    most = (1.0, 1 + 1 / (data.num_classes - 1))
+    titles = ("1 − intra, worst class", "inter + 1/(C−1), worst pair")
+    panels = []
+    for curves, top, title in zip((data.intra, data.inter), most, titles, strict=True):
+        series = tuple(
+            Series(
+                _with_slope(curve.name, curve.slope),
+                _list(data.excess),
+                _list(np.minimum(curve.deviation, top)),
+                **looks[curve.name],
             )
-            axis.set_xscale("log")
-            axis.set_yscale("log")
-            axis.set_xlabel("excess loss ε")
-            axis.set_title(title, loc="left")
-            axis.legend(loc="lower right")
-        figure.suptitle(f"C = {data.num_classes}, αβ = {data.product:g}", fontsize=9)
-        return figure
+            for curve in curves
+        )
+        vacuous = (Reference("says nothing", y=top),)
+        panels.append(Panel(title, "excess loss ε", "", series, "log", "log", vacuous))
+    title = f"What the loss guarantees: C = {data.num_classes}, αβ = {data.product:g}"
+    caption = (
+        "How far from collapse a class or a pair of classes can be at a given excess loss: "
+        "the thesis's bounds, nclab's, and the worst case found by search."
+    )
+    return Picture(name, title, tuple(panels), 2, caption, (4.2, 2.8))
 
 
 class NetworkPanels(NamedTuple):
@@ -147,46 +143,63 @@ def network_panels(networks: Rows, optima: Rows) -> NetworkPanels:
     )
 
 
-def draw_networks(data: NetworkPanels) -> "Figure":
+def networks_picture(data: NetworkPanels, *, name: str = "networks") -> Picture:
     """Three panels: norms, loss, and the cosines guaranteed beside those measured."""
-    with drawing(figsize=(10.5, 3.2)) as figure:
-        norms, losses, cosines = figure.subplots(1, 3)
-        for key, colour, label in (
-            ("alpha", BLUE, "α, features"),
-            ("beta", VERMILION, "β, classifier"),
-            ("product", GREEN, "αβ"),
-        ):
-            norms.plot(data.predicted_decay, data.predicted[key], color=colour, label=label)
-            norms.plot(data.weight_decay, data.measured[key], "o", color=colour, markersize=4)
-        norms.set_title("norms: optimum (line), trained (dots)", loc="left")
-        losses.plot(data.predicted_decay, data.predicted["loss"], color=PURPLE, label="optimum")
-        losses.plot(
-            data.weight_decay,
-            data.measured["loss"],
-            "o",
-            color=PURPLE,
-            markersize=4,
-            label="trained",
-        )
-        losses.set_yscale("log")
-        losses.set_title("cross-entropy", loc="left")
-        _spread(cosines, data.weight_decay, data.intra, BLACK, "measured, every class")
-        _spread(cosines, data.weight_decay, data.guaranteed, BLUE, "guaranteed, every class")
-        cosines.set_ylim(-0.02, 1.02)
-        cosines.set_title("intra-class cosine", loc="left")
-        for axis in (norms, losses, cosines):
-            axis.set_xscale("log")
-            axis.set_xlim(data.predicted_decay[0], data.predicted_decay[-1])
-            axis.set_xticks(data.weight_decay, [f"{decay:g}" for decay in data.weight_decay])
-            axis.minorticks_off()
-            axis.set_xlabel("weight decay")
-            axis.legend(loc="best")
-        return figure
+    trained, predicted = _list(data.weight_decay), _list(data.predicted_decay)
+    norms = []
+    for key, colour, label in (
+        ("alpha", 0, "α, features"),
+        ("beta", 1, "β, classifier"),
+        ("product", 2, "αβ"),
+    ):
+        norms.append(Series(label, predicted, _list(data.predicted[key]), colour=colour))
+        dots: dict[str, Any] = {"colour": colour, "style": "none", "marker": "filled"}
+        norms.append(Series("", trained, _list(data.measured[key]), **dots))
+    dots = {"colour": 3, "style": "none", "marker": "filled"}
+    losses = (
+        Series("loss at the optimum", predicted, _list(data.predicted["loss"]), colour=3),
+        Series("trained", trained, _list(data.measured["loss"]), **dots),
+    )
+    cosines = (
+        *_spread(trained, data.intra, BLACK, "measured, every class"),
+        *_spread(trained, data.guaranteed, 5, "guaranteed, every class"),
+    )
+    decay: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(data.weight_decay.tolist())}
+    label = "weight decay"
+    panels = (
+        Panel("norms: optimum (line), trained (dots)", label, "", tuple(norms), **decay),
+        Panel("cross-entropy", label, "", losses, y_scale="log", **decay),
+        Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **decay),
+    )
+    title = "Trained networks against weight decay"
+    caption = (
+        "Norms and loss of trained networks beside the optimum that weight decay sets, and the "
+        "cosines of every class beside what the loss guarantees."
+    )
+    return Picture(name, title, panels, 3, caption, (3.5, 2.7))
 
 
-def _spread(axis: "Axes", x: Array, values: Array, colour: str, label: str) -> None:
-    axis.plot(x, values.mean(1), "-", color=colour, label=label)
-    axis.plot(np.repeat(x, values.shape[1]), values.ravel(), "o", color=colour, markersize=3)
+def _spread(x: Numbers, values: Array, colour: int, label: str) -> tuple[Series, Series]:
+    """The average over classes as a line, every class as a dot."""
+    every = [place for place in x for _ in range(values.shape[1])]
+    return (
+        Series(label, x, _list(values.mean(1)), colour=colour),
+        Series("", every, _list(values.ravel()), colour=colour, style="none", marker="filled"),
+    )
+
+
+def draw_guarantees(data: GuaranteePanels) -> "Figure":
+    """`guarantees_picture` by matplotlib."""
+    return draw(guarantees_picture(data))
+
+
+def draw_networks(data: NetworkPanels) -> "Figure":
+    """`networks_picture` by matplotlib."""
+    return draw(networks_picture(data))
+
+
+def _list(values: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _column(rows: Rows, name: str) -> Array:

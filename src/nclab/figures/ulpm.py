@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.errors import NclabError
-from nclab.figures.canvas import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, drawing
+from nclab.figures.draw import draw
+from nclab.figures.palette import BLACK
+from nclab.figures.picture import HeatMap, Panel, Picture, Reference, Series, Style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
@@ -22,7 +23,6 @@ PANELS = (
     ("(3) cosines off −1/(C−1) by", ("nc2_equiangularity_means", "nc2_equiangularity_weights")),
     ("(4) distance from self-duality", ("nc3_self_duality",)),
 )
-LN10 = float(np.log(10.0))
 
 
 class Curve(NamedTuple):
@@ -78,30 +78,28 @@ def curve(samples: Samples, name: str) -> Curve:
     return Curve(name, x, y, float(slope), np.exp(level) * x[tail] ** slope, x[tail])
 
 
-def draw_quantities(data: QuantityPanels) -> "Figure":
+def quantities_picture(data: QuantityPanels, *, name: str = "quantities") -> Picture:
     """Four panels on the paper's axes, log of the quantity over log log t; fits are dotted."""
-    with drawing(figsize=(11.0, 3.3)) as figure:
-        axes = figure.subplots(1, 4)
-        for place, (axis, (title, _), curves) in enumerate(
-            zip(axes, PANELS, data.panels, strict=True)
-        ):
-            for one, colour, style in zip(curves, (BLUE, VERMILION), ("-", "--"), strict=False):
-                kind = "classifiers" if one.name.endswith("weights") else "means"
-                label = f"{kind}, slope" if len(curves) > 1 else "slope"
-                if np.isfinite(one.slope):
-                    label = f"{label} {one.slope:.2f}".strip().replace("-", "−")
-                axis.plot(one.log_time, one.value, color=colour, ls=style, label=label or None)
-            tail = curves[0]
-            axis.plot(tail.fitted_log_time, tail.fitted, color=BLACK, lw=0.9, ls=":")
-            axis.set_yscale("log")
-            _time_axis(axis)
-            axis.set_title(title, loc="left")
-            _legend_below(axis, columns=1)
-            if place == 0:
-                axis.set_ylabel("quantity")
-        if data.title:
-            figure.suptitle(data.title, fontsize=9)
-        return figure
+    panels = []
+    for place, ((title, _), curves) in enumerate(zip(PANELS, data.panels, strict=True)):
+        series = []
+        for number, one in enumerate(curves):
+            kind = "classifiers" if one.name.endswith("weights") else "means"
+            words = [kind] if len(curves) > 1 else []
+            if np.isfinite(one.slope):
+                words.append(f"slope {one.slope:.2f}".replace("-", "−"))
+            style: Style = "dashed" if number else "solid"
+            label = ", ".join(words)
+            series.append(
+                Series(label, _list(one.log_time), _list(one.value), colour=number, style=style)
+            )
+        fit = curves[0]
+        line = (_list(fit.fitted_log_time), _list(fit.fitted))
+        series.append(Series("", *line, colour=BLACK, style="dotted"))
+        y_label = "quantity" if place == 0 else ""
+        panels.append(Panel(title, "", y_label, tuple(series), "loglog", "log"))
+    caption = "Every quantity over log t, both axes logarithmic; dotted, the power law of the tail."
+    return Picture(name, data.title, tuple(panels), 4, caption, (2.75, 2.5))
 
 
 class MarginPanels(NamedTuple):
@@ -148,33 +146,26 @@ def margin_panels(samples: Samples, *, title: str = "") -> MarginPanels:
     )
 
 
-def draw_margins(data: MarginPanels) -> "Figure":
+def margins_picture(data: MarginPanels, *, name: str = "margins") -> Picture:
     """Three panels: the margin, what it lacks, and the KKT residuals."""
-    with drawing(figsize=(10.0, 3.2)) as figure:
-        left, middle, right = figure.subplots(1, 3)
-        left.plot(data.log_time, data.margin, color=BLUE, label=r"$q_{\min}$")
-        left.plot(data.log_time, data.log_time, color=BLACK, ls=":", lw=0.9, label=r"$\log t$")
-        left.set_yscale("log")
-        left.set_title("margin", loc="left")
-        middle.plot(data.log_time, data.shortfall, color=VERMILION)
-        middle.set_yscale("log")
-        middle.set_title("1 − normalised margin", loc="left")
-        for values, colour, style, label in (
-            (data.kkt_epsilon, BLUE, "-", r"$\varepsilon$"),
-            (data.kkt_delta, VERMILION, "--", r"$\delta$"),
-            (data.misalignment, GREEN, "-.", r"$1-\beta$"),
-        ):
-            right.plot(data.log_time, np.where(values > 0, values, np.nan), color=colour, ls=style)
-            right.lines[-1].set_label(label)
-        right.set_yscale("log")
-        right.set_title("KKT residuals of problem (5)", loc="left")
-        for axis in (left, middle, right):
-            _time_axis(axis)
-        _legend_below(left)
-        _legend_below(right, columns=3)
-        if data.title:
-            figure.suptitle(data.title, fontsize=9)
-        return figure
+    time = _list(data.log_time)
+    margin = (
+        Series("margin", time, _list(data.margin), colour=0),
+        Series("log t", time, time, colour=BLACK, style="dotted"),
+    )
+    shortfall = (Series("1 − normalised margin", time, _positive(data.shortfall), colour=1),)
+    residuals = (
+        Series("ε", time, _positive(data.kkt_epsilon), colour=5),
+        Series("δ", time, _positive(data.kkt_delta), colour=3, style="dashed"),
+        Series("1 − β", time, _positive(data.misalignment), colour=2, style="dashed"),
+    )
+    panels = (
+        Panel("margin", "", "", margin, "loglog", "log"),
+        Panel("1 − normalised margin", "", "", shortfall, "loglog", "log"),
+        Panel("KKT residuals of problem (5)", "", "", residuals, "loglog", "log"),
+    )
+    caption = "The margin grows like log t and the direction becomes a KKT point."
+    return Picture(name, data.title, panels, 3, caption, (3.3, 2.5))
 
 
 class EscapeCurve(NamedTuple):
@@ -218,24 +209,30 @@ def escape_panels(runs: Mapping[str, Samples]) -> EscapePanels:
     return EscapePanels(tuple(found))
 
 
-def draw_escape(data: EscapePanels) -> "Figure":
+def escape_picture(data: EscapePanels, *, name: str = "escape") -> Picture:
     """Two panels over time: the normalised margin, and how far the angles are from a simplex."""
-    looks = ((BLACK, "-"), (PURPLE, "--"), (ORANGE, "-"), (BLUE, "-"))
-    with drawing(figsize=(8.0, 3.0)) as figure:
-        left, right = figure.subplots(1, 2)
-        for run, (colour, style) in zip(data.runs, looks, strict=False):
-            left.plot(run.log_time, run.normalised_margin, color=colour, ls=style, label=run.name)
-            right.plot(run.log_time, run.equiangularity, color=colour, ls=style)
-        left.axhline(1.0, color=GREEN, lw=0.9, ls=":")
-        left.text(1.0, 0.99, "simplex ETF", color=GREEN, fontsize=8, va="top")
-        left.set_ylim(0.3, 1.04)
-        left.set_title("normalised margin", loc="left")
-        right.set_yscale("log")
-        right.set_title("cosines of the means off −1/(C−1) by", loc="left")
-        for axis in (left, right):
-            _time_axis(axis)
-        left.legend(loc="lower right")
-        return figure
+    looks: tuple[tuple[int, Style], ...] = (
+        (BLACK, "solid"),
+        (3, "dashed"),
+        (4, "solid"),
+        (0, "solid"),
+    )
+    margins, angles = [], []
+    for run, (colour, style) in zip(data.runs, looks, strict=False):
+        time = _list(run.log_time)
+        look: dict[str, Any] = {"colour": colour, "style": style}
+        margins.append(Series(run.name, time, _list(run.normalised_margin), **look))
+        angles.append(Series(run.name, time, _positive(run.equiangularity), **look))
+    simplex = (Reference("simplex ETF", y=1.0),)
+    title = "cosines of the means off −1/(C−1) by"
+    panels = (
+        Panel(
+            "normalised margin", "", "", tuple(margins), "loglog", "linear", simplex, (0.3, 1.04)
+        ),
+        Panel(title, "", "", tuple(angles), "loglog", "log"),
+    )
+    caption = "Plain descent stays in the saddle; noise in the gradient leaves it."
+    return Picture(name, "Escape from the saddle of Example 3.1", panels, 2, caption, (4.0, 2.6))
 
 
 class SliceMap(NamedTuple):
@@ -256,68 +253,38 @@ def slice_map(angles: Array, log_losses: Array) -> SliceMap:
     return SliceMap(angles, log_losses - log_losses[middle, middle])
 
 
-def draw_slice(data: SliceMap, *, directions: tuple[str, str]) -> "Figure":
-    """Level lines of log L around the point; red is above it, blue below."""
-    from matplotlib.colors import TwoSlopeNorm
-
-    with drawing(figsize=(4.2, 3.5)) as figure:
-        axis = figure.subplots()
-        # Each side has its own scale: the wells are shallow and are what is to be seen.
-        low, high = min(float(data.change.min()), -1e-9), max(float(data.change.max()), 1e-9)
-        levels = np.concatenate([np.linspace(low, 0, 11)[:-1], np.linspace(0, high, 11)])
-        filled = axis.contourf(
-            data.angles,
-            data.angles,
-            data.change,
-            levels,
-            cmap="RdBu_r",
-            norm=TwoSlopeNorm(0.0, low, high),
-        )
-        axis.contour(data.angles, data.angles, data.change, [0.0], colors=BLACK, linewidths=0.9)
-        axis.plot(0, 0, marker="o", ms=4, color=BLACK)
-        axis.set_aspect("equal")
-        axis.grid(False)
-        axis.set_xlabel(directions[0])
-        axis.set_ylabel(directions[1])
-        bar = figure.colorbar(filled, ax=axis, shrink=0.9, format="%.2f")
-        bar.set_label(r"$\log L - \log L(\mathrm{saddle})$")
-        return figure
-
-
-def _legend_below(axis: "Axes", *, columns: int = 2) -> None:
-    """A legend under the axis, where it hides nothing."""
-    axis.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.22),
-        ncols=columns,
-        handlelength=1.6,
-        columnspacing=1.2,
-        borderaxespad=0.0,
+def slice_picture(data: SliceMap, *, directions: tuple[str, str], name: str = "slice") -> Picture:
+    """log L around the point; red is above it, blue below, and the line is level with it."""
+    # Each side has its own scale: the wells are shallow and are what is to be seen.
+    low, high = min(float(data.change.min()), -1e-9), max(float(data.change.max()), 1e-9)
+    panel = HeatMap(
+        "",
+        *directions,
+        [_list(row) for row in data.change],
+        value_range=(low, high),
+        x=_list(data.angles),
+        y=_list(data.angles),
+        centre=0.0,
+        value_label="log L − log L(point)",
     )
+    caption = "The loss on a piece of the sphere around the point."
+    return Picture(name, "The loss around the point", (panel,), 1, caption, (4.2, 3.4))
 
 
-def _time_axis(axis: "Axes") -> None:
-    """log t on a log scale, with t itself in decades on top where that says more."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_xscale("log")
-    axis.set_xlabel(r"$\log t$")
-    low, high = axis.get_xlim()
-    marks = (1.0,) if high / low > 50 else (1.0, 2.0, 5.0)
-    axis.xaxis.set_major_locator(LogLocator(subs=marks))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    if high > 100:
-        top = axis.secondary_xaxis("top", functions=(_to_decades, _from_decades))
-        top.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
-        top.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"$t=10^{{{x:g}}}$"))
-        top.xaxis.set_minor_formatter(NullFormatter())
-        top.tick_params(labelsize=7)
+def draw_quantities(data: QuantityPanels) -> "Figure":
+    """`quantities_picture` by matplotlib."""
+    return draw(quantities_picture(data))
 
 
-def _to_decades(x: Any) -> Any:
-    return np.asarray(x) / LN10
+def draw_margins(data: MarginPanels) -> "Figure":
+    """`margins_picture` by matplotlib."""
+    return draw(margins_picture(data))
 
 
-def _from_decades(x: Any) -> Any:
-    return np.asarray(x) * LN10
+def _list(values: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _positive(values: Array) -> list[float | None]:
+    """For a log axis: nothing where the value is zero or less."""
+    return [value if value is not None and value > 0 else None for value in _list(values)]

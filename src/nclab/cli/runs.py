@@ -1,0 +1,90 @@
+"""`nclab runs`: the runs of a folder, how far they are and where they stand."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nclab.cli.output import print_json, print_table
+from nclab.errors import DataError
+
+if TYPE_CHECKING:
+    from nclab.records import RunView
+
+COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "yellow"}
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder with runs.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+) -> None:
+    """List the runs of a folder: state, progress and the last measurement.
+
+    Example: [bold]nclab runs runs/ --json[/bold]
+    """
+    from nclab.records import find_runs, glance
+
+    if not folder.is_dir():
+        raise DataError(f"Expected a folder with runs, but {folder} does not exist.")
+    rows = [_row(glance(path)) for path in find_runs(folder)]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        typer.echo(f"No runs in {folder}.")
+    else:
+        print_table(_table(rows))
+
+
+def _row(view: "RunView") -> dict[str, Any]:
+    """One run in plain values."""
+    measured = view.last("measurement") or {}
+    end = view.end or {}
+    layers = measured.get("layers") or [{}]
+    train = measured.get("train") or {}
+    step = view.heartbeat.get("step", measured.get("step"))
+    return {
+        "name": view.name,
+        "folder": str(view.folder),
+        "kind": view.manifest.kind,
+        "state": view.state,
+        "progress": view.progress,
+        "step": step,
+        "total": view.heartbeat.get("total"),
+        "epoch": measured.get("epoch"),
+        "accuracy": _first(train.get("accuracy"), layers[-1].get("accuracy"), end.get("accuracy")),
+        "loss": _first(train.get("loss"), layers[-1].get("loss"), end.get("loss")),
+        "min_intra": _first(layers[-1].get("min_intra"), end.get("min_intra")),
+        "why": end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None),
+        "seed": view.manifest.seed,
+        "created": view.manifest.created,
+    }
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from nclab.text import number
+
+    told = any(row["why"] for row in rows)
+    names = ["run", "kind", "state", "progress", "epoch", "accuracy", "min intra"]
+    table = Table(*names, *(["why"] if told else []), header_style="bold")
+    for column in table.columns[3:7]:
+        column.justify = "right"
+    for row in rows:
+        progress = row["progress"]
+        cells: list[Text | str] = [
+            Text(row["name"]),
+            Text(row["kind"]),
+            Text(row["state"], style=COLOURS[row["state"]]),
+            "–" if progress is None else f"{progress:.0%}",
+            number(row["epoch"]),
+            number(row["accuracy"]),
+            number(row["min_intra"], near=1.0),
+        ]
+        table.add_row(*cells, *([Text(row["why"] or "")] if told else []))
+    return table

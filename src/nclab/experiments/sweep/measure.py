@@ -1,0 +1,65 @@
+"""Measures a member at a moment of its training."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from nclab.data.samples import Samples
+from nclab.experiments.sweep.config import Layers
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.models.mlp import MLP
+
+SLICE = 8192
+"""Rows that are propagated together."""
+NOT_THE_LAST = "the classifier does not read this layer"
+
+
+def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> list[Collapse]:
+    """The last hidden layer, or every one, over all samples; one forward pass.
+
+    Layer by layer, so that the features of two layers at most are in memory.
+    """
+    measured = []
+    last = len(model.hidden) - 1
+    for index, features in enumerate(_features(model, samples.inputs)):
+        if layers == "all" or index == last:
+            head = _head(model) if index == last else None
+            measured.append(_measure(features, samples.labels, head, f"hidden.{index}", model))
+    return measured
+
+
+def last_features(model: MLP, inputs: Tensor) -> Tensor:
+    """What the classifier reads."""
+    return list(_features(model, inputs))[-1]
+
+
+def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
+    hidden = inputs
+    with torch.no_grad():
+        for block in model.hidden:
+            hidden = torch.cat([block(part) for part in hidden.split(SLICE)])
+            yield hidden
+
+
+def _head(model: MLP) -> Head:
+    classifier = model.classifier
+    return Head.checked(classifier.weight, classifier.bias, model.shape.classes)
+
+
+def _measure(
+    features: Tensor, labels: Tensor, head: Head | None, layer: str, model: MLP
+) -> Collapse:
+    stream = LayerStream(
+        num_classes=model.shape.classes,
+        head=head,
+        ignore_index=None,
+        scatter=None,
+        cache=None,
+        layer=layer,
+    )
+    stream.update(features, labels)
+    stream.look_again(features, labels)
+    stream.finish_second_look()
+    return stream.collapse({} if head else {"weight": NOT_THE_LAST})

@@ -1,0 +1,70 @@
+"""Axes on paper: linear, logarithmic, and the time axis of ji2022 with decades on top."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nclab.figures.palette import Paper
+from nclab.figures.picture import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LN10 = float(np.log(10.0))
+
+
+def scale(axis: "Axes", panel: Panel, colours: Paper) -> None:
+    """Give both axes of a panel their scales, ticks and ranges."""
+    axis.margins(x=0.03)
+    if panel.x_scale == "log":
+        axis.set_xscale("log")
+    if panel.y_scale in ("log", "loglog"):
+        axis.set_yscale("log")
+    if panel.y_range is not None:
+        axis.set_ylim(*panel.y_range)
+    if panel.x_scale == "loglog":
+        _time_axis(axis)
+    elif panel.x_ticks:
+        axis.set_xticks(panel.x_ticks, [f"{tick:g}" for tick in panel.x_ticks])
+        axis.minorticks_off()
+    elif panel.x_scale == "linear" and _whole(panel):
+        from matplotlib.ticker import MaxNLocator
+
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for side in (axis, *axis.child_axes):
+        side.tick_params(
+            which="both", color=colours.grid, labelcolor=colours.ink, grid_color=colours.grid
+        )
+
+
+def _whole(panel: Panel) -> bool:
+    """Whether x counts something."""
+    return all(x is None or float(x).is_integer() for one in panel.series for x in one.x)
+
+
+def _time_axis(axis: "Axes") -> None:
+    """log t on a log scale, with t itself in decades on top where that says more."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_xscale("log")
+    axis.set_xlabel(r"$\log t$")
+    low, high = axis.get_xlim()
+    marks = (1.0,) if high / low > 50 else (1.0, 2.0, 5.0)
+    axis.xaxis.set_major_locator(LogLocator(subs=marks))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    if high > 100:
+        top = axis.secondary_xaxis("top", functions=(_to_decades, _from_decades))
+        top.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
+        top.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"$t=10^{{{x:g}}}$"))
+        top.xaxis.set_minor_formatter(NullFormatter())
+        top.tick_params(labelsize=7)
+        top.spines["top"].set_visible(False)
+
+
+def _to_decades(x: Any) -> Any:
+    return np.asarray(x) / LN10
+
+
+def _from_decades(x: Any) -> Any:
+    return np.asarray(x) * LN10

@@ -1,0 +1,310 @@
+"""Pictures on pages: a Picture as a plotly figure, which shows its numbers under the pointer.
+
+`spec` needs nothing but Python; pages draw it with plotly's script. Nothing is sent anywhere.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from nclab.errors import NclabError
+from nclab.figures.legend import shares_legend
+from nclab.figures.palette import Paper, paper
+from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series
+
+DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
+SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
+PIXELS = 110
+"""Pixels of an inch of paper."""
+UNDER, FRAME = 52, 170
+"""Pixels from an axis to the legend below it, and of the margins above and below."""
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "responsive": True,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
+}
+"""For `plotly.newPlot` and `Figure.show(config=CONFIG)`: no button leads to a server."""
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def figure(picture: Picture, dark: bool = False) -> Any:
+    """A plotly Figure of a picture."""
+    try:
+        import plotly.graph_objects as plotly
+    except ImportError as error:
+        raise NclabError("This figure needs plotly. Run `pip install nclab[plot]`.") from error
+    return plotly.Figure(spec(picture, dark))
+
+
+def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
+    """The same figure as plain JSON values, `data` and `layout`.
+
+    >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, 1.0]),))
+    >>> drawn = spec(Picture("loss", "Loss", (panel,)))
+    >>> drawn["data"][0]["y"], drawn["layout"]["yaxis"]["title"]["text"]
+    ([2.0, 1.0], 'nats')
+    """
+    colours = paper(dark)
+    shared = shares_legend(picture)
+    boxes, height = _boxes(picture, legends=not shared)
+    layout: dict[str, Any] = _frame(picture, colours, height)
+    data: list[dict[str, Any]] = []
+    shown: set[str] = set()
+    for place, (panel, box) in enumerate(zip(picture.panels, boxes, strict=True)):
+        suffix = "" if place == 0 else str(place + 1)
+        x_axis, y_axis = _axes(panel, box, suffix, colours)
+        layout[f"xaxis{suffix}"], layout[f"yaxis{suffix}"] = x_axis, y_axis
+        layout["annotations"].append(_panel_title(panel.title, box))
+        home = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+        if isinstance(panel, HeatMap):
+            data.append(_heat_map(panel, colours, box) | home)
+            continue
+        legend = "legend" if shared else f"legend{suffix}"
+        low = 0.0 if shared else box[2]
+        layout[legend] = _legend(0 if shared else box[0], low - UNDER / (height - FRAME))
+        for one in panel.series:
+            key = _plain(one.label if shared else f"{place}/{one.label}")
+            first = bool(one.label) and key not in shown
+            shown.add(key)
+            extra = home | {"legendgroup": key, "legend": legend}
+            data += [trace | extra for trace in _traces(one, colours, show=first)]
+        for reference in panel.references:
+            _add_reference(layout, reference, panel, suffix, colours)
+    layout["showlegend"] = any(trace.get("showlegend") for trace in data)
+    return {"data": data, "layout": layout}
+
+
+def _frame(picture: Picture, colours: Paper, height: float) -> dict[str, Any]:
+    return {
+        "title": {"text": _plain(picture.title), "x": 0, "xref": "paper", "font": {"size": 15}},
+        "height": height,
+        "font": {"family": FONT, "size": 12, "color": colours.ink},
+        "paper_bgcolor": colours.background,
+        "plot_bgcolor": colours.background,
+        "margin": {"l": 60, "r": 20, "t": 60, "b": FRAME - 60},
+        "hovermode": "closest",
+        "annotations": [],
+        "shapes": [],
+    }
+
+
+def _legend(x: float, y: float) -> dict[str, Any]:
+    return {"orientation": "h", "x": x, "y": y, "xanchor": "left", "yanchor": "top"}
+
+
+def _boxes(
+    picture: Picture, *, legends: bool
+) -> tuple[list[tuple[float, float, float, float]], float]:
+    """Left, right, bottom and top of every panel in the figure, and the figure's pixels."""
+    columns = min(picture.columns, len(picture.panels))
+    rows = -(-len(picture.panels) // columns)
+    tall = picture.panel_size[1] * PIXELS - 70
+    gap = UNDER + 45 + (60 if legends else 0)
+    inside = rows * tall + (rows - 1) * gap
+    wide = 0.84 if columns > 1 else 1.0
+    boxes = []
+    for place in range(len(picture.panels)):
+        row, column = divmod(place, columns)
+        left = column / columns + (1 - wide) / columns * column / max(1, columns - 1)
+        top = 1 - row * (tall + gap) / inside
+        boxes.append((left, left + wide / columns, max(0.0, top - tall / inside), top))
+    return boxes, inside + FRAME
+
+
+def _axes(
+    panel: Panel | HeatMap, box: Sequence[float], suffix: str, colours: Paper
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    common: dict[str, Any] = {
+        "gridcolor": colours.grid,
+        "linecolor": colours.muted,
+        "zeroline": False,
+        "showline": True,
+        "ticks": "outside",
+        "ticklen": 4,
+        "tickcolor": colours.grid,
+        "automargin": True,
+    }
+    x = common | {"domain": list(box[:2]), "anchor": f"y{suffix}"}
+    y = common | {"domain": list(box[2:]), "anchor": f"x{suffix}"}
+    x["title"] = {"text": _plain(panel.x_label), "standoff": 6}
+    y["title"] = {"text": _plain(panel.y_label), "standoff": 6}
+    if isinstance(panel, HeatMap):
+        bare = {"showgrid": False, "showline": False, "ticks": ""}
+        x |= bare | ({} if len(panel.x) else {"type": "category"})
+        y |= bare | ({} if len(panel.y) else {"type": "category", "autorange": "reversed"})
+        y |= {"scaleanchor": f"x{suffix}", "constrain": "domain"}
+        x |= {"constrain": "domain"}
+        return x, y
+    x |= _scale(panel.x_scale, [value for one in panel.series for value in one.x])
+    y |= _scale(panel.y_scale, [value for one in panel.series for value in one.y])
+    if panel.x_scale == "loglog" and not panel.x_label:
+        x["title"]["text"] = "log t"
+    if panel.x_ticks:
+        x |= {"tickvals": list(panel.x_ticks), "ticktext": [f"{v:g}" for v in panel.x_ticks]}
+    if panel.y_range is not None:
+        logged = panel.y_scale != "linear"
+        y["range"] = [math.log10(end) if logged else end for end in panel.y_range]
+    return x, y
+
+
+def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
+    if scale == "linear":
+        return {"type": "linear"}
+    known = [value for value in _numbers(values) if value is not None and value > 0]
+    decades = math.log10(max(known) / min(known)) if known else 0.0
+    ticks = {"dtick": max(1, round(decades / 5))} if decades >= 1.5 else {"nticks": 6}
+    return {"type": "log", "exponentformat": "power", **ticks}
+
+
+def _traces(one: Series, colours: Paper, *, show: bool) -> list[dict[str, Any]]:
+    colour = colours.line(one.colour)
+    lines, marked = one.style != "none", one.marker != "none"
+    mode = "+".join(["lines"] * lines + ["markers"] * marked) or "markers"
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": mode,
+        "name": _plain(one.label),
+        "showlegend": show,
+        "x": _numbers(one.x),
+        "y": _numbers(one.y),
+        "line": {"color": colour, "width": 2, "dash": DASHES[one.style]},
+        "marker": {
+            "color": colour,
+            "size": 7,
+            "symbol": SYMBOLS[one.marker],
+            "line": {"color": colour, "width": 1.6 if one.marker in ("hollow", "cross") else 0},
+        },
+        "connectgaps": False,
+    }
+    if one.low is None or one.high is None:
+        return [trace]
+    if not lines:
+        low, y, high = _numbers(one.low), _numbers(one.y), _numbers(one.high)
+        above = [_gap(top, middle) for top, middle in zip(high, y, strict=True)]
+        below = [_gap(middle, foot) for middle, foot in zip(y, low, strict=True)]
+        trace["error_y"] = {
+            "type": "data",
+            "array": above,
+            "arrayminus": below,
+            "thickness": 1.2,
+            "width": 3,
+            "color": colour,
+        }
+        return [trace]
+    return [*_band(one, colour), trace]
+
+
+def _band(one: Series, colour: str) -> list[dict[str, Any]]:
+    """Edges without ink; the upper one fills down to the lower."""
+    edge: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines",
+        "line": {"width": 0, "color": colour},
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "x": _numbers(one.x),
+    }
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    fill = f"rgba({red},{green},{blue},0.18)"
+    return [
+        edge | {"y": _numbers(one.low or ())},
+        edge | {"y": _numbers(one.high or ()), "fill": "tonexty", "fillcolor": fill},
+    ]
+
+
+def _heat_map(panel: HeatMap, colours: Paper, box: Sequence[float]) -> dict[str, Any]:
+    values = [_numbers(row) for row in panel.values]
+    known = [value for row in values for value in row if value is not None]
+    low, high = panel.value_range or (min(known, default=0.0), max(known, default=1.0))
+    stops = [list(stop) for stop in (colours.ramp if panel.centre is None else colours.diverging)]
+    if panel.centre is not None and low < panel.centre < high:
+        middle = (panel.centre - low) / (high - low)
+        stops = [[_bend(place, middle), colour] for place, colour in stops]  # type: ignore[arg-type]
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "z": values,
+        "zmin": low,
+        "zmax": high,
+        "colorscale": stops,
+        "showlegend": False,
+        "xgap": 0 if len(panel.x) else 1,
+        "ygap": 0 if len(panel.x) else 1,
+        "colorbar": {
+            "len": box[3] - box[2],
+            "y": (box[2] + box[3]) / 2,
+            "x": box[1],
+            "thickness": 10,
+            "outlinewidth": 0,
+            "title": {"text": _plain(panel.value_label), "side": "right"},
+        },
+    }
+    trace["x"] = _numbers(panel.x) if len(panel.x) else _names(panel.x_names, values[0])
+    trace["y"] = _numbers(panel.y) if len(panel.y) else _names(panel.y_names, values)
+    return trace
+
+
+def _bend(place: float, middle: float) -> float:
+    """A stop of a scale centred on a half, moved so that the half lies at `middle`."""
+    return place * 2 * middle if place <= 0.5 else middle + (place - 0.5) * 2 * (1 - middle)
+
+
+def _names(names: Sequence[str], along: Sequence[Any]) -> list[str]:
+    return [_plain(name) for name in names] or [str(place) for place in range(len(along))]
+
+
+def _panel_title(title: str, box: Sequence[float]) -> dict[str, Any]:
+    return {
+        "text": _plain(title),
+        "x": box[0],
+        "y": box[3],
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "yshift": 4,
+        "showarrow": False,
+        "font": {"size": 13},
+    }
+
+
+def _add_reference(
+    layout: dict[str, Any], reference: Reference, panel: Panel, suffix: str, colours: Paper
+) -> None:
+    """A dashed line across the panel with its name at the end."""
+    line = {"color": colours.muted, "width": 1.2, "dash": "dash"}
+    words: dict[str, Any] = {
+        "text": _plain(reference.label),
+        "showarrow": False,
+        "font": {"size": 10, "color": colours.muted},
+    }
+    across, up = f"x{suffix} domain", f"y{suffix} domain"
+    if reference.y is not None:
+        here: dict[str, Any] = {"xref": across, "yref": f"y{suffix}"}
+        edge = {"type": "line", "x0": 0, "x1": 1, "y0": reference.y, "y1": reference.y}
+        at = math.log10(reference.y) if panel.y_scale != "linear" else reference.y
+        layout["shapes"].append(edge | here | {"line": line})
+        end = {"x": 1, "y": at, "xanchor": "right", "yanchor": "bottom"}
+        layout["annotations"].append(words | here | end)
+    if reference.x is not None:
+        here = {"xref": f"x{suffix}", "yref": up}
+        edge = {"type": "line", "y0": 0, "y1": 1, "x0": reference.x, "x1": reference.x}
+        at = math.log10(reference.x) if panel.x_scale != "linear" else reference.x
+        layout["shapes"].append(edge | here | {"line": line})
+        end = {"y": 1, "x": at, "xanchor": "left", "yanchor": "top"}
+        layout["annotations"].append(words | here | end)
+
+
+def _plain(text: str) -> str:
+    """Text as itself: plotly reads a little HTML, and user text must not become any."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _numbers(values: Numbers) -> list[float | None]:
+    plain = [None if value is None else float(value) for value in values]
+    return [value if value is not None and math.isfinite(value) else None for value in plain]
+
+
+def _gap(larger: float | None, smaller: float | None) -> float | None:
+    return None if larger is None or smaller is None else larger - smaller

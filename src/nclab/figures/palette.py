@@ -1,0 +1,68 @@
+"""Colours that all eyes tell apart, on light and on dark paper."""
+
+from typing import NamedTuple
+
+BLACK = 6
+"""The place in the palette for theory: black on light paper, white on dark."""
+
+
+class Paper(NamedTuple):
+    """The colours of a figure: what lines are drawn with, and what they are drawn on."""
+
+    lines: tuple[str, ...]
+    """By `Series.colour`."""
+    ink: str
+    muted: str
+    grid: str
+    background: str
+    ramp: tuple[tuple[float, str], ...]
+    """From low to high."""
+    diverging: tuple[tuple[float, str], ...]
+    """Below and above a centre."""
+
+    def line(self, place: int) -> str:
+        """The colour of a place in the palette; after the last the first comes again.
+
+        >>> LIGHT.line(0) == LIGHT.line(7)
+        True
+        """
+        return self.lines[place % len(self.lines)]
+
+
+LIGHT = Paper(
+    lines=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    ink="#1F2328",
+    muted="#656D76",
+    grid="#E4E7EB",
+    background="#FFFFFF",
+    ramp=((0.0, "#F7FBFF"), (0.35, "#9ECAE1"), (0.7, "#2F7FBC"), (1.0, "#08306B")),
+    diverging=(
+        (0.0, "#2166AC"),
+        (0.25, "#92C5DE"),
+        (0.5, "#F7F7F7"),
+        (0.75, "#F4A582"),
+        (1.0, "#B2182B"),
+    ),
+)
+"""Okabe and Ito's colours."""
+DARK = Paper(
+    lines=("#4AA8E0", "#F28141", "#2BC99B", "#E39AC6", "#F5BD41", "#9AD4F7", "#F0F3F6"),
+    ink="#E6EDF3",
+    muted="#9BA4AE",
+    grid="#2D333B",
+    background="#14181D",
+    ramp=((0.0, "#12202E"), (0.35, "#1F5B8C"), (0.7, "#5FAEDD"), (1.0, "#E3F3FF")),
+    diverging=(
+        (0.0, "#6CB6F0"),
+        (0.25, "#2B6EA6"),
+        (0.5, "#20262D"),
+        (0.75, "#A8523A"),
+        (1.0, "#FF9B7A"),
+    ),
+)
+"""The same hues, lighter."""
+
+
+def paper(dark: bool) -> Paper:
+    """Light paper, or dark."""
+    return DARK if dark else LIGHT

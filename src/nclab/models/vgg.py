@@ -1,0 +1,123 @@
+"""VGG-13 for images of 32 × 32, with one linear classifier on top."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nclab.errors import ModelError
+
+BLOCKS = (64, 128, 256, 512, 512)
+"""Channels of the five blocks, each of two convolutions and a pooling that halves the image."""
+SIDE = 2 ** len(BLOCKS)
+
+
+@dataclass(frozen=True)
+class VGGShape:
+    """Sizes of a VGG-13."""
+
+    classes: int = 10
+    """Outputs."""
+    channels: int = 1
+    """Channels of the images."""
+    width: float = 1.0
+    """Multiplies the channels of every layer; 1 is the published network."""
+    batch_norm: bool = True
+    """Batch norm with scale and bias between every convolution and its ReLU."""
+
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise ModelError(f"Expected at least 2 classes, got {self.classes}.")
+        if self.channels < 1:
+            raise ModelError(f"Expected at least 1 channel, got {self.channels}.")
+        if not BLOCKS[0] * self.width >= 1:
+            raise ModelError(
+                f"Expected a width of at least 1/{BLOCKS[0]}, got {self.width:g}: "
+                "the first layer would have no channel."
+            )
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Channels of the five blocks at this width.
+
+        >>> VGGShape(width=0.125).blocks
+        (8, 16, 32, 64, 64)
+        """
+        return tuple(int(channels * self.width) for channels in BLOCKS)
+
+
+class VGG13(nn.Module):
+    """Ten convolutions of 3 × 3 in five blocks, then one linear map.
+
+    The published network has two hidden linear layers of 4096 for images of 224 × 224; as is usual
+    for small images there are none here. A 32 × 32 image arrives at the end as 1 × 1, so flattening
+    and global pooling are the same thing, and the features that the classifier reads are the last
+    convolution's, after batch norm, ReLU and pooling.
+
+    Start: PyTorch's own for every layer, uniform with variance 1/(3 fan in), which is usual for
+    such networks. Without batch norm the signal would die out on its way through ten layers, so
+    there the convolutions are He-normal over the fan out, their biases 0. With batch norm they
+    have no bias: it would have no effect.
+
+    >>> network = VGG13(VGGShape(width=0.125))
+    >>> network(torch.zeros(2, 1, 32, 32)).shape, network.features(torch.zeros(2, 1, 32, 32)).shape
+    (torch.Size([2, 10]), torch.Size([2, 64]))
+    """
+
+    def __init__(self, shape: VGGShape | None = None) -> None:
+        super().__init__()
+        self.shape = shape or VGGShape()
+        channels = self.shape.channels
+        layers: list[nn.Module] = []
+        for width in self.shape.blocks:
+            for source in (channels, width):
+                layers += _convolution(source, width, batch_norm=self.shape.batch_norm)
+            layers.append(nn.MaxPool2d(2))
+            channels = width
+        self.body = nn.Sequential(*layers, nn.Flatten())
+        self.classifier = nn.Linear(channels, self.shape.classes)
+        if not self.shape.batch_norm:
+            _keep_the_signal(self.body)
+
+    def features(self, images: Tensor) -> Tensor:
+        """(n, d) what the classifier reads."""
+        expected = (self.shape.channels, SIDE, SIDE)
+        if tuple(images.shape[1:]) != expected:
+            raise ModelError(
+                f"Expected images of shape (n, {', '.join(map(str, expected))}), "
+                f"got {tuple(images.shape)}. Pad smaller images."
+            )
+        result: Tensor = self.body(images)
+        return result
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, C) the logits."""
+        result: Tensor = self.classifier(self.features(images))
+        return result
+
+
+def vgg13(shape: VGGShape | None = None, *, seed: int) -> VGG13:
+    """A VGG-13 whose start is decided by the seed; the global random state stays as it was.
+
+    >>> first, second = vgg13(VGGShape(width=0.1), seed=3), vgg13(VGGShape(width=0.1), seed=3)
+    >>> torch.equal(first.classifier.weight, second.classifier.weight)
+    True
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return VGG13(shape)
+
+
+def _convolution(source: int, target: int, *, batch_norm: bool) -> list[nn.Module]:
+    convolution = nn.Conv2d(source, target, 3, padding=1, bias=not batch_norm)
+    normalisation = [nn.BatchNorm2d(target)] if batch_norm else []
+    return [convolution, *normalisation, nn.ReLU()]
+
+
+def _keep_the_signal(body: nn.Module) -> None:
+    """He-normal weights: the size of what a layer reads is the size of what it gives."""
+    for module in body.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            assert module.bias is not None
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,159 @@
+"""The manifest: what a run is, written once before anything else."""
+
+import dataclasses
+import functools
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nclab
+from nclab.errors import RecordError
+from nclab.files import write_whole
+from nclab.records.journal import SCHEMA
+from nclab.records.lines import exact
+
+FILE = "manifest.json"
+FORMAT = "nclab run"
+PACKAGES = ("torch", "numpy", "scipy", "safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A run's first page."""
+
+    name: str
+    kind: str
+    config: dict[str, Any]
+    """Everything that decides the numbers, of JSON types."""
+    seed: int | None
+    created: str
+    """UTC, to the second."""
+    commit: str | None
+    """Of the source tree of nclab, with `-dirty` if it has changes; None if it is no checkout."""
+    versions: dict[str, str]
+    device: str
+    machine: str
+    command: str
+    format: str = FORMAT
+    schema: int = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def new_manifest(
+    *, name: str, kind: str, config: dict[str, Any], seed: int | None, device: str
+) -> Manifest:
+    """A manifest of here and now.
+
+    >>> new_manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
+    1
+    """
+    return Manifest(
+        name=name,
+        kind=kind,
+        config=exact(config, what="the config of a run"),
+        seed=seed,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=commit(),
+        versions=versions(),
+        device=device,
+        machine=platform.platform(),
+        command=shlex.join(sys.argv),
+    )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json`, whole or not at all."""
+    write_whole(folder / FILE, json.dumps(manifest.to_dict(), indent=2).encode() + b"\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run; a newer schema and a foreign file are refused."""
+    path = folder / FILE
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise RecordError(f"Expected a run in {folder}, but it has no {FILE}.") from error
+    except OSError as error:
+        raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(
+            f"Expected JSON in {path}, got damaged bytes. Restore it, or delete the folder."
+        ) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise RecordError(f"Expected the manifest of a run, got another file: {path}.")
+    schema = found.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise RecordError(
+            f"Expected records of schema {SCHEMA} or older, got schema {schema} in {path}. "
+            "Update nclab."
+        )
+    known = [field.name for field in dataclasses.fields(Manifest)]
+    absent = [name for name in known if name not in found]
+    if absent:
+        raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
+    return Manifest(**{name: found[name] for name in known})
+
+
+def first_difference(old: Any, new: Any, where: str = "") -> str | None:
+    """The first place where two JSON values differ, in words.
+
+    >>> first_difference({"a": {"b": 1}}, {"a": {"b": 2}})
+    'a.b: 1 there, 2 here'
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            place = f"{where}.{key}" if where else str(key)
+            if key not in new:
+                return f"{place}: {_short(old[key])} there, absent here"
+            if key not in old:
+                return f"{place}: absent there, {_short(new[key])} here"
+            found = first_difference(old[key], new[key], place)
+            if found:
+                return found
+        return None
+    if type(old) is type(new) and old == new:
+        return None
+    if {type(old), type(new)} == {int, float} and old == new:
+        return None
+    return f"{where}: {_short(old)} there, {_short(new)} here"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that computes, without importing it."""
+    found = {"python": platform.python_version(), "nclab": nclab.__version__}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit of the source tree that is running, None outside a git checkout."""
+    tree = Path(nclab.__file__).resolve().parents[2]
+    if not (tree / ".git").exists():  # an installed package, perhaps inside a user's repository
+        return None
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--abbrev=40"]
+    command += ["--exclude", "*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,208 @@
+"""Runs on disk, as anyone may read them while they are written."""
+
+import os
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from nclab.errors import NclabWarning, RecordError
+from nclab.records.heartbeat import read_state
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.lines import decode
+from nclab.records.lock import is_held
+from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.manifest import Manifest, read_manifest
+
+State = Literal["running", "finished", "failed", "stopped"]
+Record = dict[str, Any]
+
+DEPTH = 3
+GLANCE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a run holds at the moment of reading."""
+
+    folder: Path
+    name: str
+    manifest: Manifest
+    records: list[Record]
+    state: State
+    progress: float | None
+    """From 0 to 1; None where the run does not say how long it is."""
+    heartbeat: dict[str, Any]
+    """The last `state.json`: step, total and what else the writer told."""
+
+    def of_kind(self, kind: str) -> list[Record]:
+        """Records of one kind, in order."""
+        return [record for record in self.records if record["kind"] == kind]
+
+    def last(self, kind: str) -> Record | None:
+        """The last record of a kind."""
+        return next((r for r in reversed(self.records) if r["kind"] == kind), None)
+
+    @property
+    def end(self) -> Record | None:
+        """The record that ended the run, with its summary."""
+        return self.last("end")
+
+
+def read_run(
+    folder: str | os.PathLike[str],
+    *,
+    kinds: Collection[str] | None = None,
+    arrays: bool = True,
+) -> RunView:
+    """Read a run without disturbing its writer; a damaged line is skipped with a warning.
+
+    With `kinds` other records are passed over unread, without `arrays` every list of
+    numbers is left out: a page that shows curves needs neither pictures nor per-class values.
+    """
+    place = Path(folder)
+    manifest = read_manifest(place)
+    path = place / JOURNAL
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
+    except OSError as error:
+        raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
+    whole = content[: content.rfind(b"\n") + 1]  # the rest is being written
+    records = list(parse(whole.split(b"\n")[:-1], path, kinds=kinds, arrays=arrays))
+    return _view(place, manifest, records, _end_of(whole))
+
+
+def glance(folder: str | os.PathLike[str]) -> RunView:
+    """A run with its last measurement and its end only: fast however long the journal is."""
+    place = Path(folder)
+    manifest = read_manifest(place)
+    wanted: dict[str, Record] = {}
+    for line in _lines_backwards(place / JOURNAL):
+        record = decode(line)
+        if record and record["kind"] in ("measurement", "end"):
+            wanted.setdefault(record["kind"], record)
+            if record["kind"] == "measurement":
+                break
+    records = [wanted[kind] for kind in ("measurement", "end") if kind in wanted]
+    return _view(place, manifest, records, wanted.get("end"))
+
+
+def find_runs(root: str | os.PathLike[str]) -> list[Path]:
+    """Every run in a folder and up to three levels below it, sorted by path."""
+    found: list[Path] = []
+    _search(Path(root), DEPTH, found)
+    return sorted(found)
+
+
+def parse(
+    lines: Iterable[bytes], path: Path, *, kinds: Collection[str] | None, arrays: bool
+) -> Iterator[Record]:
+    """The records of some lines, without the heading; damaged ones are warned of."""
+    starts = None if kinds is None else tuple(f'{{"kind":"{kind}"'.encode() for kind in kinds)
+    for line in lines:
+        if starts is not None and not line.startswith(starts) and line.startswith(b'{"kind":"'):
+            continue
+        record = decode(line)
+        if record is None:
+            message = f"A damaged line of {path} is left out: {line[:40]!r}..."
+            warnings.warn(message, NclabWarning, stacklevel=3)
+        elif record["kind"] != "start" and (kinds is None or record["kind"] in kinds):
+            yield record if arrays else cast(Record, without_arrays(record))
+
+
+def without_arrays(value: Any) -> Any:
+    """The value without its lists of numbers; lists of objects stay.
+
+    >>> without_arrays({"kind": "m", "layers": [{"min_intra": 0.9, "intra": [0.9, 1.0]}]})
+    {'kind': 'm', 'layers': [{'min_intra': 0.9}]}
+    """
+    if isinstance(value, dict):
+        return {key: without_arrays(item) for key, item in value.items() if not _is_array(item)}
+    if isinstance(value, list):
+        return [without_arrays(item) for item in value]
+    return value
+
+
+def _is_array(value: Any) -> bool:
+    while isinstance(value, list):
+        if not value:
+            return True
+        value = value[0]
+        if isinstance(value, int | float):
+            return True
+    return False
+
+
+def _view(folder: Path, manifest: Manifest, records: list[Record], end: Record | None) -> RunView:
+    heartbeat = read_state(folder)
+    state = _state(folder, end, heartbeat)
+    step, total = heartbeat.get("step"), heartbeat.get("total")
+    progress = None
+    if state == "finished":
+        progress = 1.0
+    elif isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
+        progress = min(1.0, step / total)
+    return RunView(folder, manifest.name, manifest, records, state, progress, heartbeat)
+
+
+def _state(folder: Path, end: Record | None, heartbeat: dict[str, Any]) -> State:
+    if end is not None:
+        return "finished" if end.get("state") == "finished" else "failed"
+    if is_held(folder):
+        return "running"
+    return "failed" if heartbeat.get("state") == "failed" else "stopped"
+
+
+def _end_of(content: bytes) -> Record | None:
+    last = decode(content[content.rfind(b"\n", 0, len(content) - 1) + 1 :])
+    return last if last and last["kind"] == "end" else None
+
+
+def _lines_backwards(path: Path) -> Iterator[bytes]:
+    """Whole lines from the last to the first, reading only as far back as is asked for."""
+    try:
+        stream = path.open("rb")
+    except OSError:
+        return
+    with stream:
+        position = stream.seek(0, os.SEEK_END)
+        rest = b""
+        torn = True  # what follows the last newline is being written
+        while position > 0:
+            size = min(max(GLANCE_BYTES, len(rest)), position)
+            position -= size
+            stream.seek(position)
+            rest = stream.read(size) + rest
+            lines = rest.split(b"\n")
+            if torn and len(lines) > 1:
+                lines.pop()
+                torn = False
+            elif torn:
+                continue
+            rest = lines[0]
+            yield from reversed(lines[1:])
+        if rest and not torn:
+            yield rest
+
+
+def _search(folder: Path, depth: int, found: list[Path]) -> None:
+    if (folder / MANIFEST).is_file():
+        try:
+            read_manifest(folder)
+        except RecordError:
+            pass
+        else:
+            found.append(folder)
+            return
+    if depth == 0:
+        return
+    try:
+        below = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    except OSError:
+        return
+    for entry in below:
+        if entry.is_dir():
+            _search(Path(entry.path), depth - 1, found)

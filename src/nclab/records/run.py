@@ -1,0 +1,254 @@
+"""A run on disk, as its one writer sees it."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from nclab.errors import NclabError, NclabWarning, RecordError
+from nclab.files import flush_folder
+from nclab.records import checkpoints
+from nclab.records.checkpoints import Checkpoint
+from nclab.records.heartbeat import Heartbeat
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.journal import Journal, damage_message
+from nclab.records.lock import Lock
+from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.manifest import (
+    Manifest,
+    first_difference,
+    new_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEPT = 2
+"""Checkpoints kept: the last, and the one before in case the last is damaged."""
+
+
+def open_run(
+    folder: str | os.PathLike[str],
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    seed: int | None = None,
+    name: str | None = None,
+    device: str = "cpu",
+) -> "Run":
+    """Create a run, or go on with one of the same kind, config and seed.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "first"
+    >>> with open_run(folder, kind="demo", config={"rate": 0.1}, seed=0) as run:
+    ...     run.append({"kind": "measurement", "step": 1, "loss": 0.5})
+    ...     run.finish(loss=0.5)
+    >>> open_run(folder, kind="demo", config={"rate": 0.2}, seed=0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    nclab.errors.RecordError: ...config.rate: 0.1 there, 0.2 here...
+    """
+    place = Path(folder)
+    try:
+        (place / checkpoints.FOLDER).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"Cannot write {place}: {error.strerror}.") from error
+    wanted = new_manifest(
+        name=name or place.resolve().name, kind=kind, config=dict(config), seed=seed, device=device
+    )
+    lock = Lock(place)
+    try:
+        if (place / MANIFEST).exists():
+            manifest = read_manifest(place)
+            _same(manifest, wanted, place)
+            journal = Journal(place / JOURNAL)
+        else:
+            manifest = wanted
+            journal = _first_journal(place, manifest)
+        return Run(place, manifest, journal, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _same(old: Manifest, new: Manifest, folder: Path) -> None:
+    """Refuse another run; warn of another version, which may round differently."""
+    for part in ("kind", "seed", "config"):
+        found = first_difference({part: getattr(old, part)}, {part: getattr(new, part)})
+        if found:
+            raise RecordError(
+                f"Expected the run that {folder} holds, got another one: {found}. "
+                "Take another folder."
+            )
+    changed = first_difference(
+        {**old.versions, "commit": old.commit}, {**new.versions, "commit": new.commit}
+    )
+    if changed:
+        warnings.warn(
+            f"{folder} was begun with another version ({changed}); its numbers may differ "
+            "from those of a run made in one go.",
+            NclabWarning,
+            stacklevel=3,
+        )
+
+
+def _first_journal(folder: Path, manifest: Manifest) -> Journal:
+    """A new run: the journal first, so that a folder with a manifest always has one."""
+    journal = Journal(folder / JOURNAL)
+    try:
+        if journal.damage is not None or (journal.last or {}).get("kind") != "start":
+            raise RecordError(
+                f"Expected {MANIFEST} beside {folder / JOURNAL}, but it is missing. "
+                "Restore it, or take another folder."
+            )
+        write_manifest(folder, manifest)
+    except BaseException:
+        journal.close()
+        raise
+    flush_folder(folder.resolve().parent)
+    return journal
+
+
+class Run:
+    """The one writer of a run; made by `open_run`."""
+
+    def __init__(self, folder: Path, manifest: Manifest, journal: Journal, lock: Lock) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._journal = journal
+        self._lock = lock
+        self._heartbeat = Heartbeat(folder)
+        self._open = True
+        if journal.damage is not None and not self.steps():
+            journal.close()
+            raise RecordError(damage_message(journal.path, journal.damage))
+
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """The record that ended the run, None while it goes on."""
+        last = self._journal.last
+        return last if last and last.get("kind") == "end" else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end; a failed one did not."""
+        return self.end is not None and self.end.get("state") == "finished"
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One line of the journal; no times of day, so that a resumed run is the same."""
+        self._goes_on()
+        self._journal.append(record)
+
+    def checkpoint(
+        self, step: int, tensors: "Mapping[str, Tensor]", extra: Mapping[str, Any] | None = None
+    ) -> None:
+        """Everything so far is on the disk when this returns; the last two are kept."""
+        self._goes_on()
+        self._journal.flush()
+        checkpoints.write_checkpoint(
+            self.folder,
+            Checkpoint(
+                step=int(step),
+                tensors=dict(tensors),
+                extra=dict(extra or {}),
+                journal_length=self._journal.length,
+                journal_checksum=self._journal.checksum,
+            ),
+        )
+        for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
+            path.unlink(missing_ok=True)
+
+    def steps(self) -> list[int]:
+        """Steps that can be resumed, ascending; a damaged checkpoint is warned of."""
+        return [step for step in checkpoints.list_checkpoints(self.folder) if self._usable(step)]
+
+    def resume(self, step: int | None) -> Checkpoint | None:
+        """Go back to a checkpoint: what came after it is taken back; None starts anew."""
+        files = checkpoints.list_checkpoints(self.folder)
+        found = None
+        if step is not None and not (step == 0 and 0 not in files):
+            found = self._read(step)
+        for later in reversed(files):  # checkpoints first: a kill in between leaves a good run
+            if found is None or later > found.step:
+                files[later].unlink(missing_ok=True)
+        self._journal.cut(found.journal_length if found else 0)
+        return found
+
+    def resume_latest(self) -> Checkpoint | None:
+        """Go back to the last good checkpoint, or start anew."""
+        steps = self.steps()
+        return self.resume(steps[-1] if steps else None)
+
+    def beat(self, *, step: int, total: int | None = None, **extra: Any) -> None:
+        """Show how far the run is; cheap enough to be called at every step."""
+        self._heartbeat.beat("running", step=step, total=total, **extra)
+
+    def finish(self, **summary: Any) -> None:
+        """End the run; the summary is its last record."""
+        self._end({"state": "finished", **summary})
+
+    def fail(self, why: str, **summary: Any) -> None:
+        """End the run that cannot go on; resuming it takes this record back."""
+        self._end({"state": "failed", "why": why, **summary})
+
+    def close(self, *, state: str = "stopped", why: str | None = None) -> None:
+        """Let others write; a run that has not ended is marked as stopped."""
+        if not self._open:
+            return
+        self._open = False
+        with contextlib.suppress(NclabError):  # a full disk: the journal is what counts
+            if self.end is None:
+                self._heartbeat.beat(state, **({"why": why} if why else {}))
+        self._journal.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failed = isinstance(error, Exception)
+        self.close(state="failed" if failed else "stopped", why=str(error) if failed else None)
+
+    def _goes_on(self) -> None:
+        if not self._open:
+            raise RecordError(f"Expected an open run, but {self.folder} is closed. Open it again.")
+        if self.end is not None:
+            raise RecordError(
+                f"Expected a run that goes on, but {self.folder} has {self.end.get('state')}. "
+                "Resume from a checkpoint first, or take another folder."
+            )
+
+    def _end(self, summary: dict[str, Any]) -> None:
+        self._goes_on()
+        self._journal.append({"kind": "end", **summary})
+        self._journal.flush()
+        why = {"why": summary["why"]} if "why" in summary else {}
+        self._heartbeat.beat(summary["state"], **why)
+
+    def _read(self, step: int) -> Checkpoint:
+        checkpoint = checkpoints.read_checkpoint(checkpoints.path_of(self.folder, step))
+        if self._journal.checksum_of(checkpoint.journal_length) != checkpoint.journal_checksum:
+            raise RecordError(
+                f"Expected the journal that the checkpoint of step {step} was written with, "
+                f"got a damaged one: {self._journal.path}."
+            )
+        return checkpoint
+
+    def _usable(self, step: int) -> bool:
+        try:
+            self._read(step)
+        except RecordError as error:
+            warnings.warn(
+                f"{error} The checkpoint of step {step} is left out.", NclabWarning, stacklevel=4
+            )
+            return False
+        return True

@@ -1,0 +1,60 @@
+"""`nclab runs`: one row a run, read from the end of its journal."""
+
+import json
+from pathlib import Path
+
+from tests.cli.runner import call
+from tests.records.test_run import start
+
+
+def some_runs(folder: Path) -> None:
+    layer = {"layer": "last", "min_intra": 0.75, "accuracy": 0.5, "intra_cosine": [0.75, 0.9]}
+    with start(folder / "fleet" / "a") as run:
+        for epoch in (1, 2):
+            run.append(
+                {"kind": "measurement", "step": epoch * 10, "epoch": epoch, "layers": [layer]}
+            )
+            run.append({"kind": "geometry", "step": epoch * 10, "points": [[0, 1, 2]]})
+        run.finish()
+    with start(folder / "fleet" / "b") as run:
+        run.beat(step=3, total=12)
+    with start(folder / "c") as run:
+        run.fail("the loss [is] not finite")
+
+
+def test_every_run_has_a_row(tmp_path: Path) -> None:
+    some_runs(tmp_path)
+    done = call("runs", tmp_path)
+    assert (done.code, done.err) == (0, "")
+    for words in ("finished", "stopped", "25%", "0.75", "[is]"):
+        assert words in done.out
+
+
+def test_the_same_rows_as_json(tmp_path: Path) -> None:
+    some_runs(tmp_path)
+    rows = {row["name"]: row for row in json.loads(call("runs", tmp_path, "--json").out)}
+    assert set(rows) == {"a", "b", "c"}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "a": "finished",
+        "b": "stopped",
+        "c": "failed",
+    }
+    assert (rows["a"]["epoch"], rows["a"]["accuracy"], rows["a"]["min_intra"]) == (2, 0.5, 0.75)
+    assert (rows["b"]["progress"], rows["b"]["step"], rows["b"]["total"]) == (0.25, 3, 12)
+    assert rows["c"]["why"] == "the loss [is] not finite"
+
+
+def test_a_running_one_is_seen(tmp_path: Path) -> None:
+    with start(tmp_path / "now"):
+        (row,) = json.loads(call("runs", tmp_path, "--json").out)
+    assert row["state"] == "running"
+
+
+def test_nothing_there_is_one_line(tmp_path: Path) -> None:
+    done = call("runs", tmp_path)
+    assert (done.code, done.out) == (0, f"No runs in {tmp_path}.\n")
+    assert json.loads(call("runs", tmp_path, "--json").out) == []
+    done = call("runs", tmp_path / "missing")
+    assert done.code == 2
+    assert "does not exist" in done.err
+    assert len(done.err.splitlines()) == 1

@@ -1,0 +1,63 @@
+"""Jobs that workers can import."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from nclab.engine.local import Job, Report, run_jobs
+
+
+def square(report: Report, value: int, *, steps: int = 3) -> int:
+    for step in range(1, steps + 1):
+        report(step, steps)
+    return value * value
+
+
+def kill_itself(report: Report) -> None:
+    report(1, 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash(report: Report) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave(report: Report) -> None:
+    sys.exit(3)
+
+
+def unanswerable(report: Report) -> Any:
+    return lambda: None
+
+
+def setting(report: Report) -> tuple[str, int, int]:
+    import torch
+
+    return os.environ["OMP_NUM_THREADS"], torch.get_num_threads(), os.getpid()
+
+
+def tensor(report: Report) -> Any:
+    import torch
+
+    return torch.arange(4)
+
+
+def with_child(report: Report) -> int:
+    done = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, check=True)
+    return int(done.stdout)
+
+
+def sleep(report: Report, folder: str) -> None:
+    """Leave a note of who sleeps, then sleep far longer than any test."""
+    note = Path(folder) / f"{os.getpid()}"
+    note.touch()
+    report(0, 1)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    run_jobs([Job(str(i), sleep, (sys.argv[1],)) for i in range(2)], workers=2)

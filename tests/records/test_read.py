@@ -1,0 +1,166 @@
+"""Readers see every complete record, while it is written and after."""
+
+from pathlib import Path
+
+import pytest
+
+from nclab.errors import NclabError
+from nclab.records import Tail, find_runs, glance, read_run
+from tests.records.test_run import start, three_checkpoints
+
+
+def test_a_view_tells_state_and_progress(tmp_path: Path) -> None:
+    with start(tmp_path, name="mine") as run:
+        assert read_run(tmp_path).progress is None
+        run.beat(step=25, total=100, rate=3.5)
+        view = read_run(tmp_path)
+        assert (view.name, view.state, view.progress) == ("mine", "running", 0.25)
+        assert view.heartbeat["rate"] == 3.5
+        assert view.end is None
+    assert read_run(tmp_path).state == "stopped"
+    with start(tmp_path) as run:
+        run.finish(loss=0.5)
+    view = read_run(tmp_path)
+    assert (view.state, view.progress) == ("finished", 1.0)
+    assert view.end == {"kind": "end", "state": "finished", "loss": 0.5}
+
+
+def test_beats_are_at_most_one_a_second(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.beat(step=1, total=9)
+        written = (tmp_path / "state.json").stat().st_ino
+        for step in range(2, 9):
+            run.beat(step=step, total=9)
+        assert (tmp_path / "state.json").stat().st_ino == written
+    assert read_run(tmp_path).heartbeat["step"] == 8  # but the last one is kept at the end
+
+
+def test_a_damaged_heartbeat_does_not_matter(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    (tmp_path / "state.json").write_bytes(b"\0" * 20)
+    view = read_run(tmp_path)
+    assert (view.state, view.progress, view.heartbeat) == ("stopped", None, {})
+
+
+def test_the_heading_is_no_record(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    assert (tmp_path / "journal.jsonl").read_text() == '{"kind":"start","schema":1}\n'
+    assert read_run(tmp_path).records == []
+    assert Tail(tmp_path).poll() == []
+
+
+def fill(folder: Path, count: int) -> None:
+    with start(folder) as run:
+        for step in range(count):
+            layer = {"name": "a", "min_intra": 0.5, "intra": [0.5, 0.6], "pairs": [[1, 2], [3, 4]]}
+            run.append({"kind": "measurement", "step": step, "layers": [layer], "empty": []})
+            run.append({"kind": "geometry", "step": step, "points": [[0.0, 1.0, 2.0]] * 200})
+
+
+def test_pages_may_leave_out_what_is_large(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    view = read_run(tmp_path, kinds={"measurement"}, arrays=False)
+    assert view.records == [
+        {"kind": "measurement", "step": step, "layers": [{"name": "a", "min_intra": 0.5}]}
+        for step in range(3)
+    ]
+    assert len(read_run(tmp_path).of_kind("geometry")) == 3
+    assert len(Tail(tmp_path, kinds=["geometry"]).poll()) == 3
+
+
+@pytest.mark.parametrize("ending", [b"", b'{"kind":"measurement","st', b"\0" * 70_000])
+def test_a_glance_finds_the_last_measurement(tmp_path: Path, ending: bytes) -> None:
+    fill(tmp_path, 20)
+    with start(tmp_path) as run:
+        for _ in range(50):  # push the last measurement beyond one block
+            run.append({"kind": "geometry", "points": [[0.0, 1.0, 2.0]] * 200})
+    with (tmp_path / "journal.jsonl").open("ab") as journal:
+        journal.write(ending)
+    (found,) = glance(tmp_path).records
+    assert (found["kind"], found["step"]) == ("measurement", 19)
+
+
+def test_a_glance_sees_the_end(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.finish(accuracy=1.0)
+    view = glance(tmp_path)
+    assert view.state == "finished"
+    assert view.end is not None
+    assert view.end["accuracy"] == 1.0
+
+
+def test_runs_are_found_three_levels_deep(tmp_path: Path) -> None:
+    for name in ("b", "a/x", "a/y/z", "a/y/too/deep", ".hidden"):
+        start(tmp_path / name).close()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "manifest.json").write_text('{"schema": 1}')
+    assert find_runs(tmp_path) == [tmp_path / name for name in ("a/x", "a/y/z", "b")]
+    assert find_runs(tmp_path / "b") == [tmp_path / "b"]
+    assert find_runs(tmp_path / "nothing") == []
+
+
+def test_a_tail_gives_each_record_once(tmp_path: Path) -> None:
+    tail = Tail(tmp_path)
+    assert tail.poll() == []  # there is no run yet
+    with start(tmp_path) as run:
+        for step in range(3):
+            run.append({"kind": "m", "step": step})
+        assert [r["step"] for r in tail.poll()] == [0, 1, 2]
+        assert tail.poll() == []
+        run.append({"kind": "m", "step": 3})
+        assert [r["step"] for r in tail.poll()] == [3]
+        assert not tail.restarted
+
+
+def test_a_tail_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    tail = Tail(tmp_path)
+    line = b'{"kind":"m","step":7}\n'
+    seen = []
+    with (tmp_path / "journal.jsonl").open("ab", buffering=0) as journal:
+        for place in range(len(line)):
+            journal.write(line[place : place + 1])
+            seen += tail.poll()
+    assert seen == [{"kind": "m", "step": 7}]
+
+
+def test_a_tail_notices_a_resumed_run(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    tail = Tail(tmp_path)
+    assert len(tail.poll()) == 3
+    with start(tmp_path) as run:
+        run.resume(20)
+        assert [r["step"] for r in tail.poll()] == [10, 20]
+        assert tail.restarted
+        assert tail.poll() == []
+        assert not tail.restarted
+
+
+def test_a_tail_notices_a_run_that_outgrew_its_place(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    tail = Tail(tmp_path)
+    tail.poll()
+    with start(tmp_path) as run:
+        run.resume(20)
+        for step in (31, 32, 33):  # otherwise than before: another machine, another order
+            run.append({"kind": "measurement", "step": step})
+    assert [r["step"] for r in tail.poll()] == [10, 20, 31, 32, 33]
+    assert tail.restarted
+
+
+def test_a_tail_reads_no_more_than_is_new(tmp_path: Path) -> None:
+    fill(tmp_path, 100)
+    tail = Tail(tmp_path)
+    tail.poll()
+    before = (tmp_path / "journal.jsonl").stat().st_size
+    with (tmp_path / "journal.jsonl").open("r+b") as journal:
+        journal.write(b"\0" * (before - 1000))  # were it read again, it would be damaged
+    with (tmp_path / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"kind":"m"}\n')
+    assert tail.poll() == [{"kind": "m"}]
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    for read in (read_run, glance):
+        with pytest.raises(NclabError, match=r"no manifest\.json"):
+            read(tmp_path)

@@ -1,0 +1,184 @@
+"""A run that is stopped anywhere goes on as if nothing had happened."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from nclab.errors import NclabError, NclabWarning
+from nclab.records import Run, open_run, read_run
+
+CONFIG = {"rate": 0.1, "shape": {"width": 64, "norm": "affine"}}
+
+
+def start(folder: Path, **changes: object) -> Run:
+    options = {"kind": "demo", "config": CONFIG, "seed": 0} | changes
+    return open_run(folder, **options)  # type: ignore[arg-type]
+
+
+def weights(step: int) -> dict[str, torch.Tensor]:
+    return {"weight": torch.full((3, 2), float(step)), "state": torch.arange(5).byte()}
+
+
+def three_checkpoints(folder: Path) -> bytes:
+    """Steps 10, 20 and 30 with a record each; the journal's bytes."""
+    with start(folder) as run:
+        for step in (10, 20, 30):
+            run.append({"kind": "measurement", "step": step, "loss": 1 / step})
+            run.checkpoint(step, weights(step), {"best": 0.1 * step})
+    return (folder / "journal.jsonl").read_bytes()
+
+
+def test_the_manifest_tells_where_the_numbers_come_from(tmp_path: Path) -> None:
+    with start(tmp_path / "one") as run:
+        manifest = run.manifest
+    stored = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    assert stored == manifest.to_dict()
+    assert stored["schema"] == 1
+    assert stored["name"] == "one"
+    assert (stored["kind"], stored["config"], stored["seed"]) == ("demo", CONFIG, 0)
+    assert stored["created"].endswith("+00:00")
+    assert {"python", "torch", "numpy", "nclab"} <= set(stored["versions"])
+    assert {"commit", "device", "command"} <= set(stored)
+
+
+def test_going_on_keeps_the_manifest_as_it_was(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    before = (tmp_path / "manifest.json").read_bytes()
+    start(tmp_path, config={**CONFIG, "rate": 0.1}).close()
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"config": {**CONFIG, "rate": 0.2}}, "config.rate: 0.1 there, 0.2 here"),
+        ({"config": {"rate": 0.1}}, "config.shape: .* there, absent here"),
+        ({"config": {**CONFIG, "new": 1}}, "config.new: absent there, 1 here"),
+        ({"seed": 1}, "seed: 0 there, 1 here"),
+        ({"kind": "other"}, 'kind: "demo" there, "other" here'),
+    ],
+)
+def test_another_run_is_refused(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    start(tmp_path).close()
+    with pytest.raises(NclabError, match=words):
+        start(tmp_path, **changes)
+    start(tmp_path).close()  # a refusal leaves the lock free
+
+
+def test_a_run_resumes_at_its_last_checkpoint(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    with start(tmp_path) as run:
+        run.append({"kind": "measurement", "step": 35, "loss": 0.0})
+        assert run.steps() == [20, 30]  # the last two are kept
+        found = run.resume(30)
+    assert found is not None
+    assert (found.step, found.extra) == (30, {"best": 3.0})
+    assert torch.equal(found.tensors["weight"], weights(30)["weight"])
+    assert found.tensors["state"].dtype == torch.uint8
+    assert [r["step"] for r in read_run(tmp_path).records] == [10, 20, 30]
+
+
+def test_an_older_checkpoint_takes_back_the_newer_one(tmp_path: Path) -> None:
+    whole = three_checkpoints(tmp_path)
+    with start(tmp_path) as run:
+        assert run.resume(20) is not None
+        assert run.steps() == [20]
+        run.append({"kind": "measurement", "step": 30, "loss": 1 / 30})
+        run.checkpoint(30, weights(30), {"best": 3.0})
+    assert (tmp_path / "journal.jsonl").read_bytes() == whole
+
+
+def test_starting_anew_forgets_everything(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    with start(tmp_path) as run:
+        assert run.resume(None) is None
+        assert run.steps() == []
+    assert read_run(tmp_path).records == []
+
+
+def test_equal_checkpoints_are_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        three_checkpoints(tmp_path / name)
+    for file in ("step-000000020", "step-000000030"):
+        first, second = (tmp_path / n / "checkpoints" / f"{file}.safetensors" for n in "ab")
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_views_of_one_tensor_are_stored(tmp_path: Path) -> None:
+    stack = torch.randn(4, 3, 3)
+    with start(tmp_path) as run:
+        run.checkpoint(1, {"a": stack[0], "b": stack[1].T, "c": stack[0], "one": torch.tensor(2.0)})
+        found = run.resume_latest()
+    assert found is not None
+    assert torch.equal(found.tensors["b"], stack[1].T)
+    assert torch.equal(found.tensors["c"], stack[0])
+    assert found.tensors["one"] == 2.0
+
+
+def test_a_finished_run_says_so_and_takes_no_more(tmp_path: Path) -> None:
+    three_checkpoints(tmp_path)
+    with start(tmp_path) as run:
+        assert not run.finished
+        run.finish(accuracy=1.0)
+        assert run.finished
+    with start(tmp_path) as run:
+        assert run.finished
+        assert run.end == {"kind": "end", "state": "finished", "accuracy": 1.0}
+        with pytest.raises(NclabError, match="has finished"):
+            run.append({"kind": "measurement", "step": 40})
+        run.resume(30)  # unless it is taken back
+        run.append({"kind": "measurement", "step": 40})
+
+
+def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.fail("the loss is not finite", step=7)
+        assert not run.finished
+    assert read_run(tmp_path).state == "failed"
+    assert read_run(tmp_path).records[-1]["why"] == "the loss is not finite"
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.append({"kind": "m", "loss": float("nan"), "layers": [{"a": [1.0, float("inf")]}]})
+        run.append({"kind": "m", "loss": torch.tensor([0.5, float("nan")])})
+    assert read_run(tmp_path).records == [
+        {"kind": "m", "loss": None, "layers": [{"a": [1.0, None]}]},
+        {"kind": "m", "loss": [0.5, None]},
+    ]
+
+
+def test_what_must_come_back_exactly_may_not_be_nan(tmp_path: Path) -> None:
+    with pytest.raises(NclabError, match="finite"):
+        start(tmp_path / "a", config={"rate": float("nan")})
+    with start(tmp_path / "b") as run, pytest.raises(NclabError, match="finite"):
+        run.checkpoint(1, weights(1), {"best": float("inf")})
+
+
+def test_a_record_needs_a_kind_and_plain_values(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        with pytest.raises(NclabError, match="kind"):
+            run.append({"step": 1})
+        with pytest.raises(NclabError, match=r"got set at a\.b"):
+            run.append({"kind": "m", "a": {"b": {1, 2}}})
+    assert read_run(tmp_path).records == []
+
+
+def test_a_closed_run_is_closed(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    run.close()
+    run.close()
+    with pytest.raises(NclabError, match="closed"):
+        run.append({"kind": "m"})
+
+
+def test_another_version_is_warned_of(tmp_path: Path) -> None:
+    start(tmp_path).close()
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["versions"]["torch"] = "1.0"
+    path.write_text(json.dumps(manifest))
+    with pytest.warns(NclabWarning, match='torch: "1.0" there'):
+        start(tmp_path).close()
