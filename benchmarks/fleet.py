@@ -1,9 +1,9 @@
 """CPU time of a fleet's training step against plain PyTorch loops, in one run on one thread.
 
 Baselines: nn.Sequential, autograd and torch.optim.SGD fed (a) by DataLoader(TensorDataset,
-batch_size=128, shuffle=True) and (b) by indexing with a random permutation. All take turns, epoch by
-epoch, and the best epoch of each counts. The peak of sgemm is that of the step's own matrix
-products and of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
+batch_size=128, shuffle=True) and (b) by indexing with a random permutation. All take turns, epoch
+by epoch, and the best epoch of each counts. The peak of sgemm is that of the step's own matrix
+products or of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
 
     python benchmarks/fleet.py [--json] [--rounds 5] [--norm affine] [--backend auto]
 """
@@ -120,7 +120,7 @@ def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str
         "square": (lambda: torch.mm(left, right, out=out), 2 * 1024.0**3 / work),
     }
     best = dict.fromkeys(ways, float("inf"))
-    for name, (epoch, _) in ways.items():
+    for epoch, _ in ways.values():
         epoch()
     for _ in range(rounds):
         for name, (epoch, count) in ways.items():

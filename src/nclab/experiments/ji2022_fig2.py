@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nclab.experiments import ulpm_run
-from nclab.experiments.threads import one_thread
 from nclab.text import number
+from nclab.threads import one_thread
 from nclab.ulpm.trajectory import Trajectory
 
 QUANTITIES = {

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 
 from nclab.experiments.small_network import NetworkConfig, train
-from nclab.experiments.threads import one_thread
 from nclab.measurement import Report, measure, measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.table import side_by_side
 from nclab.metrics import simplex_etf
+from nclab.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ def _forward(
     logits = _matrix(work.gradients[0], layer.weight.shape[0], n)
     _gemm(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
     for c in range(layer.bias.shape[0]):
-        logits[c] += layer.bias[c]
+        for i in range(n):
+            logits[c, i] += layer.bias[c]
     return logits
 
 
@@ -118,7 +119,8 @@ def _backward(
     n, last = G.shape[1], places.shape[0] - 1
     v = _layer(momenta, places[last])
     for c in range(v.bias.shape[0]):
-        v.bias[c] += G[c].sum()
+        for i in range(n):
+            v.bias[c] += G[c, i]
     for index in range(last, -1, -1):
         layer, v = _layer(parameters, places[index]), _layer(momenta, places[index])
         if index < last:
@@ -291,7 +293,7 @@ def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) 
     return loss / n, hits
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call_by_reference(context: Any, address: Any, arguments: Any) -> Any:
     """Call what is at an address as Fortran does: addresses as they are, others by one."""
 
@@ -320,4 +322,5 @@ def _gemm(address: int, A: Any, A_as: int, B: Any, B_as: int, beta: float, C: An
     a, b, c = A.ctypes.data, B.ctypes.data, C.ctypes.data
     wide_a, wide_b = np.int32(A.shape[1]), np.int32(B.shape[1])
     first = (np.uint8(B_as), np.uint8(A_as), columns, rows, inner)
-    _call_by_reference(address, (*first, one, b, wide_b, a, wide_a, factor, c, columns))
+    arguments = (*first, one, b, wide_b, a, wide_a, factor, c, columns)
+    _call_by_reference(address, arguments)  # type: ignore[call-arg]
