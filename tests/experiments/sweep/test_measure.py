@@ -21,13 +21,16 @@ def test_equals_nclab_measure(norm: Norm, layers: str) -> None:
     expected = nclab.measure(model, [tuple(samples)], layers=layers).layers
     if layers == "all":
         expected = tuple(layer for layer in expected if layer.dim == 12)
-    measured = measure_member(model, samples, layers="all" if layers == "all" else "last")
+    found = measure_member(model, samples, layers="all" if layers == "all" else "last")
+    assert found.geometry["layer"] == "hidden.2"
+    assert len(found.geometry["means"]) == len(found.geometry["weights"]) == 4
+    measured = found.layers
     assert len(measured) == len(expected) == (3 if layers == "all" else 1)
     for own, other in zip(measured, expected, strict=True):
         assert own.layer == other.layer
         for name, value in other.scalars().items():
-            found = own.scalars()[name]
+            mine = own.scalars()[name]
             if value is None:
-                assert found is None, name
+                assert mine is None, name
             else:
-                assert found == pytest.approx(value, rel=1e-6, abs=1e-9), name
+                assert mine == pytest.approx(value, rel=1e-6, abs=1e-9), name

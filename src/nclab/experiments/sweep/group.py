@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nclab.data.samples import Samples
 from nclab.errors import NclabError
@@ -136,23 +135,19 @@ class _Training:
         if why is None:
             run.finish(**found)
         else:
-            run.fail(why, **found)
+            run.fail(**{**found, "why": why})
         self.ended[index] = True
 
     def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
-        config = self.group.config
-        record: dict[str, Any] = {
-            "kind": "measurement",
-            "step": epoch * self.group.steps,
-            "epoch": epoch,
-            "layers": [],
-            "train": train,
-        }
+        config, run = self.group.config, self.runs[index]
+        moment = {"step": epoch * self.group.steps, "epoch": epoch}
+        record = {"kind": "measurement", **moment, "layers": [], "train": train}
         model = self.fleet.model(index, statistics=config.statistics)
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
-            layers = measure_member(model, samples, layers=config.layers)
-            record["layers"] = [collapse.to_dict() for collapse in layers]
+            measured = measure_member(model, samples, layers=config.layers)
         except NclabError as error:  # features that overflow have no geometry
-            record["why"] = str(error)
-        self.runs[index].append(record)
+            run.append({**record, "why": str(error)})
+            return
+        run.append({**record, "layers": [collapse.to_dict() for collapse in measured.layers]})
+        run.append({"kind": "geometry", **moment, **measured.geometry})

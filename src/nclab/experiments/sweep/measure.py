@@ -1,6 +1,7 @@
 """Measures a member at a moment of its training."""
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from nclab.data.samples import Samples
 from nclab.experiments.sweep.config import Layers
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.geometry import geometry
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.models.mlp import MLP
 
@@ -16,23 +18,31 @@ SLICE = 8192
 NOT_THE_LAST = "the classifier does not read this layer"
 
 
-def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> list[Collapse]:
+class Measured(NamedTuple):
+    """A member at one moment."""
+
+    layers: list[Collapse]
+    geometry: dict[str, Any]
+    """Where the features of the last layer lie, for a picture."""
+
+
+def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> Measured:
     """The last hidden layer, or every one, over all samples; one forward pass.
 
     Layer by layer, so that the features of two layers at most are in memory.
     """
     measured = []
+    picture: dict[str, Any] = {}
     last = len(model.hidden) - 1
     for index, features in enumerate(_features(model, samples.inputs)):
-        if layers == "all" or index == last:
-            head = _head(model) if index == last else None
-            measured.append(_measure(features, samples.labels, head, f"hidden.{index}", model))
-    return measured
-
-
-def last_features(model: MLP, inputs: Tensor) -> Tensor:
-    """What the classifier reads."""
-    return list(_features(model, inputs))[-1]
+        name = f"hidden.{index}"
+        if index == last:
+            measured.append(_measure(features, samples.labels, _head(model), name, model))
+            found = geometry(features, samples.labels, model.classifier.weight)
+            picture = {"layer": name, **found}
+        elif layers == "all":
+            measured.append(_measure(features, samples.labels, None, name, model))
+    return Measured(measured, picture)
 
 
 def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
