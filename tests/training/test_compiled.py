@@ -1,6 +1,5 @@
 """The compiled kernel beside plain torch, and the two libraries it can take products from."""
 
-
 import pytest
 import torch
 
