@@ -110,8 +110,11 @@ class RunningEstimate:
             present = int((layer.moments.counts > 0).sum())
             if present < 2:
                 skipped[name] = f"it has finite features of {present} classes; 2 are needed"
-            else:
+                continue
+            try:
                 measured.append(self._collapse(layer, head))
+            except (DataError, torch.linalg.LinAlgError) as error:  # never a training's end
+                skipped[name] = str(error)
         return Report(
             layers=tuple(measured),
             classifier=self.survey.classifier,
@@ -242,5 +245,7 @@ def finite_rows(rows: Tensor) -> Tensor | None:
     total = rows.sum(dtype=torch.float32)
     if bool(torch.isfinite(total)) and rows.dtype != torch.float64:
         return None
-    usable = (rows.abs() <= HUGE).all(1)
+    usable = torch.isfinite(rows).all(1)
+    if rows.dtype == torch.float64:
+        usable &= (rows.abs() <= HUGE).all(1)
     return None if bool(usable.all()) else usable

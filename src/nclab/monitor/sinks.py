@@ -1,20 +1,15 @@
 """Sinks: where events go. A sink is any callable that takes an `Event`."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from nclab.monitor.event import Event
+from nclab.records import Run, open_run
 
 Sink = Callable[[Event], object]
-"""May have a method `close()`, which the monitor calls at its end."""
-
-
-class Journal(Protocol):
-    """What can append a record, such as a `nclab.records.Run`."""
-
-    def append(self, record: dict[str, Any], /) -> object:
-        """Add one record."""
+"""May have a method `close(error)`, called at the end; error is None if all went well."""
 
 
 @dataclass
@@ -45,14 +40,41 @@ class History:
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
 
-@dataclass(frozen=True)
 class RecordSink:
-    """Appends every event, and every alarm after it, to the journal of a run."""
+    """Writes every event, and every alarm after it, to the journal of a run.
 
-    run: Journal
+    Given a folder it opens a run there at the first event, so that under torch.distributed only
+    the first process does, and ends it with the monitor. An open `Run` is the caller's to end.
+
+    >>> import tempfile
+    >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
+    True
+    """
+
+    def __init__(
+        self, target: str | os.PathLike[str] | Run, *, config: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = None if isinstance(target, Run) else target
+        self.run = target if isinstance(target, Run) else None
+        self.config = dict(config or {})
 
     def __call__(self, event: Event) -> None:
+        if self.run is None:
+            assert self.folder is not None
+            self.run = open_run(self.folder, kind="monitor", config=self.config)
         self.run.append(event.to_record())
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes)}
             self.run.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+        self.run.beat(step=event.step)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the run that was opened here; after an error it is marked as failed."""
+        if self.folder is None or self.run is None:
+            return
+        if error is None:
+            self.run.finish()
+        elif isinstance(error, Exception):
+            self.run.fail(str(error))
+        self.run.close()
+        self.run = None
