@@ -9,6 +9,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -58,4 +59,4 @@ if __name__ == "__main__":
         dist.destroy_process_group()
     else:
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(start, args=(f"{folder}/meeting",), nprocs=2)
+            spawn(start, args=(f"{folder}/meeting",), nprocs=2)

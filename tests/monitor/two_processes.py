@@ -52,10 +52,10 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
         ours = trained(model, monitor, loader)
     same = all(torch.equal(a, b) for a, b in zip(plain, ours, strict=True))
 
-    model, own = resting(), parts()[rank]
-    with nclab.Monitor(model, preset="full") as monitor:
+    still, own = resting(), parts()[rank]
+    with nclab.Monitor(still, preset="full") as monitor:
         for inputs, _ in monitor.watch(own):
-            model(inputs)
+            still(inputs)
         assert monitor.last is not None
         estimate = [collapse.to_dict() for collapse in monitor.last.layers]
         exact = [collapse.to_dict() for collapse in monitor.measure(own).layers]

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from nclab.data import fashion_mnist
-from nclab.measurement.model import measure
-from nclab.models.vgg import VGGShape, vgg13
-from nclab.records import Run, open_run, read_run
-from nclab.training.solo import Solo, SoloRecipe, SoloStats
+from nclab.measurement.geometry import geometry
+from nclab.models.vgg import VGG13, VGGShape, vgg13
+from nclab.monitor import Monitor
+from nclab.monitor.schedule import Logarithmic
+from nclab.monitor.sinks import RecordSink
+from nclab.records import Checkpoint, Run, open_run, read_run
+from nclab.training.solo import Solo, SoloRecipe
 
 KIND = "fig3"
 MEASURED = (
@@ -30,6 +33,8 @@ MEASURED = (
 """What a row of the figure's numbers has from a measurement."""
 PART = 250
 """Images in one forward pass of a measurement."""
+PICTURES_PER_DECADE = 4
+"""Pictures of the features in every tenfold of epochs."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,11 @@ class Config:
         >>> sorted(Config(epochs=30, per_decade=3).measured_epochs())
         [0, 1, 2, 5, 10, 22, 30]
         """
-        powers = range(self.per_decade * len(str(self.epochs)))
-        spaced = {round(10 ** (power / self.per_decade)) for power in powers}
-        return {0, self.epochs} | {epoch for epoch in spaced if epoch < self.epochs}
+        return {0, self.epochs, *_spaced(self.per_decade, self.epochs)}
+
+    def pictured_epochs(self) -> set[int]:
+        """Where the features are drawn in three dimensions, too."""
+        return {0, self.epochs, *_spaced(PICTURES_PER_DECADE, self.epochs)}
 
     def run_name(self, seed: int) -> str:
         """A name that no other config and seed have.
@@ -115,11 +122,15 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
     with open_run(folder, kind=KIND, config=asdict(config), seed=seed, device=config.place) as run:
         if run.finished:
             return
-        solo = new_solo(config, seed=seed)
+        watched = Watched(run, config, new_solo(config, seed=seed))
         checkpoint = run.resume_latest()
-        if checkpoint is not None:
-            solo.load(checkpoint.tensors, checkpoint.extra)
-        _go_on(run, solo, config, report)
+        if checkpoint is None:
+            watched.measure()
+        else:
+            watched.load(checkpoint)
+        while watched.solo.epoch < config.epochs:
+            watched.train_epoch()
+            report(watched.solo.epoch, config.epochs)
         run.finish(epochs=config.epochs)
 
 
@@ -153,38 +164,62 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
         if record["kind"] != "measurement":
             continue
         last = record["layers"][-1]
-        row = {"seed": view.manifest.seed, "epoch": record["epoch"], "step": record["step"]}
-        found.append(
-            row | {name: last[name] for name in MEASURED} | {"rate": record["train"]["rate"]}
-        )
+        row: dict[str, Any] = {"seed": view.manifest.seed, "epoch": int(record["epoch"])}
+        row["step"] = record["step"]
+        row |= {name: last[name] for name in MEASURED}
+        found.append(row | {"rate": record["train"]["rate"]})
     return found
 
 
-def _go_on(run: Run, solo: Solo, config: Config, report: Callable[..., None]) -> None:
-    due = config.measured_epochs()
-    if solo.epoch == 0:
-        _measure(run, solo, None)
-    while solo.epoch < config.epochs:
-        stats = solo.train_epoch()
-        if solo.epoch in due:
-            _measure(run, solo, stats)
+class Watched:
+    """A network under training, the monitor that measures it, and the run that keeps both."""
+
+    def __init__(self, run: Run, config: Config, solo: Solo) -> None:
+        self.run, self.config, self.solo = run, config, solo
+        self.rate = config.rate
+        self.monitor = Monitor(solo.model, sinks=RecordSink(self))
+        self.parts = list(zip(solo.inputs.split(PART), solo.labels.split(PART), strict=True))
+
+    def append(self, record: dict[str, Any]) -> None:
+        """What the monitor records, with the rate of the last epoch."""
+        if record["kind"] == "measurement":
+            record = record | {"train": record["train"] | {"rate": self.rate}}
+        self.run.append(record)
+
+    def train_epoch(self) -> None:
+        """One epoch, measured and kept where that is due."""
+        config, solo = self.config, self.solo
+        self.rate = solo.train_epoch().rate
+        if solo.epoch in config.measured_epochs():
+            self.measure()
         if solo.epoch % config.checkpoint_every == 0 or solo.epoch == config.epochs:
-            run.checkpoint(solo.steps, solo.tensors(), solo.extra())
-        run.beat(step=solo.epoch, total=config.epochs)
-        report(solo.epoch, config.epochs)
+            state = {**self.monitor.state_dict(), "history": []}  # the journal has it
+            self.run.checkpoint(solo.steps, solo.tensors(), solo.extra() | {"monitor": state})
+        self.run.beat(step=solo.epoch, total=config.epochs)
+
+    def measure(self) -> None:
+        """Measure over all training images, in evaluation mode."""
+        self.monitor.steps, self.monitor.epochs = self.solo.steps, self.solo.epoch
+        report = self.monitor.measure(self.parts)
+        if self.solo.epoch in self.config.pictured_epochs():
+            seen = geometry(*self._features())
+            moment = {"step": self.solo.steps, "epoch": self.solo.epoch}
+            self.run.append({"kind": "geometry", **moment, "layer": report.last.layer, **seen})
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        self.solo.load(checkpoint.tensors, checkpoint.extra)
+        self.monitor.load_state_dict(checkpoint.extra["monitor"])
+
+    def _features(self) -> tuple[Tensor, Tensor, Tensor]:
+        network = self.solo.model
+        assert isinstance(network, VGG13)
+        network.eval()
+        with torch.no_grad():
+            features = torch.cat([network.features(images) for images, _ in self.parts])
+        return features, self.solo.labels, network.classifier.weight
 
 
-def _measure(run: Run, solo: Solo, stats: SoloStats | None) -> None:
-    """Measure over all training images, in evaluation mode, and write it down."""
-    parts = list(zip(solo.inputs.split(PART), solo.labels.split(PART), strict=True))
-    measured = measure(solo.model, parts)
-    before = {"loss": None, "accuracy": None, "rate": solo.recipe.rate}
-    run.append(
-        {
-            "kind": "measurement",
-            "step": solo.steps,
-            "epoch": solo.epoch,
-            "layers": [collapse.to_dict() for collapse in measured.layers],
-            "train": stats._asdict() if stats else before,
-        }
-    )
+def _spaced(per_decade: int, end: int) -> list[int]:
+    schedule = Logarithmic(per_decade)
+    return [epoch for epoch in range(1, end) if schedule.due(epoch)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import linear
 
 from nclab.errors import DataError
@@ -113,7 +114,7 @@ class RunningEstimate:
                 continue
             try:
                 measured.append(self._collapse(layer, head))
-            except (DataError, torch.linalg.LinAlgError) as error:  # never a training's end
+            except (DataError, LinAlgError) as error:  # never a training's end
                 skipped[name] = str(error)
         return Report(
             layers=tuple(measured),
