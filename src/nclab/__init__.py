@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nclab import metrics, statistics, theory, ulpm
+    from nclab import metrics, monitor, statistics, theory, ulpm
     from nclab.errors import DataError, ModelError, NclabError, NclabWarning
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.collapse import Collapse
     from nclab.measurement.model import measure
     from nclab.measurement.report import Report
+    from nclab.monitor.monitor import Monitor
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
@@ -27,6 +28,7 @@ _HOME = {
     "DataError": "nclab.errors",
     "LogitStatistics": "nclab.statistics.logits",
     "ModelError": "nclab.errors",
+    "Monitor": "nclab.monitor.monitor",
     "NclabError": "nclab.errors",
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
@@ -36,7 +38,7 @@ _HOME = {
     "measure_features": "nclab.measurement.arrays",
 }
 
-_ROOMS = ("metrics", "statistics", "theory", "ulpm")
+_ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")
 
 __all__ = [
     "Certificate",
@@ -45,6 +47,7 @@ __all__ = [
     "DataError",
     "LogitStatistics",
     "ModelError",
+    "Monitor",
     "NclabError",
     "NclabWarning",
     "Report",
@@ -53,6 +56,7 @@ __all__ = [
     "measure",
     "measure_features",
     "metrics",
+    "monitor",
     "statistics",
     "theory",
     "ulpm",

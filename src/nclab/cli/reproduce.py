@@ -1,4 +1,4 @@
-"""`nclab reproduce`: run the experiments."""
+"""`nclab reproduce`: run the experiments, judge the claims, write the report."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -18,31 +18,30 @@ class Preset(StrEnum):
 
 def command(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Experiments to run; all of them by default.")
+        list[str] | None,
+        typer.Argument(help="Experiments to run; all of them, the claims and the report if none."),
     ] = None,
     preset: Annotated[
         Preset, typer.Option(help="quick: minutes on two cores; paper: full size.")
     ] = Preset.quick,
-    seed: Annotated[int, typer.Option(help="Seed of every random number.", min=0, max=2**31)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("runs"),
+    seeds: Annotated[
+        int | None, typer.Option(help="How many seeds: 2 for quick, 3 for paper.", min=1, max=1000)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=2**31)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for runs, numbers and figures.")] = Path("runs"),
+    fresh: Annotated[bool, typer.Option(help="Run again what is already there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run the experiments, print what they found and keep figures and numbers.
+    """Reproduce both papers: every figure, every claim judged, one report.
 
-    Example: [bold]nclab reproduce pan2023_guarantees --preset quick[/bold]
+    What is finished is not run again, and what was interrupted goes on where it stopped.
+
+    Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
-    from nclab.experiments import find
-    from nclab.experiments.keep import keep, make_folder
+    from nclab.experiments.main_job import SEEDS, Job
 
-    results = {}
-    chosen = find(targets or [])
-    for experiment in chosen:
-        make_folder(out / experiment.name)
-    for experiment in chosen:
-        result = experiment.run(preset=preset.value, seed=seed)
-        results[experiment.name] = result.to_dict()
-        kept = keep(result, out / experiment.name)
-        if not as_json:
-            print_table(*result.show(), *kept, "")
+    count = seeds or SEEDS[preset.value]
+    job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh)
+    job.run(targets or [], (lambda *_: None) if as_json else print_table)
     if as_json:
-        print_json(results)
+        print_json(job.numbers)

@@ -1,45 +1,55 @@
-"""One experiment per file; `find` gives them by name."""
+"""One experiment per file; `find` gives them by name.
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+Numbers come first: `run` returns plain JSON values, and tables and pictures are made from them
+alone, so that every page can be rebuilt from what is on disk.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from nclab.errors import NclabError
+from nclab.figures.picture import Picture
+
+NAMES = (
+    "tour",
+    "pan2023_guarantees",
+    "ji2022_fig2",
+    "ji2022_fig3",
+)
+"""In the order in which they run: later ones reuse the networks of earlier ones."""
 
 
-class Result(Protocol):
-    """What an experiment returns."""
+class Experiment(Protocol):
+    """What the module of an experiment offers."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as plain JSON values."""
+    @property
+    def PRESETS(self) -> Mapping[str, Any]:
+        """Configurations by name: quick and paper."""
 
-    def show(self) -> list[Any]:
+    def run(
+        self, *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path
+    ) -> dict[str, Any]:
+        """The numbers, with `config`; networks it trains are kept below `out`."""
+
+    def show(self, numbers: Mapping[str, Any]) -> list[Any]:
         """The tables a person reads, as rich renderables."""
 
-    def figures(self) -> dict[str, Any]:
-        """matplotlib figures by name; made when asked for, as they need the extra `plot`."""
+    def pictures(self, numbers: Mapping[str, Any]) -> list[Picture]:
+        """The figures as plain data."""
 
 
-class Experiment(NamedTuple):
-    """An experiment by name."""
+def find(names: Sequence[str]) -> dict[str, Experiment]:
+    """The named experiments, or all of them, by name.
 
-    name: str
-    run: Callable[..., Result]
-
-
-def find(names: Sequence[str]) -> list[Experiment]:
-    """The named experiments, or all of them.
-
-    >>> [experiment.name for experiment in find([])]
-    ['tour', 'pan2023_guarantees', 'ji2022_fig2']
+    >>> list(find(["tour", "ji2022_fig2"]))
+    ['tour', 'ji2022_fig2']
     """
-    from nclab.experiments import ji2022_fig2, pan2023_guarantees, tour
-
-    known = {
-        "tour": Experiment("tour", tour.run),
-        "pan2023_guarantees": Experiment("pan2023_guarantees", pan2023_guarantees.run),
-        "ji2022_fig2": Experiment("ji2022_fig2", ji2022_fig2.run),
-    }
     for name in names:
-        if name not in known:
-            raise NclabError(f"Expected an experiment, one of {', '.join(known)}; got {name!r}.")
-    return [known[name] for name in (names or known)]
+        if name not in NAMES:
+            raise NclabError(f"Expected an experiment, one of {', '.join(NAMES)}; got {name!r}.")
+    return {
+        name: cast(Experiment, import_module(f"nclab.experiments.{name}"))
+        for name in (names or NAMES)
+    }

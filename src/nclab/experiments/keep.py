@@ -1,11 +1,16 @@
-"""Keeps what an experiment found: its numbers as JSON, its figures as PNG and PDF."""
+"""Keeps what an experiment found: its numbers as JSON, its pictures as data, SVG, PNG and PDF."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from nclab import __version__
 from nclab.errors import NclabError
-from nclab.experiments import Result
+from nclab.experiments import Experiment
 from nclab.files import write_whole
+
+NUMBERS = "numbers.json"
 
 
 def make_folder(folder: Path) -> None:
@@ -16,19 +21,49 @@ def make_folder(folder: Path) -> None:
         raise NclabError(f"Cannot make the folder {folder}: {error.strerror}.") from error
 
 
-def keep(result: Result, folder: Path) -> list[str]:
-    """Write numbers and figures; one line for each file, or for why there is no figure."""
-    make_folder(folder)
-    numbers = folder / "numbers.json"
-    text = json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False, indent=1)
-    write_whole(numbers, text.encode())
-    lines = [f"wrote {numbers}"]
-    try:
-        figures = result.figures()
-    except NclabError as error:  # the extra is not installed
-        return [*lines, f"no figures: {error}"]
-    for name, figure in figures.items():
-        from nclab.figures.canvas import save
+def write_json(path: Path, value: Any) -> None:
+    """Plain JSON, whole or not at all; a number that is not finite is a bug, not an output."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1)
+    write_whole(path, text.encode())
 
-        lines += [f"wrote {path}" for path in save(figure, folder / name)]
+
+def heading(name: str, *, preset: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """What tells one result from another; a result with the same heading need not be redone."""
+    return {"experiment": name, "preset": preset, "seeds": list(seeds), "nclab": __version__}
+
+
+def kept_numbers(folder: Path, wanted: Mapping[str, Any], config: Any) -> dict[str, Any] | None:
+    """The numbers in a folder if they are those that are wanted, else None."""
+    try:
+        numbers = json.loads((folder / NUMBERS).read_text())
+    except (OSError, ValueError):
+        return None
+    same = isinstance(numbers, dict) and all(numbers.get(key) == wanted[key] for key in wanted)
+    # Through JSON, as tuples come back as lists.
+    plain = json.loads(json.dumps(config))
+    return numbers if same and numbers.get("config") == plain else None
+
+
+def keep(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:
+    """Write numbers and figures; one line for each figure, or for why there is none."""
+    make_folder(folder)
+    lines = [f"wrote {folder / NUMBERS}"]
+    try:
+        lines += _draw(experiment, numbers, folder)
+    except NclabError as error:  # the extra is not installed
+        lines.append(f"no figures: {error}")
+    # Last, because whoever finds it takes the folder as complete.
+    write_json(folder / NUMBERS, numbers)
+    return lines
+
+
+def _draw(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:
+    from nclab.figures.draw import save
+    from nclab.figures.picture import to_json
+
+    lines = []
+    for picture in experiment.pictures(numbers):
+        write_json(folder / f"{picture.name}.picture.json", to_json(picture))
+        kinds = ",".join(path.suffix[1:] for path in save(picture, folder))
+        lines.append(f"drew {folder / picture.name}.{{{kinds}}}")
     return lines

@@ -5,8 +5,10 @@ Source: pan2023, Thm 2.3.1
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import torch
 
 from nclab.experiments.small_network import NetworkConfig, train
 from nclab.experiments.threads import one_thread
+from nclab.figures import theory
+from nclab.figures.picture import Picture
 from nclab.measurement import measure
 from nclab.progress import track
 from nclab.theory.certificate import certify
@@ -53,119 +57,107 @@ PRESETS = {
 }
 
 
-@dataclass(frozen=True)
-class GuaranteesResult:
-    """Rows of the curves, rows of the networks, and the optima between them."""
-
-    config: Config
-    curve: list[dict[str, float | None]]
-    networks: list[dict[str, Any]]
-    optima: list[dict[str, float]]
-
-    def checks(self) -> dict[str, bool]:
-        """The claims, judged from the numbers."""
-        measured = [np.array(row["intra_cosine"]) for row in self.networks]
-        promised = [np.array(row["class_intra_lower"]) for row in self.networks]
-        pairs = list(zip(measured, promised, strict=True))
-        return {
-            "no worst case violates the certificate": all(
-                _at_least(row["true_intra"], row["intra_lower"])
-                and _at_least(row["inter_upper"], row["true_inter"])
-                for row in self.curve
-            ),
-            "no network violates its certificate": all((m >= p).all() for m, p in pairs),
-            "the guarantee grows with weight decay": all(
-                before.mean() <= after.mean() for before, after in pairwise(promised)
-            ),
-            f"its average is at least 0.5 from weight decay {TELLING:g} on": all(
-                row["mean_guaranteed"] >= 0.5
-                for row in self.networks
-                if row["weight_decay"] >= TELLING
-            ),
-            "the thesis's explicit constants are vacuous there": all(
-                row["thesis_intra_lower"] <= 0 for row in self.networks
-            ),
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as plain JSON values."""
-        return {
-            "curve": self.curve,
-            "networks": self.networks,
-            "optima": self.optima,
-            "checks": self.checks(),
-        }
-
-    def show(self) -> list[Any]:
-        """The curve, the networks, the checks."""
-        curve = _table(
-            self.curve,
-            {
-                "excess_loss": "ε",
-                "thesis_intra_lower": "thesis intra ≥",
-                "intra_lower": "nclab intra ≥",
-                "true_intra": "true min intra",
-                "inter_upper": "nclab inter ≤",
-                "true_inter": "true max inter",
-            },
-        )
-        networks = _table(
-            self.networks,
-            {
-                "weight_decay": "weight decay",
-                "alpha": "α",
-                "predicted_alpha": "α*",
-                "beta": "β",
-                "predicted_beta": "β*",
-                "loss": "loss",
-                "min_intra": "min intra",
-                "min_guaranteed": "guaranteed",
-                "mean_guaranteed": "on average",
-                "thesis_intra_lower": "thesis",
-            },
-        )
-        size = f"C = {self.config.num_classes}, αβ = {self.config.product:g}"
-        return [
-            f"What the loss guarantees, {size}:",
-            curve,
-            "\nTrained networks: norms beside the optimum (*), guaranteed beside measured:",
-            networks,
-            *(f"{'✓' if ok else '✗'} {claim}" for claim, ok in self.checks().items()),
-        ]
-
-    def figures(self) -> dict[str, Any]:
-        """Guarantee curves and the networks against weight decay."""
-        from nclab.figures import theory
-
-        panels = theory.guarantee_panels(
-            self.curve, num_classes=self.config.num_classes, product=self.config.product
-        )
-        networks = theory.network_panels(self.networks, self.optima)
-        return {
-            "guarantees": theory.draw_guarantees(panels),
-            "networks": theory.draw_networks(networks),
-        }
-
-
-def run(*, preset: str = "quick", seed: int = 0) -> GuaranteesResult:
+def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
     """Run a preset."""
-    return guarantees(PRESETS[preset], seed=seed)
+    return guarantees(PRESETS[preset], seeds=seeds)
 
 
-def guarantees(config: Config, *, seed: int = 0) -> GuaranteesResult:
-    """The experiment at any size."""
+def guarantees(config: Config, *, seeds: Sequence[int] = (0,)) -> dict[str, Any]:
+    """The experiment at any size: the curves once, the networks for every seed."""
     with one_thread():
         curve = [
-            curve_row(config, relative, seed)
+            curve_row(config, relative, seeds[0])
             for relative in track(config.relative_excess, "worst cases")
         ]
-        networks = [network_row(config, decay, seed) for decay in config.weight_decays]
+        networks = [
+            network_row(config, decay, seed) for seed in seeds for decay in config.weight_decays
+        ]
     low, high = min(config.weight_decays) / 2, max(config.weight_decays) * 2
     optima = [
         regularised_optimum(config.network.num_classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, 40)
     ]
-    return GuaranteesResult(config, curve, networks, optima)
+    numbers = {"config": asdict(config), "curve": curve, "networks": networks, "optima": optima}
+    return {**numbers, "checks": checks(numbers)}
+
+
+def checks(numbers: Mapping[str, Any]) -> dict[str, bool]:
+    """The claims, judged from the numbers."""
+    networks = numbers["networks"]
+    measured = [np.array(row["intra_cosine"]) for row in networks]
+    promised = [np.array(row["class_intra_lower"]) for row in networks]
+    neighbours = [
+        (before.mean(), after.mean())
+        for (one, before), (two, after) in pairwise(zip(networks, promised, strict=True))
+        if one["seed"] == two["seed"]
+    ]
+    return {
+        "no worst case violates the certificate": all(
+            _at_least(row["true_intra"], row["intra_lower"])
+            and _at_least(row["inter_upper"], row["true_inter"])
+            for row in numbers["curve"]
+        ),
+        "no network violates its certificate": all(
+            (m >= p).all() for m, p in zip(measured, promised, strict=True)
+        ),
+        "the guarantee grows with weight decay": all(one <= two for one, two in neighbours),
+        f"its average is at least 0.5 from weight decay {TELLING:g} on": all(
+            row["mean_guaranteed"] >= 0.5 for row in networks if row["weight_decay"] >= TELLING
+        ),
+        "the thesis's explicit constants are vacuous there": all(
+            row["thesis_intra_lower"] <= 0 for row in networks
+        ),
+    }
+
+
+def show(numbers: Mapping[str, Any]) -> list[Any]:
+    """The curve, the networks, the checks."""
+    curve = _table(
+        numbers["curve"],
+        {
+            "excess_loss": "ε",
+            "thesis_intra_lower": "thesis intra ≥",
+            "intra_lower": "nclab intra ≥",
+            "true_intra": "true min intra",
+            "inter_upper": "nclab inter ≤",
+            "true_inter": "true max inter",
+        },
+    )
+    networks = _table(
+        numbers["networks"],
+        {
+            "weight_decay": "weight decay",
+            "seed": "seed",
+            "alpha": "α",
+            "predicted_alpha": "α*",
+            "beta": "β",
+            "predicted_beta": "β*",
+            "loss": "loss",
+            "min_intra": "min intra",
+            "min_guaranteed": "guaranteed",
+            "mean_guaranteed": "on average",
+            "thesis_intra_lower": "thesis",
+        },
+    )
+    config = numbers["config"]
+    return [
+        f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}:",
+        curve,
+        "\nTrained networks: norms beside the optimum (*), guaranteed beside measured:",
+        networks,
+        *(f"{'✓' if ok else '✗'} {claim}" for claim, ok in numbers["checks"].items()),
+    ]
+
+
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
+    """Guarantee curves and the networks against weight decay."""
+    config = numbers["config"]
+    sizes = {"num_classes": config["num_classes"], "product": config["product"]}
+    first = [row for row in numbers["networks"] if row["seed"] == numbers["networks"][0]["seed"]]
+    return [
+        theory.guarantees_picture(theory.guarantee_panels(numbers["curve"], **sizes)),
+        theory.networks_picture(theory.network_panels(first, numbers["optima"])),
+    ]
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
@@ -197,6 +189,7 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
     guaranteed = certificate.class_intra_lower
     return {
         "weight_decay": weight_decay,
+        "seed": seed,
         "alpha": collapse.alpha,
         "beta": collapse.beta,
         "product": certificate.alpha * certificate.beta,

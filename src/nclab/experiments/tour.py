@@ -1,15 +1,17 @@
 """The tour: what the metrics say of four known cases, from exact collapse to none."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from nclab.experiments.small_network import NetworkConfig, train
 from nclab.experiments.threads import one_thread
-from nclab.measurement import Report, measure, measure_features
-from nclab.measurement.collapse import Collapse
-from nclab.measurement.table import side_by_side
+from nclab.figures.picture import Picture
+from nclab.measurement import measure, measure_features
+from nclab.measurement.table import layers, side_by_side
 from nclab.metrics import simplex_etf
 
 
@@ -29,49 +31,37 @@ PRESETS = {
 }
 
 
-@dataclass(frozen=True)
-class TourResult:
-    """Four measurements side by side, and the layers of the trained classifier."""
+def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+    """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier.
 
-    collapses: dict[str, Collapse]
-    report: Report
-    epochs: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as plain JSON values."""
-        return {
-            "cases": {name: collapse.to_dict() for name, collapse in self.collapses.items()},
-            "layers": self.report.to_dicts(),
-            "effective_depth": self.report.effective_depth(),
-            "epochs": self.epochs,
-        }
-
-    def show(self) -> list[Any]:
-        """Two tables."""
-        return [
-            "Four cases, from exact collapse to none:",
-            side_by_side(list(self.collapses.values()), titles=list(self.collapses)),
-            f"\nEvery layer of the classifier, trained {self.epochs} epochs to accuracy 1:",
-            self.report,
-        ]
-
-    def figures(self) -> dict[str, Any]:
-        """The tour is told in tables."""
-        return {}
+    One seed is enough: the first is used.
+    """
+    return tour(PRESETS[preset], seed=seeds[0])
 
 
-def run(*, preset: str = "quick", seed: int = 0) -> TourResult:
-    """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier."""
-    return tour(PRESETS[preset], seed=seed)
-
-
-def tour(config: Config, *, seed: int = 0) -> TourResult:
+def tour(config: Config, *, seed: int = 0) -> dict[str, Any]:
     """The tour at any size; the same numbers for the same seed."""
     with one_thread():
         return _tour(config, seed)
 
 
-def _tour(config: Config, seed: int) -> TourResult:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
+    """Two tables."""
+    return [
+        "Four cases, from exact collapse to none:",
+        side_by_side(list(numbers["cases"].values()), titles=list(numbers["cases"])),
+        f"\nEvery layer of the classifier, trained {numbers['epochs']} epochs to accuracy 1:",
+        layers(numbers["layers"]),
+        *numbers["remarks"],
+    ]
+
+
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
+    """The tour is told in tables."""
+    return []
+
+
+def _tour(config: Config, seed: int) -> dict[str, Any]:
     network = config.network
     generator = torch.Generator().manual_seed(seed)
     etf = simplex_etf(network.num_classes, network.width, generator=generator)
@@ -83,10 +73,17 @@ def _tour(config: Config, seed: int) -> TourResult:
     trained = train(network, generator)
     report = measure(trained.network, [(trained.inputs, trained.targets)], layers="all")
     near = measure_features(etf[labels] + size * spread, labels, weight=etf + size * stray)
-    collapses = {
+    cases = {
         "exact ETF": measure_features(etf[labels], labels, weight=etf),
         "nearly collapsed": near,
         "random cloud": measure_features(spread, labels, weight=stray),
         "trained classifier": report.last,
     }
-    return TourResult(collapses, report, network.epochs)
+    return {
+        "config": asdict(config),
+        "cases": {name: collapse.to_dict() for name, collapse in cases.items()},
+        "layers": [collapse.to_dict() for collapse in report.layers],
+        "effective_depth": report.effective_depth(),
+        "epochs": network.epochs,
+        "remarks": report.lines(),
+    }

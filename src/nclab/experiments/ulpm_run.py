@@ -183,7 +183,7 @@ def write_run(run: Run, folder: Path) -> list[str]:
     >>> import tempfile
     >>> run = execute(Config(classes=3, per_class=2, dim=2, method="flow", log_time=20.0))
     >>> len(write_run(run, Path(tempfile.mkdtemp())))
-    7
+    9
     """
     trajectory = run.trajectory
     rows = [sample.to_dict() for sample in trajectory.samples]

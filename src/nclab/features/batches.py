@@ -32,6 +32,17 @@ def split_batch(batch: Any, device: torch.device) -> Batch:
     >>> len(batch.args), batch.labels.tolist()
     (1, [0, 1])
     """
+    parts = split_in_place(batch)
+    return Batch(
+        tuple(_moved(value, device) for value in parts.args),
+        {name: _moved(value, device) for name, value in parts.kwargs.items()},
+        parts.labels.to(device),
+        None if parts.mask is None else parts.mask.to(device),
+    )
+
+
+def split_in_place(batch: Any) -> Batch:
+    """As `split_batch`, with every tensor where it is."""
     if isinstance(batch, Mapping):
         key = next((key for key in LABEL_KEYS if key in batch), None)
         if key is None:
@@ -53,12 +64,8 @@ def split_batch(batch: Any, device: torch.device) -> Batch:
             f"got a {type(batch).__name__}."
         )
     mask = kwargs.get("attention_mask")
-    return Batch(
-        tuple(_moved(value, device) for value in args),
-        {name: _moved(value, device) for name, value in kwargs.items()},
-        _labels(labels).to(device),
-        mask.to(device) if isinstance(mask, Tensor) and mask.ndim == 2 else None,
-    )
+    known = isinstance(mask, Tensor) and mask.ndim == 2
+    return Batch(args, kwargs, _labels(labels), mask if known else None)
 
 
 def _labels(values: Any) -> Tensor:

@@ -103,6 +103,8 @@ class Recorder:
 
     def _entering(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if torch.compiler.is_compiling():  # what is traced here would become part of the model
+                return
             call = Call(name, module, self._times[name], self._tick())
             self._times[name] += 1
             self._open.append(call)
@@ -120,6 +122,8 @@ class Recorder:
 
     def _leaving(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
             call = self._open.pop()
             while call.name != name:  # It raised, and the model went on without it.
                 call = self._open.pop()

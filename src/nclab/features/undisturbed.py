@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,8 @@ def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
     """Evaluate without gradients; then restore every module's mode and all random states.
 
     Those of the loader's own generators too. The fused path of PyTorch's transformer layers is
-    off meanwhile: it goes around the modules inside, and rounds differently from them.
+    off meanwhile, and so is torch.compile: they go around the modules inside, and round
+    differently from them.
     """
     modes = [(module, module.training) for module in model.modules()]
     own = [(generator, generator.get_state()) for generator in _generators(loader)]
@@ -41,7 +42,8 @@ def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
     try:
         # Tensors made in inference mode do not tell when they are changed in place.
         not_inference = torch.inference_mode(False)
-        with torch.random.fork_rng(devices=devices), not_inference, torch.no_grad():
+        forked = torch.random.fork_rng(devices=devices)
+        with forked, not_inference, torch.no_grad(), _not_compiled():
             torch.backends.mha.set_fastpath_enabled(False)
             model.eval()
             yield
@@ -53,6 +55,11 @@ def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fused)
         random.setstate(python_state)
         np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def _not_compiled() -> AbstractContextManager[Any]:
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    return nullcontext() if set_stance is None else set_stance("force_eager")
 
 
 def _generators(loader: Any) -> list[torch.Generator]:

@@ -24,6 +24,8 @@ def scale(axis: "Axes", panel: Panel, colours: Paper) -> None:
         axis.set_ylim(*panel.y_range)
     if panel.x_scale == "loglog":
         _time_axis(axis)
+        if panel.x_label:
+            axis.set_xlabel(panel.x_label)
     elif panel.x_ticks:
         axis.set_xticks(panel.x_ticks, [f"{tick:g}" for tick in panel.x_ticks])
         axis.minorticks_off()

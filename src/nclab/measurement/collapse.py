@@ -185,6 +185,10 @@ class Collapse:
         }
         return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
 
+    def table_row(self) -> dict[str, Any]:
+        """What the tables show: the flat row, with notes and warnings."""
+        return {**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values; what is not finite is None with a note."""
         pairs = self.inter_cosine.tolist() if self.num_classes <= PAIRS_SHOWN else None
@@ -218,7 +222,7 @@ class Collapse:
     def __rich__(self) -> Any:
         from nclab.measurement.table import side_by_side
 
-        return side_by_side([self])
+        return side_by_side([self.table_row()])
 
     def __str__(self) -> str:
         return as_text(self)
@@ -226,7 +230,7 @@ class Collapse:
     def _repr_html_(self) -> str:
         from nclab.measurement.table import as_html
 
-        return as_html([self])
+        return as_html([self.table_row()])
 
 
 def _finite(value: float | None) -> float | None:

@@ -72,9 +72,13 @@ class Report:
         from nclab.measurement import table
 
         body = table.layers if len(self.layers) > 1 else table.side_by_side
-        return Group(body(self.layers), *(Text(line) for line in self._lines()))
+        return Group(body(self.table_rows()), *(Text(line) for line in self.lines()))
 
-    def _lines(self) -> list[str]:
+    def table_rows(self) -> list[dict[str, Any]]:
+        """What the tables show of every layer."""
+        return [collapse.table_row() for collapse in self.layers]
+
+    def lines(self) -> list[str]:
         """What is said below the table."""
         lines = [f"classifier: {self.classifier} · {self.samples} samples"]
         known = all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers)
@@ -93,4 +97,4 @@ class Report:
     def _repr_html_(self) -> str:
         from nclab.measurement.table import as_html
 
-        return as_html(self.layers, remarks=self._lines())
+        return as_html(self.table_rows(), remarks=self.lines())

@@ -1,8 +1,11 @@
-"""Measurements as tables for the terminal and the notebook."""
+"""Measurements as tables for the terminal and the notebook.
+
+The tables take plain rows, as `Collapse.table_row` gives them and as a JSON file keeps them.
+"""
 
 import html
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
@@ -11,8 +14,7 @@ from rich.text import Text
 from nclab.metrics.catalogue import METRICS, Metric
 from nclab.text import number
 
-if TYPE_CHECKING:
-    from nclab.measurement.collapse import Collapse
+Row = Mapping[str, Any]
 
 LAYER_COLUMNS = (
     "min_intra",
@@ -32,93 +34,89 @@ SHORT = {
 }
 
 
-def side_by_side(collapses: "Sequence[Collapse]", *, titles: Sequence[str] | None = None) -> Group:
+def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) -> Group:
     """Metrics as rows, measurements as columns, the value at collapse beside them."""
     table = Table(header_style="bold")
     table.add_column("metric", no_wrap=True)
-    for title in titles or [_title(collapse) for collapse in collapses]:
+    for title in titles or [_title(row) for row in rows]:
         table.add_column(Text(title), justify="right")
     table.add_column("at collapse", justify="right", style="dim")
-    if len(collapses) == 1:
+    if len(rows) == 1:
         table.add_column("meaning", style="dim")
     group = METRICS[0].group
-    for metric in _measured(collapses):
+    for metric in _measured(rows):
         if metric.group != group:
             table.add_section()
             group = metric.group
-        ideal = {_ideal(metric, collapse) for collapse in collapses}
-        cells = [_cell(metric, collapse) for collapse in collapses]
+        ideal = {_ideal(metric, row) for row in rows}
+        cells = [_cell(metric, row) for row in rows]
         cells.append(ideal.pop() if len(ideal) == 1 else "")
-        if len(collapses) == 1:
+        if len(rows) == 1:
             cells.append(metric.meaning)
         table.add_row(metric.name, *cells)
-    return Group(table, *_remarks(collapses))
+    return Group(table, *_remarks(rows))
 
 
-def layers(collapses: "Sequence[Collapse]") -> Group:
+def layers(rows: Sequence[Row]) -> Group:
     """Layers as rows, the metrics there is room for as columns."""
     table = Table(header_style="bold")
     table.add_column("layer", overflow="fold")
     table.add_column("d", justify="right")
-    shown = [name for name in LAYER_COLUMNS if any(getattr(c, name) is not None for c in collapses)]
+    shown = [name for name in LAYER_COLUMNS if any(row.get(name) is not None for row in rows)]
     for name in shown:
         table.add_column(SHORT.get(name, name), justify="right")
-    for collapse in collapses:
-        cells = [number(getattr(collapse, name)) for name in shown]
-        table.add_row(Text(collapse.layer or ""), str(collapse.dim), *cells)
-    return Group(table, *_remarks(collapses, with_notes=False))
+    for row in rows:
+        cells = [number(row.get(name)) for name in shown]
+        table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)
+    return Group(table, *_remarks(rows, with_notes=False))
 
 
-def as_html(collapses: "Sequence[Collapse]", *, remarks: Sequence[str] = ()) -> str:
+def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     """A plain HTML table for notebooks: measurements as columns, user text escaped."""
-    heads = "".join(f"<th>{html.escape(_title(collapse))}</th>" for collapse in collapses)
-    rows = []
-    for metric in _measured(collapses):
-        cells = "".join(f"<td>{_cell(metric, collapse)}</td>" for collapse in collapses)
-        ideal = _ideal(metric, collapses[0])
-        rows.append(f"<tr><th>{metric.name}</th>{cells}<td>{ideal}</td></tr>")
-    lines = [*(str(text) for text in _remarks(collapses)), *remarks]
+    heads = "".join(f"<th>{html.escape(_title(row))}</th>" for row in rows)
+    lined = []
+    for metric in _measured(rows):
+        cells = "".join(f"<td>{_cell(metric, row)}</td>" for row in rows)
+        ideal = _ideal(metric, rows[0])
+        lined.append(f"<tr><th>{metric.name}</th>{cells}<td>{ideal}</td></tr>")
+    lines = [*(str(text) for text in _remarks(rows)), *remarks]
     below = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     head = f"<tr><th>metric</th>{heads}<th>at collapse</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{below}"
+    return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}"
 
 
-def _title(collapse: "Collapse") -> str:
-    return collapse.layer or "value"
+def _title(row: Row) -> str:
+    return row["layer"] or "value"
 
 
-def _measured(collapses: "Sequence[Collapse]") -> list[Metric]:
-    return [
-        metric
-        for metric in METRICS
-        if any(getattr(collapse, metric.name) is not None for collapse in collapses)
-    ]
+def _measured(rows: Sequence[Row]) -> list[Metric]:
+    return [metric for metric in METRICS if any(row.get(metric.name) is not None for row in rows)]
 
 
-def _cell(metric: Metric, collapse: "Collapse") -> str:
-    near = None if metric.ideal is None else metric.ideal(collapse.num_classes)
-    return number(getattr(collapse, metric.name), near=near)
+def _cell(metric: Metric, row: Row) -> str:
+    near = None if metric.ideal is None else metric.ideal(row["num_classes"])
+    return number(row.get(metric.name), near=near)
 
 
-def _ideal(metric: Metric, collapse: "Collapse") -> str:
-    return "" if metric.ideal is None else number(metric.ideal(collapse.num_classes))
+def _ideal(metric: Metric, row: Row) -> str:
+    return "" if metric.ideal is None else number(metric.ideal(row["num_classes"]))
 
 
-def _remarks(collapses: "Sequence[Collapse]", *, with_notes: bool = True) -> list[Text]:
+def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
     """Each warning and each reason for a missing number once, with what it concerns."""
     lines: dict[str, list[str]] = {}
-    for collapse in collapses:
-        name = collapse.layer or ""
-        for warning in collapse.warnings:
+    for row in rows:
+        name = row["layer"] or ""
+        for warning in row["warnings"]:
             lines.setdefault(warning, []).append(name)
     remarks = []
     for warning, names in lines.items():
-        everywhere = len(collapses) == 1 or len(names) == len(collapses)
+        everywhere = len(rows) == 1 or len(names) == len(rows)
         where = "" if everywhere else f" ({', '.join(names)})"
         remarks.append(Text(f"! {warning}{where}"))
-    if with_notes and len(collapses) == 1:
+    if with_notes and len(rows) == 1:
         reasons: dict[str, list[str]] = {}
-        for metric, reason in collapses[0].notes.items():
+        for metric, reason in rows[0]["notes"].items():
             reasons.setdefault(reason, []).append(metric)
         for reason, metrics in reasons.items():
             remarks.append(Text(f"– {reason}: {', '.join(metrics)}", style="dim"))

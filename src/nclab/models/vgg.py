@@ -10,8 +10,6 @@ from nclab.errors import ModelError
 BLOCKS = (64, 128, 256, 512, 512)
 """Channels of the five blocks, each of two convolutions and a pooling that halves the image."""
 SIDE = 2 ** len(BLOCKS)
-CLASSIFIER_SCALE = 0.01
-"""Standard deviation of the classifier's weights at the start."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,10 @@ class VGG13(nn.Module):
     and global pooling are the same thing, and the features that the classifier reads are the last
     convolution's, after batch norm, ReLU and pooling.
 
-    Start: convolutions He-normal over the fan out, batch norm 1 and 0, the classifier
-    N(0, 0.01²), every bias 0. With batch norm the convolutions have no bias: it would have no
-    effect.
+    Start: PyTorch's own for every layer, uniform with variance 1/(3 fan in), which is usual for
+    such networks. Without batch norm the signal would die out on its way through ten layers, so
+    there the convolutions are He-normal over the fan out, their biases 0. With batch norm they
+    have no bias: it would have no effect.
 
     >>> network = VGG13(VGGShape(width=0.125))
     >>> network(torch.zeros(2, 1, 32, 32)).shape, network.features(torch.zeros(2, 1, 32, 32)).shape
@@ -77,15 +76,16 @@ class VGG13(nn.Module):
             channels = width
         self.body = nn.Sequential(*layers, nn.Flatten())
         self.classifier = nn.Linear(channels, self.shape.classes)
-        self._start()
+        if not self.shape.batch_norm:
+            _keep_the_signal(self.body)
 
     def features(self, images: Tensor) -> Tensor:
         """(n, d) what the classifier reads."""
         expected = (self.shape.channels, SIDE, SIDE)
         if tuple(images.shape[1:]) != expected:
             raise ModelError(
-                f"Expected images of shape (n, {SIDE}, {SIDE}) with {self.shape.channels} "
-                f"channel(s) before the sides, got {tuple(images.shape)}. Pad smaller images."
+                f"Expected images of shape (n, {', '.join(map(str, expected))}), "
+                f"got {tuple(images.shape)}. Pad smaller images."
             )
         result: Tensor = self.body(images)
         return result
@@ -94,15 +94,6 @@ class VGG13(nn.Module):
         """(n, C) the logits."""
         result: Tensor = self.classifier(self.features(images))
         return result
-
-    def _start(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        nn.init.normal_(self.classifier.weight, std=CLASSIFIER_SCALE)
-        nn.init.zeros_(self.classifier.bias)
 
 
 def vgg13(shape: VGGShape | None = None, *, seed: int) -> VGG13:
@@ -121,3 +112,12 @@ def _convolution(source: int, target: int, *, batch_norm: bool) -> list[nn.Modul
     convolution = nn.Conv2d(source, target, 3, padding=1, bias=not batch_norm)
     normalisation = [nn.BatchNorm2d(target)] if batch_norm else []
     return [convolution, *normalisation, nn.ReLU()]
+
+
+def _keep_the_signal(body: nn.Module) -> None:
+    """He-normal weights: the size of what a layer reads is the size of what it gives."""
+    for module in body.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            assert module.bias is not None
+            nn.init.zeros_(module.bias)

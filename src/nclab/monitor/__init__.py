@@ -1,1 +1,30 @@
 """Collapse watched in a training loop of any kind."""
+
+from nclab.monitor.alarms import (
+    DEFAULT_ALARMS,
+    CollapseLost,
+    CollapseReached,
+    DeadFeatures,
+    MinorityCollapse,
+    NotFinite,
+)
+from nclab.monitor.event import Alarm, Event
+from nclab.monitor.monitor import Monitor
+from nclab.monitor.schedule import Every, Logarithmic
+from nclab.monitor.sinks import History, RecordSink
+
+__all__ = [
+    "DEFAULT_ALARMS",
+    "Alarm",
+    "CollapseLost",
+    "CollapseReached",
+    "DeadFeatures",
+    "Event",
+    "Every",
+    "History",
+    "Logarithmic",
+    "MinorityCollapse",
+    "Monitor",
+    "NotFinite",
+    "RecordSink",
+]

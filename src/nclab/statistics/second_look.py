@@ -1,5 +1,6 @@
 """SecondLook: what can only be seen once the class means are known."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -175,6 +176,18 @@ class SecondLook:
     def unit_means(self) -> Tensor:
         """(k, d) means of the unit vectors of the features centred by the global mean."""
         return self._unit_sum / self.counts[:, None]
+
+    def sums(self) -> dict[str, Tensor]:
+        """All that was added up, as plain tensors; `load_sums` of a look at the same means."""
+        tallies = torch.tensor([getattr(self, name) for name in _TALLIES])
+        return {**{name: getattr(self, name).clone() for name in _SUMS}, "tallies": tallies}
+
+    def load_sums(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `sums` of another look at the same class means gave."""
+        for name in _SUMS:
+            getattr(self, name).copy_(state[name])
+        for name, value in zip(_TALLIES, state["tallies"].tolist(), strict=True):
+            setattr(self, name, value)
 
     def merge(self, other: Self) -> None:
         """Add what another look with the same class means has seen."""

@@ -1,0 +1,67 @@
+"""The main job: every experiment, every claim judged, one report; what is done is not redone."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nclab.errors import MissingData
+from nclab.experiments import Experiment, find
+from nclab.experiments.keep import heading, keep, kept_numbers, make_folder, write_json
+from nclab.progress import bar
+from nclab.records.manifest import commit, versions
+
+SKIPPED = "skipped.json"
+SEEDS = {"quick": 2, "paper": 3}
+"""Seeds of every experiment where none are asked for."""
+
+
+@dataclass
+class Job:
+    """What to reproduce and where; filled with what came of it."""
+
+    preset: str
+    seeds: tuple[int, ...]
+    out: Path
+    fresh: bool = False
+    """Run again what is already there."""
+    numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reused: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def run(self, names: Sequence[str], say: Callable[..., None]) -> None:
+        """The named experiments, or all; `say` gets the tables and lines of each."""
+        chosen = find(names)
+        for name in chosen:
+            make_folder(self.out / name)
+        with bar("reproduce", total=len(chosen)) as whole:
+            for done, (name, experiment) in enumerate(chosen.items()):
+                whole.update(done, name)
+                try:
+                    self._run_one(name, experiment, say)
+                except MissingData as error:
+                    self.skipped[name] = str(error)
+                    say(f"skipped {name}: {error}", "")
+        write_json(self.out / SKIPPED, self.skipped)
+
+    def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
+        folder = self.out / name
+        wanted = heading(name, preset=self.preset, seeds=self.seeds)
+        config = asdict(experiment.PRESETS[self.preset])
+        numbers = None if self.fresh else kept_numbers(folder, wanted, config)
+        if numbers is None:
+            found = experiment.run(preset=self.preset, seeds=self.seeds, out=self.out)
+            numbers = {**wanted, "manifest": _manifest(), **found}
+            lines = keep(experiment, numbers, folder)
+        else:
+            self.reused.append(name)
+            lines = [f"reused {folder}"]
+        self.numbers[name] = numbers
+        say(*experiment.show(numbers), *lines, "")
+
+
+def _manifest() -> dict[str, Any]:
+    """Where the numbers come from."""
+    return {"commit": commit(), "versions": versions(), "command": shlex.join(sys.argv)}

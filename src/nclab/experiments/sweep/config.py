@@ -1,0 +1,194 @@
+"""What a sweep trains and measures, and the names of its runs."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nclab.data.conic_hull import ConicHull
+from nclab.data.samples import SampleFile, Samples
+from nclab.data.teacher import Teacher
+from nclab.errors import NclabError
+from nclab.models.mlp import Norm, Shape
+from nclab.training import Member, Recipe
+
+Source = Teacher | ConicHull | SampleFile
+Layers = Literal["last", "all"]
+Statistics = Literal["running", "full"]
+
+KINDS = {Teacher: "teacher", ConicHull: "conic", SampleFile: "file"}
+MOMENTS = 12
+EPOCHS_PER_MOMENT = 20
+"""A measurement costs about as much as one or two epochs."""
+CHECKPOINT_SECONDS = 5.0
+"""About so long one model trains between two checkpoints."""
+LEAST_CHECKPOINTS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """The models of a sweep: one for every norm, weight decay and seed.
+
+    >>> config = SweepConfig(norms=("affine",), weight_decays=(1e-3,), seeds=(0, 1))
+    >>> [member.seed for member in config.members]
+    [0, 1]
+    """
+
+    data: Source = field(default_factory=Teacher)
+    """Where the samples come from."""
+    shape: Shape = field(default_factory=Shape)
+    """Layers and width; inputs and classes are taken from the data."""
+    norms: tuple[Norm, ...] = ("affine", "plain", "none")
+    """Batch norm with scale and shift, without, or none."""
+    weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
+    """On every parameter."""
+    seeds: tuple[int, ...] = (0,)
+    """Of first weights and batch order; the data have their own."""
+    recipe: Recipe = field(default_factory=Recipe)
+    """Epochs, batch, rate."""
+    moments: int | None = None
+    """About so many epochs are measured, logarithmically spaced, the last included; by default
+    up to 12, and so few that measuring costs little beside training."""
+    layers: Layers = "last"
+    """Measure what the classifier reads, or every layer."""
+    statistics: Statistics = "running"
+    """Measure with the running averages of batch norm, or with those of the whole data."""
+    converged: float = 0.99
+    """A model has converged if its training accuracy is at least this; pan2023 leaves out the
+    others."""
+    checkpoint_every: int | None = None
+    """Epochs between checkpoints; by default as many as take some seconds. It changes no number
+    and is a rule of epochs, not of time, so that resumed and undisturbed runs are equal."""
+
+    def __post_init__(self) -> None:
+        for name in ("norms", "weight_decays", "seeds"):
+            values = getattr(self, name)
+            if not values:
+                raise NclabError(f"Expected at least one of {name}, got none.")
+            if len(set(values)) < len(values):
+                raise NclabError(f"Expected {name} without repetition, got {list(values)}.")
+        if self.recipe.epochs < 1:
+            raise NclabError(f"Expected epochs of at least 1, got {self.recipe.epochs}.")
+        if self.shape.layers < 2:
+            raise NclabError(
+                f"Expected at least 2 layers, a hidden one and the classifier, "
+                f"got {self.shape.layers}."
+            )
+        if self.moments is not None and self.moments < 1:
+            raise NclabError(f"Expected moments of at least 1, got {self.moments}.")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
+            raise NclabError(
+                f"Expected checkpoint_every of at least 1, got {self.checkpoint_every}."
+            )
+        for name, known in (("layers", Layers), ("statistics", Statistics)):
+            if getattr(self, name) not in get_args(known):
+                choices = " or ".join(map(repr, get_args(known)))
+                raise NclabError(f"Expected {name} {choices}, got {getattr(self, name)!r}.")
+        _ = self.members  # refuses unknown norms and negative weight decays
+
+    @property
+    def members(self) -> list[Member]:
+        """One for every norm, weight decay and seed, in this order."""
+        return [
+            Member(norm=norm, weight_decay=weight_decay, seed=seed)
+            for norm in self.norms
+            for weight_decay in self.weight_decays
+            for seed in self.seeds
+        ]
+
+    @property
+    def measured_epochs(self) -> list[int]:
+        """Epochs after which the models are measured."""
+        epochs = self.recipe.epochs
+        few = min(MOMENTS, max(1, epochs // EPOCHS_PER_MOMENT))
+        return measured_epochs(epochs, few if self.moments is None else self.moments)
+
+    def checkpoint_epochs(self, samples: Samples) -> int:
+        """Epochs between checkpoints on these data."""
+        if self.checkpoint_every is not None:
+            return self.checkpoint_every
+        shape = self.shape_for(samples)
+        pairs = itertools.pairwise(shape.widths)
+        work = 6 * len(samples) * sum(rows * columns for rows, columns in pairs)
+        steps = self.recipe.steps(len(samples))
+        seconds = work / 3e10 + steps * shape.layers * 5e-5  # a core's arithmetic and its overhead
+        most = max(1, self.recipe.epochs // LEAST_CHECKPOINTS)
+        return max(1, min(most, round(CHECKPOINT_SECONDS / seconds)))
+
+    def shape_for(self, samples: Samples) -> Shape:
+        """The shape with the inputs and classes of the data."""
+        return dataclasses.replace(
+            self.shape, inputs=samples.inputs.shape[1], classes=samples.classes
+        )
+
+    def plan(self, samples: Samples) -> "list[RunPlan]":
+        """A run for every member."""
+        data = {"kind": KINDS[type(self.data)], "label": self.data.label}
+        if not isinstance(self.data, SampleFile):
+            data |= dataclasses.asdict(self.data)  # of a file the digest counts, not its place
+        common = {
+            "data": {**data, "digest": samples.digest()},
+            "shape": dataclasses.asdict(self.shape_for(samples)),
+            "recipe": dataclasses.asdict(self.recipe),
+            "measure": {
+                "epochs": self.measured_epochs,
+                "layers": self.layers,
+                "statistics": self.statistics,
+            },
+        }
+        return [
+            RunPlan(member, {**common, "member": dataclasses.asdict(member)})
+            for member in self.members
+        ]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A member and everything that decides its numbers, as plain JSON values."""
+
+    member: Member
+    config: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Readable, and unique by a hash of the configuration."""
+        shape = self.config["shape"]
+        parts = (
+            self.config["data"]["label"],
+            f"L{shape['layers']}",
+            f"w{shape['width']}",
+            self.member.norm,
+            f"wd{short(self.member.weight_decay)}",
+            f"s{self.member.seed}",
+            hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:8],
+        )
+        return "_".join(parts)
+
+
+def measured_epochs(epochs: int, moments: int) -> list[int]:
+    """Logarithmically spaced epochs, the last included.
+
+    >>> measured_epochs(300, 12)
+    [1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300]
+    >>> measured_epochs(300, 1)
+    [300]
+    """
+    if moments == 1:
+        return [epochs]
+    return sorted({int(epoch) for epoch in np.geomspace(1, epochs, moments).round()})
+
+
+def short(value: float) -> str:
+    """A number as people write weight decays.
+
+    >>> [short(value) for value in (1e-4, 3e-3, 0.0, 0.5)]
+    ['1e-4', '3e-3', '0', '5e-1']
+    """
+    if value == 0:
+        return "0"
+    digits, power = f"{value:e}".split("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"

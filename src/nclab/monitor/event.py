@@ -1,0 +1,89 @@
+"""Event: one measurement of the monitor, as alarms and sinks receive it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.report import Report
+
+Source = Literal["training", "loader"]
+Key = tuple[str, str, tuple[int, ...]]
+"""What an alarm is about: its name, the layer, the classes."""
+
+
+class Alarm(NamedTuple):
+    """Something worth knowing about a layer, raised once.
+
+    >>> print(Alarm("nan", "fc", (3,), 12.0, "12 features are not finite"))
+    fc: 12 features are not finite (class 3)
+    """
+
+    name: str
+    layer: str
+    classes: tuple[int, ...]
+    value: float
+    message: str
+    severe: bool = True
+    """False for good news."""
+
+    @property
+    def key(self) -> Key:
+        """An alarm of the same key is raised only once."""
+        return self.name, self.layer, self.classes
+
+    def __str__(self) -> str:
+        of = {0: "", 1: f" (class {self.classes[0]})" if self.classes else ""}
+        where = of.get(len(self.classes), f" (classes {', '.join(map(str, self.classes))})")
+        return f"{self.layer}: {self.message}{where}"
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """A measurement at a moment of training."""
+
+    step: int
+    epoch: float
+    """Epochs done; with a fraction where the length of an epoch is known."""
+    source: Source
+    """"training": a running estimate from the batches as they were trained on, while the weights
+    moved and layers were in training mode. "loader": an exact measurement."""
+    report: Report
+    nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Layer -> class -> features left out because they held nan or infinity."""
+    fired: frozenset[Key] = frozenset()
+    """The alarms raised before."""
+    alarms: tuple[Alarm, ...] = ()
+    """The alarms raised by this event."""
+
+    @property
+    def layers(self) -> tuple[Collapse, ...]:
+        """The layers that could be measured, in order."""
+        return self.report.layers
+
+    def scalars(self) -> dict[str, float]:
+        """What was measured, by the names loggers use: `nc/<layer>/<metric>`."""
+        return {
+            f"nc/{collapse.layer}/{name}": value
+            for collapse in self.layers
+            for name, value in collapse.scalars().items()
+            if value is not None
+        }
+
+    def to_record(self) -> dict[str, Any]:
+        """One line of a journal: plain JSON values."""
+        return {
+            "kind": "measurement",
+            "step": self.step,
+            "epoch": self.epoch,
+            "source": self.source,
+            "layers": [collapse.to_dict() for collapse in self.layers],
+            "train": self.train(),
+        }
+
+    def train(self) -> dict[str, float | None]:
+        """Loss and accuracy of the classifier on the data of this event."""
+        read = [collapse for collapse in self.layers if collapse.loss is not None]
+        if not read:
+            return {}
+        return {"loss": read[-1].loss, "accuracy": read[-1].accuracy}

@@ -1,0 +1,329 @@
+"""Monitor: watches the collapse of a model while anyone's loop trains it."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from nclab.errors import DataError, ModelError, NclabError, NclabWarning
+from nclab.features.pooling import Pool
+from nclab.features.undisturbed import unwrap
+from nclab.measurement.model import Measurement, check_loader
+from nclab.measurement.report import Report
+from nclab.measurement.survey import Survey
+from nclab.monitor import distributed
+from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
+from nclab.monitor.event import Alarm, Event, Source
+from nclab.monitor.hookable import refuse_unreadable
+from nclab.monitor.presets import choose
+from nclab.monitor.running import RunningEstimate
+from nclab.monitor.schedule import Schedule, as_schedule, in_window
+from nclab.monitor.sinks import History, Sink
+from nclab.monitor.tap import Labels, Reading, Tap
+from nclab.monitor.watched import Watched
+
+Item = TypeVar("Item")
+STATE_VERSION = 1
+log = logging.getLogger("nclab.monitor")
+
+
+class Monitor:
+    """Watches every layer's collapse during training, and never changes the training.
+
+    On the batches as they are trained on: hooks read the features in the forward pass, and at the
+    end of each due epoch there is a running estimate, without any extra forward pass. Exactly, at
+    moments of your choice: `monitor.measure(loader)`, which is `nclab.measure`.
+
+    `monitor.last` is the latest `Event`, `monitor.history` the scalars of all, `monitor.alarms`
+    what was raised; sinks are called with each event. Under torch.distributed the moments of all
+    processes are merged exactly; only the first process calls sinks and logs alarms.
+
+    Args:
+        every: epochs between measurements; "500 steps", "log epochs"; or a schedule.
+        layers: "last", "all" or names as for `nclab.measure`; by default what the preset says.
+        preset: "economy", "standard" or "full", ordered by cost.
+        alarms: callables Event -> Alarm, several or None; by default `DEFAULT_ALARMS`.
+        sinks: callables that take each Event.
+        classifier, pool: as for `nclab.measure`.
+
+    >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
+    >>> loader = [(inputs[i::6], labels[i::6]) for i in range(6)]
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> with Monitor(net) as monitor:
+    ...     for epoch in range(2):
+    ...         for x, y in monitor.watch(loader):  # the one line that changes
+    ...             nn.functional.cross_entropy(net(x), y).backward()
+    >>> monitor.last.epoch, monitor.last.report.last.samples, len(monitor.history.rows)
+    (2.0, 60, 2)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int | str | Schedule = 1,
+        *,
+        layers: str | Sequence[str] | None = None,
+        preset: str = "standard",
+        alarms: Iterable[AlarmRule] | None = None,
+        sinks: Sink | Iterable[Sink] = (),
+        classifier: str | None = None,
+        pool: Pool = "mean",
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
+        if pool not in get_args(Pool):
+            raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
+        self.model = model
+        self.schedule = as_schedule(every)
+        self.preset = choose(preset, layers)
+        self.rules = list(DEFAULT_ALARMS if alarms is None else alarms)
+        self.sinks: list[Sink] = [sinks] if callable(sinks) else list(sinks)
+        self.history = History()
+        self.alarms: list[Alarm] = []
+        self.last: Event | None = None
+        self.steps = 0
+        """Batches done, or the number the loop gave to `step`."""
+        self.epochs = 0
+        """Epochs done."""
+        self._classifier = classifier
+        self._pool: Pool = pool
+        self._survey = self._new_survey()
+        self._running = RunningEstimate(self._survey, scatter=self.preset.scatter)
+        self._tap = Tap(self._survey, self._take)
+        self._unread: Mapping[str, Any] | None = None  # sums to go on from, once layers are found
+        self._begun = False
+        self._open = False
+        self._batches = 0
+        self._length: int | None = None
+        self._read_before = 0
+        self._last_step = 0
+        self._warned = False
+        self._resumed = False
+
+    def __enter__(self) -> Self:
+        self._tap.listen()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if kind is None and (self._open or self._batches):
+            self.epoch_end()  # the loop was left early
+        self.close(error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Take the hooks off and close the sinks that can be closed."""
+        self._tap.remove()
+        for sink in self.sinks:
+            close = getattr(sink, "close", None)
+            if callable(close):
+                close(error)
+
+    @property
+    def watching(self) -> bool:
+        """Whether the coming batch enters a measurement."""
+        done = self.epochs if self.schedule.unit == "epochs" else self.steps
+        return in_window(self.schedule, done + 1)
+
+    def watch(
+        self, loader: Iterable[Item], *, labels: Callable[[Item], Any] | None = None
+    ) -> Watched[Item]:
+        """The loader's batches, unchanged, for one epoch of training.
+
+        Batches are (inputs, labels) or mappings with `labels`; `labels=` takes them from others.
+        """
+        return Watched(self, loader, labels)
+
+    def observe(self, labels: Any, *, mask: Tensor | None = None) -> None:
+        """Say, before the forward pass of a batch, which labels it has.
+
+        `mask` (B, T) is 1 for the tokens to be averaged. Called by `watch`; with it you need not.
+        """
+        if self._open:
+            self.step()
+        begun, self._begun = self._begun, True
+        if not begun and self._tap.unclaimed:
+            raise DataError(
+                "Expected observe(labels) before the forward pass of its batch, got it after "
+                "one. Call it first, or iterate over monitor.watch(loader)."
+            )
+        if self.watching:
+            if self._tap.passes == 0:
+                refuse_unreadable(self.model)
+            self._read_before = self._tap.passes
+            self._tap.expect(Labels(_class_numbers(labels), mask))
+        self._open = True
+
+    def step(self, number: int | None = None) -> None:
+        """A batch is done; `number` if the loop counts steps in its own way."""
+        observed, self._open, self._begun = self._open, False, True
+        self._tap.expect(None)
+        if observed and self.watching:
+            self._require_reading()
+        self._batches += 1
+        self.steps = self.steps + 1 if number is None else number
+        due = self.schedule.unit == "steps" and self.schedule.due(self.steps)
+        if due and self.steps != self._last_step:
+            self._last_step = self.steps
+            self._emit_estimate()
+        self._rest()
+
+    def epoch_begin(self, *, batches: int | None = None) -> None:
+        """An epoch begins, of so many batches if that is known. Called by `watch`."""
+        if (self._open or self._batches) and not self._resumed:
+            self.epoch_end()  # the loop before was left early
+        self._resumed = False
+        self._begun = True
+        self._length = batches
+
+    def epoch_end(self, number: int | None = None) -> None:
+        """An epoch is done; `number` if the loop counts epochs in its own way."""
+        if self._open:
+            self.step()
+        self._batches = 0
+        self.epochs = self.epochs + 1 if number is None else number
+        if self.schedule.unit == "epochs" and self.schedule.due(self.epochs):
+            self._emit_estimate()
+        self._rest()
+
+    def measure(
+        self,
+        loader: Iterable[Any],
+        *,
+        layers: str | Sequence[str] | None = None,
+        allow_missing: bool = False,
+        second_look: bool = True,
+    ) -> Report:
+        """Measure now, exactly as `nclab.measure`, and tell alarms and sinks.
+
+        Under torch.distributed every process calls it with its own part of the data, and all get
+        the measurement of the whole.
+        """
+        check_loader(loader)
+        survey = self._new_survey(layers)
+        expected = self._tap.remove()
+        report = Measurement(
+            survey,
+            allow_missing=allow_missing,
+            second_look=second_look,
+            sharing=distributed.Sharing() if distributed.active() else None,
+        ).run(loader)
+        if expected is not None:
+            self._tap.expect(expected)
+        self._emit("loader", report)
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counts, alarms, history and the sums of an unfinished epoch, as plain values."""
+        running = self._running.state_dict() if self._unread is None else dict(self._unread)
+        return {
+            "version": STATE_VERSION,
+            "steps": self.steps,
+            "epochs": self.epochs,
+            "batches": self._batches,
+            "last_step": self._last_step,
+            "alarms": [
+                {**alarm._asdict(), "classes": list(alarm.classes)} for alarm in self.alarms
+            ],
+            "history": [dict(row) for row in self.history.rows],
+            "running": running,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another monitor of the same model stood."""
+        if state.get("version") != STATE_VERSION:
+            raise NclabError(
+                f"Expected the state of a monitor, version {STATE_VERSION}, "
+                f"got {state.get('version')!r}."
+            )
+        self.steps, self.epochs = state["steps"], state["epochs"]
+        self._batches, self._last_step = state["batches"], state["last_step"]
+        self.alarms = [Alarm(**{**a, "classes": tuple(a["classes"])}) for a in state["alarms"]]
+        self.history.rows = [dict(row) for row in state["history"]]
+        self._running.clear()
+        self._unread = state["running"]
+        self._resumed = True  # in the middle of an epoch, perhaps
+        if self._survey.found is not None:
+            self._go_on()
+
+    def _new_survey(self, layers: str | Sequence[str] | None = None) -> Survey:
+        wanted = self.preset.layers if layers is None else layers
+        return Survey(unwrap(self.model), wanted, classifier=self._classifier, pool=self._pool)
+
+    def _take(self, reading: Reading) -> None:
+        self._go_on()
+        self._running.add(reading)
+
+    def _go_on(self) -> None:
+        if self._unread is not None:
+            unread, self._unread = self._unread, None
+            self._running.load_state_dict(unread)
+
+    def _require_reading(self) -> None:
+        """Say when a batch could not be read: the first time as an error, later as a warning."""
+        if self._tap.passes > self._read_before:
+            return
+        why = self._tap.refused or (
+            "no forward pass of the model in training mode was seen. Call model(inputs) with "
+            "model.train(), after the labels are known"
+        )
+        if self._tap.passes == 0:
+            raise ModelError(f"Cannot read the features of the batch: {why}.")
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"A batch was left out of the monitor: {why}.", NclabWarning, 3)
+
+    def _rest(self) -> None:
+        """Between measurements there are no hooks, and what is left over is forgotten."""
+        if not self.watching:
+            self._tap.remove()
+            self._running.clear()
+
+    def _emit_estimate(self) -> None:
+        self._running.flush()
+        if distributed.active():
+            distributed.join(self._running)
+        if self._running.layers:
+            self._emit("training", self._running.report(), self._running.nonfinite())
+        self._running.clear()
+
+    def _emit(
+        self,
+        source: Source,
+        report: Report,
+        nonfinite: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> None:
+        part = self._batches / self._length if self._length else 0.0
+        fired = frozenset(alarm.key for alarm in self.alarms)
+        epoch = self.epochs + min(part, 1.0)
+        event = Event(self.steps, epoch, source, report, nonfinite or {}, fired)
+        found = {a.key: a for rule in self.rules for a in raised(rule, event)}
+        event = replace(event, alarms=tuple(a for key, a in found.items() if key not in fired))
+        self.alarms.extend(event.alarms)
+        self.last = event
+        self.history(event)
+        if not distributed.is_first():
+            return
+        for alarm in event.alarms:
+            log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
+        for sink in self.sinks:
+            sink(event)
+
+
+def _class_numbers(values: Any) -> Tensor:
+    """Labels as a tensor of class numbers, not copied."""
+    labels = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
+    if labels.dtype.is_floating_point or labels.dtype.is_complex:
+        raise DataError(
+            f"Expected class numbers as labels, got {labels.dtype} of shape "
+            f"{tuple(labels.shape)}. Pass hard labels, such as labels.argmax(1)."
+        )
+    return labels

@@ -1,0 +1,96 @@
+"""Sinks: where events go. A sink is any callable that takes an `Event`."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nclab.monitor.event import Event
+from nclab.records import Run, open_run
+
+Sink = Callable[[Event], object]
+"""May have a method `close(error)`, called at the end; error is None if all went well."""
+
+
+@dataclass
+class History:
+    """Keeps the scalars of every event in memory: one row for each layer.
+
+    `pandas.DataFrame(monitor.history.rows)` is a table of the training.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        when = {"step": event.step, "epoch": event.epoch, "source": event.source}
+        self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
+
+    def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:
+        """Epochs and values of one metric, by default of the last layer of each event.
+
+        >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "step": 3}])
+        >>> history.series("cdnv")
+        ([1], [2.0])
+        """
+        last = {row["step"]: row for row in self.rows}
+        chosen = last.values() if layer is None else self.rows
+        kept = [
+            row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
+        ]
+        return [row["epoch"] for row in kept], [row[metric] for row in kept]
+
+
+class Journal(Protocol):
+    """What can append a record, such as a `nclab.records.Run`."""
+
+    def append(self, record: dict[str, Any], /) -> object:
+        """Add one record."""
+
+
+class RecordSink:
+    """Writes every event, and every alarm after it, to the journal of a run.
+
+    Given a folder it opens a run there at the first event, so that under torch.distributed only
+    the first process does, and ends it with the monitor. A run, or whatever appends records, that
+    is given open is the caller's to end.
+
+    >>> import tempfile
+    >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
+    True
+    """
+
+    def __init__(
+        self, target: str | os.PathLike[str] | Journal, *, config: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = target if isinstance(target, (str, os.PathLike)) else None
+        self.journal = None if isinstance(target, (str, os.PathLike)) else target
+        self.config = dict(config or {})
+        self.run: Run | None = None
+
+    def __call__(self, event: Event) -> None:
+        journal = self._journal()
+        journal.append(event.to_record())
+        for alarm in event.alarms:
+            about = {**alarm._asdict(), "classes": list(alarm.classes)}
+            journal.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+        if self.run is not None:
+            self.run.beat(step=event.step)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the run that was opened here; after an error it is marked as failed."""
+        if self.run is None:
+            return
+        if error is None:
+            self.run.finish()
+        elif isinstance(error, Exception):
+            self.run.fail(str(error))
+        self.run.close()
+        self.run = None
+
+    def _journal(self) -> Journal:
+        if self.journal is not None:
+            return self.journal
+        if self.run is None:
+            assert self.folder is not None
+            self.run = open_run(self.folder, kind="monitor", config=self.config)
+        return self.run

@@ -1,0 +1,117 @@
+"""`nclab sweep` from the outside."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.runner import call
+
+SMALL = "--layers 3 --width 8 --norm affine,none --weight-decay 1e-3,1e-2 --epochs 2 --batch 32"
+SMALL_OPTIONS = (*SMALL.split(), "--workers", 1)
+ROW = {"norm", "weight_decay", "seed", "accuracy", "loss", "min_intra", "max_inter", "alpha"}
+ROW |= {"beta", "converged"}
+
+
+def write(path: Path, **arrays: object) -> Path:
+    """A user's file."""
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def mine(folder: Path) -> Path:
+    """Three clouds far apart."""
+    stream = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    inputs = stream.standard_normal((90, 5)) + 4 * np.eye(5)[labels]
+    return write(folder / "mine.npz", X=100 * inputs, y=labels)
+
+
+def test_a_users_arrays(tmp_path: Path) -> None:
+    file = mine(tmp_path)
+    options = ("--standardise", "--seeds", "0,1", "--out", tmp_path / "runs", "--json")
+    done = call("sweep", "--data", file, *SMALL_OPTIONS, *options)
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)
+    assert len(rows) == 8
+    assert all(set(row) >= ROW for row in rows)
+    assert {row["data"] for row in rows} == {"mine"}
+    assert [row["seed"] for row in rows[:2]] == [0, 1]
+    assert all(type(row["converged"]) is bool for row in rows)
+
+
+@pytest.mark.parametrize("data", ["teacher", "conic"])
+def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
+    options = ("--data", data, "--samples", 130, "--inputs", 6, "--teacher-depth", 2)
+    done = call(
+        "sweep",
+        *options,
+        *SMALL_OPTIONS,
+        "--measure",
+        "all",
+        "--statistics",
+        "full",
+        "--out",
+        tmp_path,
+    )
+    assert done.code == 0, done.err
+    assert "affine" in done.out
+    assert "4 runs in" in done.out
+    assert {run.name.split("_")[0] for run in tmp_path.iterdir()} <= {"teacher2", "conic"}
+
+
+def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
+    inputs, labels = np.ones((6, 2)), np.array([0, 1] * 3)
+    cases = {
+        "got nan in row 0": {"X": np.full((6, 2), np.nan), "y": labels},
+        "at least 2 classes, got 1": {"X": inputs, "y": 0 * labels},
+        "got (6, 2, 1)": {"X": inputs[:, :, None], "y": labels},
+        "no more classes than samples": {"X": inputs, "y": labels * 50},
+        "X or features or inputs": {"Z": inputs, "y": labels},
+        "labels or y or targets": {"X": inputs},
+    }
+    for number, (pattern, arrays) in enumerate(cases.items()):
+        file = write(tmp_path / f"{number}.npz", **arrays)
+        done = call("sweep", "--data", file, "--out", tmp_path / "runs")
+        assert done.code == 2, pattern
+        assert pattern in done.err
+        assert done.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "pattern"),
+    [
+        (("--norm", "layer"), "got 'layer'"),
+        (("--norm", ""), "at least one of norms"),
+        (("--weight-decay=-1e-3",), "at least 0, got -0.001"),
+        (("--weight-decay", "big"), "numbers in --weight-decay, got 'big'"),
+        (("--weight-decay", "nan"), "at least 0, got nan"),
+        (("--seeds", "0.5"), "integers in --seeds, got '0.5'"),
+        (("--seeds", "1,1"), "without repetition"),
+        (("--epochs", 0), "epochs of at least 1, got 0"),
+        (("--samples", 129, "--batch", 64), "leave one of 1"),
+        (("--samples", 3, "--classes", 4), "2 to 3 classes"),
+        (("--batch", 20_000, "--drop-last"), "at least 20000 samples"),
+        (("--layers", 1), "at least 2 layers"),
+        (("--data", "nothing.npz"), "does not exist"),
+        (("--data", "points.csv"), "does not exist"),
+        (("--device", "tpu"), "Expected device"),
+        (("--measure", "some"), "some"),
+    ],
+)
+def test_bad_options_give_one_clear_line(
+    tmp_path: Path, options: tuple[object, ...], pattern: str
+) -> None:
+    done = call("sweep", "--out", tmp_path / "runs", *options)
+    assert done.code == 2
+    assert pattern in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_help_has_an_example() -> None:
+    done = call("sweep", "--help")
+    assert done.code == 0
+    assert "Example: nclab sweep" in " ".join(done.out.split())

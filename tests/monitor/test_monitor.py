@@ -1,0 +1,313 @@
+"""The monitor measures what flows through training, when it is due, and says what it cannot."""
+
+import io
+import math
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nclab
+from nclab.metrics.catalogue import METRICS
+from nclab.monitor.event import Event
+from nclab.monitor.schedule import Every, Logarithmic
+from tests.monitor.loops import CLASSES, batches, network, train
+
+ONE_PASS = [metric.name for metric in METRICS if metric.needs not in ("second look", "both")]
+
+
+def close(ours: float | None, theirs: float | None, rel: float = 1e-9) -> bool:
+    """Both missing, or nearly equal."""
+    if ours is None or theirs is None:
+        return ours is theirs
+    return math.isclose(ours, theirs, rel_tol=rel, abs_tol=1e-12)
+
+
+def still(monitor: nclab.Monitor, model: nn.Module, loader: Any, epochs: int = 1) -> None:
+    """Watched training that never steps."""
+    for _ in range(epochs):
+        for inputs, labels in monitor.watch(loader):
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+
+
+def passes(monitor: nclab.Monitor, model: nn.Module, inputs: list[Tensor], labels: Any) -> None:
+    """Forward passes of inputs that need not fit their labels."""
+    for own, _ in zip(inputs, monitor.watch([(None, each) for each in labels]), strict=True):
+        model(own)
+
+
+@pytest.mark.parametrize("preset", ["economy", "standard", "full"])
+def test_weights_at_rest_give_the_exact_measurement(preset: str) -> None:
+    model, loader = network(norm=False).double(), [(x.double(), y) for x, y in batches()]
+    with nclab.Monitor(model, preset=preset) as monitor:
+        still(monitor, model, loader)
+    layers = "all" if preset == "full" else "last"
+    exact = nclab.measure(model, loader, layers=layers)
+    assert monitor.last is not None
+    assert [c.layer for c in monitor.last.layers] == [c.layer for c in exact.layers]
+    for ours, theirs in zip(monitor.last.layers, exact.layers, strict=True):
+        for name in ONE_PASS:
+            value = getattr(theirs, name)
+            if preset == "economy" and name == "nc1_trace_pinv":
+                value = None
+            assert close(getattr(ours, name), value), name
+    assert "running estimate" in monitor.last.report.remarks[-1]
+    assert "monitor.measure" in monitor.last.layers[-1].notes["nc4_ncc_accuracy"]
+
+
+def test_maps_of_a_convolution_are_pooled_as_in_measure() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)
+    )
+    loader = [(torch.randn(20, 1, 6, 6), torch.arange(20) % 3) for _ in range(3)]
+    with nclab.Monitor(model, preset="full") as monitor:
+        still(monitor, model, loader)
+    exact = nclab.measure(model, loader, layers="all")
+    assert monitor.last is not None
+    for ours, theirs in zip(monitor.last.layers, exact.layers, strict=True):
+        assert (ours.layer, ours.dim) == (theirs.layer, theirs.dim)
+        assert ours.cdnv == pytest.approx(theirs.cdnv, rel=1e-4)
+
+
+def test_measure_is_nclab_measure() -> None:
+    model = network(dropout=0.3)
+    train(model, None)
+    with nclab.Monitor(model, preset="full") as monitor:
+        ours = monitor.measure(batches(seed=5))
+    theirs = nclab.measure(model, batches(seed=5), layers="all")
+    assert [c.to_dict() for c in ours.layers] == [c.to_dict() for c in theirs.layers]
+    assert monitor.last is not None
+    assert monitor.last.source == "loader"
+
+
+def test_explicit_calls_do_what_watch_does() -> None:
+    seen = []
+    for explicit in (False, True):
+        model = network()
+        with nclab.Monitor(model, preset="full") as monitor:
+            if explicit:
+                for _ in range(2):
+                    for inputs, labels in batches():
+                        monitor.observe(labels)
+                        nn.functional.cross_entropy(model(inputs), labels).backward()
+                    monitor.epoch_end()
+            else:
+                still(monitor, model, batches(), epochs=2)
+        seen.append(monitor.history.rows)
+        assert (monitor.steps, monitor.epochs) == (12, 2)
+    assert seen[0] == seen[1]
+
+
+def test_batches_pass_unchanged_and_the_loader_shows_through() -> None:
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.randn(12, 4), torch.arange(12) % 3), batch_size=4
+    )
+    model = network()
+    with nclab.Monitor(model) as monitor:
+        watched = monitor.watch(loader)
+        assert len(watched) == 3
+        assert watched.batch_size == 4
+        for inputs, _ in watched:
+            model(inputs)
+    mapping = {"x": torch.randn(6, 4), "labels": torch.arange(6) % 3}
+    with nclab.Monitor(model) as monitor:
+        for batch in monitor.watch([mapping]):
+            assert batch is mapping
+            model(batch["x"])
+    assert monitor.last is not None
+    assert monitor.last.report.samples == 6
+
+
+def events_of(every: Any, epochs: int) -> list[tuple[int, float, int]]:
+    model = network()
+    events: list[Event] = []
+    with nclab.Monitor(model, every=every, sinks=events.append) as monitor:
+        still(monitor, model, batches(), epochs=epochs)
+    return [(event.step, event.epoch, event.report.samples) for event in events]
+
+
+def test_schedules() -> None:
+    assert events_of(2, 5) == [(12, 2.0, 60), (24, 4.0, 60)]
+    assert events_of("4 steps", 2) == [(4, 4 / 6, 40), (8, 1 + 2 / 6, 40), (12, 2.0, 40)]
+    assert events_of(Every(6, "steps", window=2), 2) == [(6, 1.0, 20), (12, 2.0, 20)]
+    assert [epoch for _, epoch, _ in events_of(Logarithmic(3), 10)] == [1, 2, 5, 10]
+    assert [step for step, _, _ in events_of(Logarithmic(3, "steps"), 2)] == [1, 2, 5, 10]
+
+
+def test_no_hooks_between_measurements() -> None:
+    model = network()
+    with nclab.Monitor(model, every=2) as monitor:
+        for epoch in range(4):
+            for inputs, _ in monitor.watch(batches()):
+                hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+                assert hooked == (epoch % 2 == 1) or (epoch == 0 and not model[-1]._forward_hooks)
+                model(inputs)
+
+
+def test_a_loop_left_early_still_counts() -> None:
+    model = network()
+    with nclab.Monitor(model) as monitor:
+        for _ in range(2):
+            for number, (inputs, _) in enumerate(monitor.watch(batches())):
+                model(inputs)
+                if number == 2:
+                    break
+    assert [(row["epoch"], row["samples"]) for row in monitor.history.rows] == [(1, 30), (2, 30)]
+
+
+def test_evaluation_in_between_is_not_counted() -> None:
+    model = network()
+    with nclab.Monitor(model) as monitor:
+        for inputs, labels in monitor.watch(batches()):
+            model.eval()
+            model(torch.randn(10, 4))
+            model.train()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            model(torch.randn(10, 4))  # a second forward pass of the same step
+    assert monitor.last is not None
+    assert monitor.last.report.samples == 60
+    assert monitor.last.layers[-1].accuracy == pytest.approx(
+        _accuracy_in_training_mode(network(), batches())
+    )
+
+
+def _accuracy_in_training_mode(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> float:
+    right = sum(int((model(x).argmax(1) == y).sum()) for x, y in loader)
+    return right / sum(len(y) for _, y in loader)
+
+
+def test_labels_after_the_forward_pass_are_refused() -> None:
+    model = network()
+    with nclab.Monitor(model) as monitor:
+        model(batches()[0][0])
+        with pytest.raises(nclab.DataError, match="before the forward pass"):
+            monitor.observe(batches()[0][1])
+
+
+def test_a_model_that_never_trains_is_refused() -> None:
+    model = network().eval()
+    with pytest.raises(nclab.ModelError, match=r"model.train\(\)"), nclab.Monitor(model) as monitor:
+        still(monitor, model, batches())
+
+
+def test_labels_that_do_not_fit_the_first_batch_are_refused() -> None:
+    model = network()
+    twice = [torch.cat([inputs, inputs]) for inputs, _ in batches()]
+    with pytest.raises(nclab.ModelError, match="does not fit"), nclab.Monitor(model) as monitor:
+        passes(monitor, model, twice, [labels for _, labels in batches()])
+
+
+def test_labels_that_do_not_fit_later_are_left_out_with_one_warning() -> None:
+    model = network()
+    short = [x if number < 3 else x[:-1] for number, (x, _) in enumerate(batches())]
+    said = pytest.warns(nclab.NclabWarning, match="left out")
+    with said as warned, nclab.Monitor(model) as monitor:
+        passes(monitor, model, short, [labels for _, labels in batches()])
+    assert len(warned) == 1
+    assert monitor.last is not None
+    assert monitor.last.report.samples == 30
+
+
+def test_soft_labels_are_refused() -> None:
+    model = network()
+    with pytest.raises(nclab.DataError, match="hard labels"), nclab.Monitor(model) as monitor:
+        monitor.observe(torch.rand(10, CLASSES))
+
+
+def test_wrong_labels_are_named() -> None:
+    model = network()
+    with pytest.raises(nclab.DataError, match="got 7"), nclab.Monitor(model) as monitor:
+        passes(monitor, model, [x for x, _ in batches()], [y + 5 for _, y in batches()])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"preset": "huge"}, "economy"),
+        ({"every": 0}, "1 or more"),
+        ({"every": "sometimes"}, "500 steps"),
+        ({"layers": ["nowhere"]}, "name of a module"),
+        ({"pool": "max"}, "flatten"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(nclab.NclabError, match=text):
+        nclab.Monitor(network(), **options)
+
+
+def test_sharded_or_parallel_models_are_refused() -> None:
+    class FullyShardedSomething(nn.Sequential):
+        pass
+
+    model = FullyShardedSomething(nn.Linear(4, 3))
+    with pytest.raises(nclab.ModelError, match="FSDP"), nclab.Monitor(model) as monitor:
+        still(monitor, model, batches())
+    spread = nn.DataParallel(network())
+    spread.device_ids = [0, 1]
+    with pytest.raises(nclab.ModelError, match="DataParallel"), nclab.Monitor(spread) as monitor:
+        still(monitor, spread, batches())
+
+
+def test_named_layers_and_tokens() -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(11, 8)
+            self.mix = nn.Linear(8, 8)
+            self.fc = nn.Linear(8, CLASSES)
+
+        def forward(self, words: Tensor) -> Tensor:
+            logits: Tensor = self.fc(self.mix(self.embed(words)).relu())
+            return logits
+
+    torch.manual_seed(0)
+    words = torch.randint(11, (6, 5))
+    labels = words % CLASSES
+    labels[:, 0] = -100
+    model = Tagger()
+    with nclab.Monitor(model, layers=["mix", "fc.input"]) as monitor:
+        for inputs, _ in monitor.watch([(words, labels)]):
+            model(inputs)
+    assert monitor.last is not None
+    assert [(c.layer, c.samples, c.ignored) for c in monitor.last.layers] == [
+        ("mix", 24, 6),
+        ("fc.input", 24, 6),
+    ]
+    assert monitor.last.layers[-1].loss is not None
+
+
+def test_state_goes_on_in_the_middle_of_an_epoch() -> None:
+    whole, loader = network(norm=False), batches()
+    with nclab.Monitor(whole, preset="full") as monitor:
+        still(monitor, whole, loader)
+    expected = monitor.history.rows
+    model = network(norm=False)
+    with nclab.Monitor(model, preset="full") as first:
+        for number, (inputs, _) in enumerate(first.watch(loader[:3]), start=1):
+            model(inputs)
+            if number == 3:
+                first.step()
+                state = first.state_dict()
+                break
+        first.load_state_dict(state)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    with nclab.Monitor(model, preset="full") as second:
+        second.load_state_dict(torch.load(buffer, weights_only=True))
+        still(second, model, loader[3:])
+    assert second.history.rows[-2]["samples"] == 60
+    for ours, theirs in zip(second.history.rows, expected, strict=True):
+        for name in ("min_intra", "cdnv", "loss"):
+            assert close(ours[name], theirs[name], rel=1e-6), name
+
+
+def test_nothing_is_said_in_a_healthy_run(caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings(), nclab.Monitor(model := network()) as monitor:
+        warnings.simplefilter("error")
+        train(model, monitor, epochs=3)
+    assert not [alarm for alarm in monitor.alarms if alarm.severe]
+    assert not caplog.records

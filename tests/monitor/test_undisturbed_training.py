@@ -1,0 +1,149 @@
+"""Training gives the same weights, bit for bit, with and without the monitor."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+
+import nclab
+from nclab.monitor.event import Event
+from tests.monitor.loops import CLASSES, batches, network, train
+
+
+def assert_same(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> None:
+    """Equal in every bit."""
+    assert ours.keys() == plain.keys()
+    for name in plain:
+        assert torch.equal(ours[name], plain[name]), name
+
+
+def both_ways(model: nn.Module, **options: object) -> list[Event]:
+    """Train a copy without and the model with the monitor; the events of the latter."""
+    plain = train(deepcopy(model), None, **options)  # type: ignore[arg-type]
+    events: list[Event] = []
+    with nclab.Monitor(model, preset="full", sinks=events.append) as monitor:
+        ours = train(model, monitor, **options)  # type: ignore[arg-type]
+    assert_same(ours, plain)
+    assert [event.report.samples for event in events] == [60, 60]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return events
+
+
+def test_plain() -> None:
+    both_ways(network())
+
+
+def test_dropout_draws_the_same_numbers() -> None:
+    both_ways(network(dropout=0.4))
+
+
+def test_bfloat16() -> None:
+    events = both_ways(network(), bfloat16=True)
+    assert events[-1].report.last.loss is not None
+
+
+def test_gradient_accumulation() -> None:
+    both_ways(network(), accumulate=3)
+
+
+def test_data_parallel_on_one_device() -> None:
+    both_ways(nn.DataParallel(network()))
+
+
+def test_spectral_norm_does_not_move_on_by_being_read() -> None:
+    model = network(norm=False)
+    parametrizations.spectral_norm(model[-1])
+    parametrizations.spectral_norm(model[0])
+    both_ways(model)
+
+
+class Checkpointed(nn.Module):
+    """Runs its hidden layers again during the backward pass."""
+
+    def __init__(self, *, reentrant: bool) -> None:
+        super().__init__()
+        self.hidden = network(norm=False, dropout=0.3)[:-1]
+        self.fc = nn.Linear(8, CLASSES)
+        self.reentrant = reentrant
+        self.runs = 0
+        self.hidden.register_forward_pre_hook(self.count)
+
+    def count(self, *_: object) -> None:
+        self.runs += 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        inputs.requires_grad_()  # what the re-entrant kind asks for
+        again = checkpoint(self.hidden, inputs, use_reentrant=self.reentrant)
+        logits: Tensor = self.fc(again)
+        return logits
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing_counts_each_sample_once(reentrant: bool) -> None:
+    model = Checkpointed(reentrant=reentrant)
+    plain = train(deepcopy(model), None)
+    with nclab.Monitor(model, preset="full") as monitor:
+        ours = train(model, monitor)
+    assert_same(ours, plain)
+    assert model.runs == 2 * 2 * len(batches())  # the second run of each is the recomputation
+    assert monitor.last is not None
+    assert [collapse.samples for collapse in monitor.last.layers] == [60, 60]
+
+
+def test_exact_measurements_between_epochs_change_nothing() -> None:
+    model = network(dropout=0.2)
+    plain = train(deepcopy(model), None)
+    torch.manual_seed(1)
+    with nclab.Monitor(model) as monitor:
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(2):
+            for number, (inputs, labels) in enumerate(monitor.watch(batches())):
+                if number == 2:  # between the labels and their forward pass
+                    monitor.measure(batches(seed=3))
+                nn.functional.cross_entropy(model(inputs), labels).backward()
+                optimiser.step()
+                optimiser.zero_grad()
+            monitor.measure(batches(seed=3))
+    torch.rand(1)
+    assert_same({**model.state_dict(), "random": torch.get_rng_state()}, plain)
+    assert [row["samples"] for row in monitor.history.rows] == [60] * 6
+
+
+def by_compile(model: nn.Module) -> nn.Module:
+    compiled: nn.Module = torch.compile(model, backend="eager")  # type: ignore[assignment]
+    return compiled
+
+
+def by_compile_in_place(model: nn.Module) -> nn.Module:
+    model.compile(backend="eager")
+    return model
+
+
+def by_compiling_a_part(model: nn.Module) -> nn.Module:
+    return nn.Sequential(by_compile(model))
+
+
+@pytest.mark.parametrize("compiled", [by_compile, by_compile_in_place, by_compiling_a_part])
+def test_compiled_models_are_measured_but_not_watched(
+    compiled: Callable[[nn.Module], nn.Module],
+) -> None:
+    model = compiled(network())
+    with nclab.Monitor(model) as monitor:
+        with pytest.raises(nclab.ModelError, match=r"torch.compile.*monitor.measure"):
+            train(model, monitor)
+        exact = nclab.measure(network(), batches()).last
+        assert monitor.measure(batches()).last.min_intra == exact.min_intra
+
+
+def test_a_compiled_training_step_is_noticed() -> None:
+    model = network()
+    step = torch.compile(lambda module, inputs: module(inputs), backend="eager")
+    with (
+        pytest.raises(nclab.ModelError, match="no forward pass of the model in training mode"),
+        nclab.Monitor(model) as monitor,
+    ):
+        train(model, monitor, forward=step)
