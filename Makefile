@@ -30,6 +30,7 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build_formulas.py
+	$(BIN)/python docs/build_errata.py
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
