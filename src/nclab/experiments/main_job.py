@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ class Job:
 
     def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
         folder = self.out / name
-        wanted = heading(name, preset=self.preset, seeds=self.seeds)
-        config = asdict(experiment.PRESETS[self.preset])
-        numbers = None if self.fresh else kept_numbers(folder, wanted, config)
+        config = experiment.PRESETS[self.preset]
+        wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
+        numbers = None if self.fresh else kept_numbers(folder, wanted)
         if numbers is None:
             found = experiment.run(preset=self.preset, seeds=self.seeds, out=self.out)
-            numbers = {**wanted, "manifest": _manifest(), **found}
+            numbers = {**found, **wanted, "manifest": _manifest()}
             lines = keep(experiment, numbers, folder)
         else:
             self.reused.append(name)
