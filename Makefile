@@ -30,11 +30,13 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build_formulas.py
+	$(BIN)/python docs/build_errata.py
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/ulpm.py
+	$(BIN)/python benchmarks/records.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -50,7 +50,9 @@ def test_sources_name_known_papers() -> None:
         for match in re.finditer(r"^\s*Source: (\w+), (\S.*)$", file.read_text(), re.MULTILINE):
             found += 1
             assert match[1] in PAPERS, f"{file}: {match[0]}"
-            assert re.match(r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example)", match[2])
+            assert re.match(
+                r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.)", match[2]
+            )
     assert found > 30
 
 
@@ -73,3 +75,14 @@ def test_links_in_the_docs_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_results_replace_what_is_between_the_marks() -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
+    page = f"# Title\n\n{builder['BEGIN']}\nold\n{builder['END']}\n\nafter\n"
+    new = builder["inserted"](page, f"{builder['BEGIN']}\nnew\n{builder['END']}")
+    assert new == f"# Title\n\n{builder['BEGIN']}\nnew\n{builder['END']}\n\nafter\n"
+    for name in builder["NAMES"]:
+        text = (ROOT / "docs" / "experiments" / f"{name}.md").read_text()
+        assert text.index(builder["BEGIN"]) < text.index(builder["END"])
+        assert f"nclab reproduce {name}" in text

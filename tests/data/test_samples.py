@@ -1,5 +1,7 @@
 """Samples to train on, good and bad."""
 
+import pickle
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +73,10 @@ def test_the_digest_sees_every_number_and_the_shape() -> None:
         Samples(inputs.reshape(3, 4), labels).digest(),
     }
     assert len(digests) == 5
+
+
+def test_another_process_gets_bytes_not_shared_memory() -> None:
+    samples = Samples.checked(np.random.default_rng(0).standard_normal((500, 4)), [0, 1] * 250)
+    sent = bytes(ForkingPickler.dumps(samples))
+    assert len(sent) > samples.inputs.nbytes
+    assert pickle.loads(sent).digest() == samples.digest()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nclab import __version__
-from nclab.cli import certify, landscape, measure, reproduce, runs, sweep, ulpm
+from nclab.cli import certify, claims, landscape, measure, report, reproduce, runs, sweep, ulpm
 from nclab.errors import NclabError
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -24,11 +24,13 @@ app = typer.Typer(
 )
 app.command(name="measure")(measure.command)
 app.command(name="certify")(certify.command)
+app.command(name="claims")(claims.command)
 app.command(name="reproduce")(reproduce.command)
 app.command(name="sweep")(sweep.command)
 app.command(name="ulpm")(ulpm.command)
 app.command(name="landscape")(landscape.command)
 app.command(name="runs")(runs.command)
+app.command(name="report")(report.command)
 
 
 def _show_version(asked: bool) -> None:

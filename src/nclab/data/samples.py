@@ -42,6 +42,10 @@ class Samples:
         """`inputs, labels = samples`."""
         return iter((self.inputs, self.labels))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process as bytes: torch would take shared memory, often scarce."""
+        return _from_arrays, (self.inputs.cpu().numpy(), self.labels.cpu().numpy())
+
     @property
     def classes(self) -> int:
         """C."""
@@ -99,6 +103,10 @@ class SampleFile:
         """The samples."""
         samples = read_samples(self.path)
         return samples.standardised() if self.standardise else samples
+
+
+def _from_arrays(inputs: Any, labels: Any) -> Samples:
+    return Samples(torch.from_numpy(inputs), torch.from_numpy(labels))
 
 
 def _tensor(values: Any, what: str) -> Tensor:

@@ -12,6 +12,7 @@ from nclab.errors import NclabWarning
 from nclab.experiments.sweep.config import SweepConfig
 from nclab.experiments.sweep.group import Group, meeting_points, train_group
 from nclab.experiments.sweep.rows import row_of
+from nclab.models.mlp import Shape
 from nclab.records import read_run
 from nclab.training import Recipe
 from tests.experiments.sweep.small import contents, small
@@ -69,7 +70,7 @@ def test_what_a_run_leaves(whole: Path) -> None:
     assert run.end["min_intra"] == measured[-1]["layers"][0]["min_intra"]
 
 
-@pytest.mark.parametrize("epochs", range(8))
+@pytest.mark.parametrize("epochs", [0, 1, 4, 7])
 def test_a_stopped_group_ends_the_same(whole: Path, tmp_path: Path, epochs: int) -> None:
     with pytest.raises(Stop):
         train_group(group_of(tmp_path), stop_after(epochs))
@@ -149,6 +150,16 @@ def test_a_diverged_member_resumes_to_the_same_end(
     shutil.rmtree(tmp_path / group.plans[1].name)
     train_group(replace(group, plans=group.plans[1:]))  # and alone it diverges likewise
     assert contents(tmp_path) == contents(out)
+
+
+def test_features_without_geometry_are_told(tmp_path: Path) -> None:
+    config = small(shape=Shape(layers=3, width=1), norms=("none",), weight_decays=(1e-3,))
+    group = group_of(tmp_path, config)
+    train_group(group)
+    row = row_of(tmp_path / group.plans[0].name)
+    assert "On a line" in row["why"]
+    assert row["min_intra"] is None
+    assert row["converged"] is False
 
 
 def test_the_model_steps_are_told(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from nclab.errors import NclabError
 from nclab.experiments.sweep.config import RunPlan, SweepConfig
 from nclab.experiments.sweep.measure import measure_member
 from nclab.experiments.sweep.rows import summary
-from nclab.experiments.threads import one_thread
 from nclab.records import Run, open_run, read_run
+from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 
 Tell = Callable[[int], None]
@@ -135,7 +135,7 @@ class _Training:
         if why is None:
             run.finish(**found)
         else:
-            run.fail(why, **found)
+            run.fail(**{**found, "why": why})
         self.ended[index] = True
 
     def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:

@@ -37,8 +37,9 @@ ONE_DIRECTION = 1e-6
 def summary(measurement: dict[str, Any] | None) -> Row:
     """The numbers of a row, from the last measurement record; None where there is none."""
     last = measurement["layers"][-1] if measurement and measurement["layers"] else {}
-    epoch = None if measurement is None else measurement["epoch"]
-    return {"epoch": epoch, **{name: last.get(name) for name in MEASURED}}
+    record = measurement or {}
+    numbers = {name: last.get(name) for name in MEASURED}
+    return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers}
 
 
 def rows_of(out: Path, names: Sequence[str], *, threshold: float = 0.99) -> list[Row]:

@@ -40,5 +40,5 @@ def table(rows: Sequence[Row]) -> "Table":
 
 def _reason(row: Row) -> str:
     if row["why"]:
-        return "diverged"
+        return "not measured" if row["min_intra"] is None else "diverged"
     return "no, zeros" if row["zero_features"] else "no"

@@ -107,13 +107,15 @@ class _Pace:
         self._bar = moving
         self._first: dict[int, int] = {}
         self._done: dict[int, int] = {}
-        self._started = time.monotonic()
+        self._started: float | None = None
 
     def hear(self, progress: Progress) -> None:
         """One worker's word; its first is what was on disk already."""
         self._first.setdefault(progress.index, progress.step)
         self._done[progress.index] = progress.step
         done = sum(self._done.values())
+        if self._started is None:
+            self._started = time.monotonic()
         elapsed = max(time.monotonic() - self._started, 1e-3)
         speed = (done - sum(self._first.values())) / elapsed
         self._bar.update(done, f"{speed:.0f} models·steps/s")

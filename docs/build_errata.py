@@ -1,0 +1,52 @@
+"""Builds docs/errata.md from the errata that the claims ledger knows.
+
+python docs/build_errata.py
+"""
+
+from pathlib import Path
+
+from nclab.claims.errata import ERRATA
+from nclab.claims.erratum import Erratum
+from nclab.papers import PAPERS
+
+ROOT = Path(__file__).parent.parent
+HEADER = """# Errata of both papers
+
+What the papers print, what they should say, and why. Made by `make docs` from the
+[claims ledger](claims.md); do not edit. Every entry with a check names the command that runs it:
+the verdict comes from numbers and would change with them. Both papers were read from scans, so a
+few slips may be those of our copies. Symbols: [notation.md](notation.md).
+
+Most are slips. What matters to a reader who builds on the papers: Lemma 2.4.6 and the steps
+around it in pan2023 (the theorem survives, its constants do not), and equation (11), Figure 2 (b)
+and the remarks on stochastic descent in ji2022.
+"""
+
+
+def entry(erratum: Erratum) -> str:
+    """One erratum as a section."""
+    lines = [
+        f"\n### {erratum.where}\n",
+        f"\n- **Printed:** {erratum.printed}",
+        f"\n- **Correct:** {erratum.correct}",
+        f"\n- **Why:** {erratum.why}\n",
+    ]
+    if erratum.claims:
+        lines.append(f"- **Check:** `nclab claims {' '.join(erratum.claims)}`\n")
+    return "".join(lines)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEADER]
+    for key in ("pan2023", "ji2022"):
+        paper = PAPERS[key]
+        parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
+        parts += [entry(erratum) for erratum in ERRATA if erratum.paper == key]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    target = ROOT / "docs" / "errata.md"
+    target.write_text(page())
+    print(f"wrote {target.relative_to(ROOT)} with {len(ERRATA)} errata")

@@ -1,0 +1,67 @@
+"""Writes the results of finished experiments into their pages, tables and pictures.
+
+python docs/build_experiments.py RUNS [NAME …]
+"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from nclab.experiments.tables import as_markdown
+
+PAGES = Path(__file__).parent / "experiments"
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+NAMES = (
+    "pan2023_fig31",
+    "pan2023_fig33",
+    "pan2023_complexity",
+    "pan2023_norms",
+    "pan2023_conjectures",
+)
+
+
+def results(module: Any, numbers: dict[str, Any]) -> str:
+    """The section of a page: sizes, pictures, tables and verdicts."""
+    config = numbers["config"]
+    sizes = (
+        f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
+        f"{config['classes']} classes, {config['epochs']} epochs, batches of {config['batch']}; "
+        f"seeds {', '.join(map(str, config['seeds']))}. Tables give mean ± standard deviation "
+        "over the seeds that converged."
+    )
+    shown = [
+        f"![{picture.title}](images/{picture.name}.png)\n\n{picture.caption}"
+        for picture in module.pictures(numbers)
+    ]
+    tables = [as_markdown(table) for table in module.tables(numbers)]
+    return "\n\n".join([BEGIN, sizes, *shown, *tables, END])
+
+
+def inserted(page: str, section: str) -> str:
+    """A page with the text between its two marks replaced."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + section + after
+
+
+def build(runs: Path, name: str) -> Path:
+    """Rewrite one page and its pictures from `runs/<name>/numbers.json`."""
+    from nclab.figures.draw import draw
+
+    module = importlib.import_module(f"nclab.experiments.{name}")
+    numbers = json.loads((runs / name / "numbers.json").read_text())
+    for picture in module.pictures(numbers):
+        target = PAGES / "images" / f"{picture.name}.png"
+        draw(picture).savefig(target, dpi=200, metadata={"Software": None})
+    page = PAGES / f"{name}.md"
+    page.write_text(inserted(page.read_text(), results(module, numbers)))
+    return page
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    chosen = sys.argv[2:] or [name for name in NAMES if (folder / name / "numbers.json").exists()]
+    for name in chosen:
+        print(f"wrote {build(folder, name)}")

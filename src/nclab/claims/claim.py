@@ -1,0 +1,103 @@
+"""A claim: one statement of a paper, the check that runs, and what the check says."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from nclab.claims.links import formula_anchor
+from nclab.claims.verdict import Finding, Verdict
+from nclab.errors import NclabError
+
+Numbers = Mapping[str, Any]
+Gather = Callable[[str], Numbers]
+Judge = Callable[[Numbers], Finding]
+
+
+class Kind(StrEnum):
+    """What the paper calls the statement, or what it is where it has no number."""
+
+    DEFINITION = "definition"
+    EQUATION = "equation"
+    LEMMA = "lemma"
+    PROPOSITION = "proposition"
+    COROLLARY = "corollary"
+    THEOREM = "theorem"
+    PROOF_STEP = "step of a proof"
+    REMARK = "remark"
+    EXAMPLE = "example"
+    CONJECTURE = "conjecture"
+    RESULT = "empirical result"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper; its verdict is derived by `judge` from numbers, never typed in.
+
+    >>> def judge(numbers):
+    ...     verdict = Verdict.HOLDS if numbers["sum"] == 4 else Verdict.REFUTED
+    ...     return Finding(verdict, f"the sum is {numbers['sum']}", numbers)
+    >>> claim = Claim("pan2023/sum", Kind.REMARK, "Two and two are four.", "pan2023, Sec. 2.1",
+    ...     judge, gather=lambda preset: {"sum": 2 + 2})
+    >>> claim.check().verdict.value
+    'holds'
+    """
+
+    id: str
+    """Paper key and number, such as pan2023/lemma-2.4.6."""
+    kind: Kind
+    text: str
+    """The statement in our words."""
+    source: str
+    """Where it is, in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
+    judge: Judge
+    """From numbers to a verdict; pure."""
+    gather: Gather | None = None
+    """From a preset, quick or paper, to the numbers; None where only an experiment has them."""
+    needs: str = ""
+    """The experiment whose numbers are judged instead, where they are there."""
+    code: str = ""
+    """The function that computes it, as a dotted path."""
+    figure: str = ""
+    """The picture that shows it, by the name of its file."""
+
+    @property
+    def paper(self) -> str:
+        """The key of the paper."""
+        return self.id.split("/")[0]
+
+    def check(
+        self, preset: str = "quick", experiments: Mapping[str, Numbers] | None = None
+    ) -> Finding:
+        """Gather the numbers, or take those of the experiment, and judge them."""
+        numbers = (experiments or {}).get(self.needs)
+        if numbers is None:
+            if self.gather is None:
+                return Finding(Verdict.OPEN, f"needs `nclab reproduce {self.needs}`", {})
+            return self.judge(self.gather(preset))
+        try:
+            return self.judge(numbers)
+        except (KeyError, TypeError, IndexError) as error:
+            raise NclabError(
+                f"Expected the numbers of {self.needs} for {self.id}, got some that lack "
+                f"{error}. Run nclab reproduce {self.needs} again."
+            ) from error
+
+    def to_dict(self, finding: Finding) -> dict[str, Any]:
+        """The claim and its finding as plain JSON values."""
+        from nclab.claims.errata import anchor_of
+
+        return {
+            "id": self.id,
+            "kind": self.kind.value,
+            "text": self.text,
+            "source": self.source,
+            **finding.to_dict(),
+            "needs": self.needs,
+            "links": {
+                "formula": formula_anchor(self.code),
+                "code": self.code,
+                "figure": self.figure,
+                "erratum": anchor_of(self.id),
+            },
+        }

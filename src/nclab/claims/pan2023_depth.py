@@ -1,0 +1,193 @@
+"""Judges of the thesis's section 3.2: collapse across the layers, depth minimisation, conjectures.
+
+Rows are one layer of one network each; `runs` says which networks converged.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from nclab.claims.comparisons import Comparison, rises, weigh
+from nclab.claims.pan2023_weight_decay import VISIBLE, gap, seeds
+from nclab.claims.verdict import Finding, Verdict
+from nclab.text import number
+
+Numbers = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+FEW_EXCEPTIONS = 0.9
+"""Share of the layers that must obey where the thesis speaks of very few exceptions."""
+EARLY = 0.5
+"""Share of the layers that still count as early."""
+MANY = 1 / 3
+"""Share of the middle layers that counts as many."""
+NEAR_PERFECT = 0.01
+"""Nearest-class-centre error of a layer that classifies near-perfectly."""
+UNSTABLE_DECAYS = (3e-3, 5e-3)
+"""Where the thesis sees positive inter-class cosines in the middle layers."""
+FAILING_DECAY = 1e-2
+"""Where the thesis's 15 layers fail to converge."""
+SMALL = 0.05
+"""An e of a conjecture up to this is small: a twentieth of a cosine, or of the samples."""
+
+
+def layers_of(numbers: Numbers, run: Row) -> list[Row]:
+    """The layers of one network, in order."""
+    found = [row for row in numbers["rows"] if _same(row, run)]
+    return sorted(found, key=lambda row: int(row["layer"]))
+
+
+def depth_of(numbers: Numbers, run: Row, epsilon: float = NEAR_PERFECT) -> int | None:
+    """The effective depth of one network; None if it was not measured for this error."""
+    for row in numbers["depths"]:
+        if _same(row, run) and row["epsilon"] == epsilon:
+            return int(row["depth"])
+    return None
+
+
+def early_layers_separate(numbers: Numbers) -> Finding:
+    """Nearest class centres are near-perfect in the first half of every converged network."""
+    found = []
+    for run in _converged(numbers):
+        depth, layers = depth_of(numbers, run), len(layers_of(numbers, run))
+        if depth is not None:
+            found.append(Comparison(_place(run), EARLY * layers - depth))
+    return weigh(found)
+
+
+def largest_decay_fails(numbers: Numbers) -> Finding:
+    """At weight decay 1e-2 training fails."""
+    return weigh(
+        Comparison(_place(run), -1.0 if run["converged"] else 1 - float(run["accuracy"] or 0.0))
+        for run in numbers["runs"]
+        if run["weight_decay"] == FAILING_DECAY
+    )
+
+
+def accuracy_rises(numbers: Numbers) -> Finding:
+    """Nearest-class-centre accuracy rises from layer to layer, with very few exceptions."""
+    return _along_layers(numbers, lambda row: float(row["ncc_accuracy"]))
+
+
+def intra_rises(numbers: Numbers) -> Finding:
+    """Min intra rises from layer to layer, with very few exceptions."""
+    return _along_layers(numbers, lambda row: float(row["min_intra"]))
+
+
+def gap_rises(numbers: Numbers) -> Finding:
+    """Min intra - max inter rises from layer to layer, with very few exceptions."""
+    return _along_layers(numbers, gap)
+
+
+def depth_falls(numbers: Numbers) -> Finding:
+    """Effective depth never grows with weight decay, and ends lower than it began."""
+    found = []
+    for seed in seeds(numbers["runs"]):
+        runs = [run for run in _converged(numbers) if run["seed"] == seed]
+        known = [(run, depth_of(numbers, run)) for run in runs]
+        line = [(float(run["weight_decay"]), float(d)) for run, d in known if d is not None]
+        if len(line) < 2:
+            continue
+        decays, depths = [decay for decay, _ in line], [depth for _, depth in line]
+        found += rises(f"seed {seed}, weight decay", decays, depths, sign=-1)
+        found.append(
+            Comparison(f"seed {seed}, first to last, in whole layers", depths[0] - depths[-1] - 1)
+        )
+    return weigh(found)
+
+
+def middle_inter(layers: Sequence[Row]) -> float:
+    """Share of the middle layers, all but the first and the last, with a positive max inter.
+
+    >>> middle_inter([{"max_inter": value} for value in (0.4, 0.2, 0.1, -0.1, -0.3)])
+    0.6666666666666666
+    """
+    middle = layers[1:-1]
+    return sum(row["max_inter"] > 0 for row in middle) / max(len(middle), 1)
+
+
+def inter_positive(numbers: Numbers) -> Finding:
+    """At 3e-3 and 5e-3 many middle layers of converged networks have a positive max inter."""
+    return weigh(
+        Comparison(_place(run), middle_inter(layers_of(numbers, run)) - MANY)
+        for run in _converged(numbers)
+        if run["weight_decay"] in UNSTABLE_DECAYS
+    )
+
+
+def inter_unstable(numbers: Numbers) -> Finding:
+    """Max inter moves up and down across the layers more at the larger weight decays."""
+    found = []
+    for seed in seeds(numbers["runs"]):
+        runs = [run for run in _converged(numbers) if run["seed"] == seed]
+        large = [run for run in runs if run["weight_decay"] in UNSTABLE_DECAYS]
+        small = [run for run in runs if run["weight_decay"] < min(UNSTABLE_DECAYS)]
+        if large and small:
+            most = max(_ascent(layers_of(numbers, run)) for run in small) + VISIBLE
+            found += [Comparison(_place(r), _ascent(layers_of(numbers, r)) - most) for r in large]
+    return weigh(found)
+
+
+def conjecture(numbers: Numbers, *, name: str) -> Finding:
+    """A conjecture holds with a small e: the whole interval, or the median, is at most `SMALL`.
+
+    Being about every network and data set, a conjecture cannot be proved this way.
+    """
+    own = [row for row in numbers["intervals"] if row["conjecture"] == name]
+    if not own:
+        return Finding(Verdict.OPEN, "no two converged runs to compare", {"intervals": []})
+    parts = [
+        f"{row['data']}, {row['layers']} layers: median {number(row['median'])}, "
+        f"{row['level']:.0%} interval {number(row['low'])} to {number(row['high'])}"
+        for row in own
+    ]
+    if all(row["high"] <= SMALL for row in own):
+        verdict = Verdict.REPRODUCED
+    elif any(row["median"] <= SMALL for row in own):
+        verdict = Verdict.PARTLY
+    else:
+        verdict = Verdict.NOT_REPRODUCED
+    evidence = f"smallest e against {SMALL:g}: " + "; ".join(parts)
+    return Finding(verdict, evidence, {"small": SMALL, "intervals": [dict(row) for row in own]})
+
+
+def conjecture_311(numbers: Numbers) -> Finding:
+    """Conjecture 3.1.1: collapse improves with weight decay."""
+    return conjecture(numbers, name="3.1.1")
+
+
+def conjecture_321(numbers: Numbers) -> Finding:
+    """Conjecture 3.2.1: collapse sharpens with depth."""
+    return conjecture(numbers, name="3.2.1")
+
+
+def conjecture_322(numbers: Numbers) -> Finding:
+    """Conjecture 3.2.2: depth minimisation improves with weight decay."""
+    return conjecture(numbers, name="3.2.2")
+
+
+def _along_layers(numbers: Numbers, value: Callable[[Row], float]) -> Finding:
+    found = []
+    for run in _converged(numbers):
+        layers = layers_of(numbers, run)
+        places = [float(row["layer"]) for row in layers]
+        found += rises(f"{_place(run)}: layer", places, [value(row) for row in layers])
+    return weigh(found, tolerance=VISIBLE, enough=FEW_EXCEPTIONS)
+
+
+def _ascent(layers: Sequence[Row]) -> float:
+    """By how much max inter climbs from layer to layer, in all: 0 if it only falls."""
+    return float(sum(max(b["max_inter"] - a["max_inter"], 0.0) for a, b in pairwise(layers)))
+
+
+def _converged(numbers: Numbers) -> list[Row]:
+    found = [run for run in numbers["runs"] if run["converged"]]
+    return sorted(found, key=lambda run: (int(run["seed"]), float(run["weight_decay"])))
+
+
+def _same(row: Row, run: Row) -> bool:
+    return bool(row["weight_decay"] == run["weight_decay"] and row["seed"] == run["seed"])
+
+
+def _place(run: Row) -> str:
+    return f"seed {run['seed']}, weight decay {run['weight_decay']:g}"

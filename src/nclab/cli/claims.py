@@ -1,0 +1,48 @@
+"""`nclab claims`: every statement of both papers, checked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nclab.cli.output import print_json, print_table
+from nclab.cli.reproduce import Preset
+from nclab.errors import NclabError
+
+RUNS = Path("runs")
+
+
+def command(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Ids or their beginnings; all claims by default."),
+    ] = None,
+    preset: Annotated[
+        Preset, typer.Option(help="quick: half a minute; paper: ten times the data.")
+    ] = Preset.quick,
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder of `nclab reproduce`, for the empirical claims.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """Check the statements of both papers and say which hold, with the evidence.
+
+    Example: [bold]nclab claims pan2023/lemma-2.4.6[/bold]
+
+    All of one paper: [bold]nclab claims ji2022[/bold]
+    """
+    from nclab.claims.ledger import find, judge_all
+    from nclab.claims.runs import read_numbers
+    from nclab.claims.table import claims_table
+    from nclab.experiments.threads import one_thread
+
+    chosen = find(ids or [])
+    if runs is not None and not runs.is_dir():
+        raise NclabError(f"Expected the folder of nclab reproduce as --runs, got {runs}.")
+    numbers = read_numbers(runs or RUNS, chosen)
+    with one_thread():
+        judged = judge_all(preset.value, numbers, ids=ids or [])
+    if as_json:
+        print_json(judged)
+    else:
+        print_table(*claims_table(judged))

@@ -1,0 +1,198 @@
+"""The thesis's three conjectures: the smallest e with which each is true, on two kinds of data.
+
+Claim: collapse improves with weight decay and with depth, and effective depth falls.
+Source: pan2023, Conj. 3.1.1
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nclab.claims.pan2023_depth import SMALL
+from nclab.claims.pan2023_training import findings
+from nclab.experiments.bootstrap import median_interval
+from nclab.experiments.pan2023_networks import (
+    DECAYS,
+    DEEP_DECAYS,
+    PAPER,
+    QUICK,
+    QUICK_DECAYS,
+    Data,
+    Networks,
+    last_layers,
+    preset_of,
+)
+from nclab.experiments.tables import Table, as_rich, group, verdicts
+from nclab.figures import pan2023_theory
+from nclab.figures.picture import Picture
+from nclab.figures.spread import gap
+from nclab.theory.conjectures import (
+    smallest_decay_slack,
+    smallest_depth_error,
+    smallest_layer_slack,
+)
+
+NAME = "pan2023_conjectures"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Data and depth on which the conjectures are tried."""
+
+    data: Data
+    layers: int
+    weight_decays: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment; teacher data are those of figures 3.1 and 3.3."""
+
+    networks: Networks
+    places: tuple[Place, ...]
+
+
+PRESETS = {
+    "quick": Config(
+        QUICK,
+        (
+            Place("teacher", 6, QUICK_DECAYS),
+            Place("teacher", 15, DEEP_DECAYS),
+            Place("conic", 6, QUICK_DECAYS),
+        ),
+    ),
+    "paper": Config(
+        PAPER,
+        (
+            Place("teacher", 6, DECAYS),
+            Place("teacher", 15, DEEP_DECAYS),
+            Place("conic", 6, DECAYS),
+            Place("conic", 15, DEEP_DECAYS),
+        ),
+    ),
+}
+
+
+def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+    """Run a preset."""
+    return conjectures(preset_of(PRESETS, preset), seeds=seeds, out=out)
+
+
+def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+    """The experiment at any size: the smallest e of every seed, and intervals over seeds."""
+    rows = []
+    for place in config.places:
+        runs = config.networks.train(
+            out,
+            seeds=seeds,
+            layers=place.layers,
+            weight_decays=place.weight_decays,
+            data=place.data,
+        )
+        for (seed,), own in group(runs, "seed").items():
+            networks = [
+                {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
+            ]
+            where = {"data": place.data, "layers": place.layers, "seed": seed}
+            rows += [{**where, **row} for row in smallest(networks)]
+    worst = worst_of_seeds(rows)
+    numbers: dict[str, Any] = {
+        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
+        "rows": rows,
+        "worst": worst,
+        "intervals": intervals(worst),
+        "small": SMALL,
+    }
+    return {**numbers, "findings": findings(NAME, numbers)}
+
+
+def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The smallest e of each conjecture for one seed's converged networks."""
+    rows: list[dict[str, Any]] = [
+        {
+            "conjecture": "3.2.1",
+            "weight_decay": network["weight_decay"],
+            "smallest_e": smallest_layer_slack([_gap(layer) for layer in network["measured"]]),
+        }
+        for network in networks
+    ]
+    if len(networks) < 2:
+        return rows
+    decays = [float(network["weight_decay"]) for network in networks]
+    gaps = [_gap(network) for network in networks]
+    accuracies = [[layer["nc4_ncc_accuracy"] for layer in net["measured"]] for net in networks]
+    for name, value in (
+        ("3.1.1", smallest_decay_slack(decays, gaps)),
+        ("3.2.2", smallest_depth_error(decays, accuracies)),
+    ):
+        rows.append({"conjecture": name, "weight_decay": None, "smallest_e": value})
+    return rows
+
+
+def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a conjecture needs in one seed: the largest e over its weight decays."""
+    return [
+        {
+            "conjecture": name,
+            "data": data,
+            "layers": layers,
+            "seed": seed,
+            "smallest_e": max(row["smallest_e"] for row in own),
+        }
+        for (name, data, layers, seed), own in group(
+            rows, "conjecture", "data", "layers", "seed"
+        ).items()
+    ]
+
+
+def intervals(worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The median over seeds with its bootstrap interval."""
+    return [
+        {
+            "conjecture": name,
+            "data": data,
+            "layers": layers,
+            "seeds": len(own),
+            **median_interval([row["smallest_e"] for row in own])._asdict(),
+        }
+        for (name, data, layers), own in group(worst, "conjecture", "data", "layers").items()
+    ]
+
+
+def _gap(row: dict[str, Any]) -> float:
+    value = gap(row)
+    assert value is not None, "a converged network has cosines"
+    return value
+
+
+def tables(numbers: dict[str, Any]) -> list[Table]:
+    """The smallest e by conjecture and data, and the verdicts."""
+    ordered = sorted(numbers["intervals"], key=lambda row: row["conjecture"])
+    rows = [
+        (
+            row["conjecture"],
+            row["data"],
+            str(row["layers"]),
+            f"{row['median']:.4f}",
+            f"{row['low']:.4f} to {row['high']:.4f}",
+            ", ".join(
+                f"{one['smallest_e']:.4f}"
+                for one in numbers["worst"]
+                if all(one[key] == row[key] for key in ("conjecture", "data", "layers"))
+            ),
+        )
+        for row in ordered
+    ]
+    columns = ("conjecture", "data", "layers", "median e", "95 % interval", "seed by seed")
+    return [Table("Smallest e", columns, rows), verdicts(numbers["findings"])]
+
+
+def show(numbers: dict[str, Any]) -> list[Any]:
+    """The tables, for the terminal."""
+    return [as_rich(table) for table in tables(numbers)]
+
+
+def pictures(numbers: dict[str, Any]) -> list[Picture]:
+    """The smallest e of every conjecture, seed by seed."""
+    return pan2023_theory.conjectures(numbers)

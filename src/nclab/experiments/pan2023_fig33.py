@@ -1,0 +1,148 @@
+"""Collapse in every layer of a deep network, and its effective depth, against weight decay.
+
+Claim: collapse sharpens from layer to layer, and weight decay lowers the effective depth.
+Source: pan2023, Fig. 3.3
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nclab.claims.pan2023_depth import middle_inter
+from nclab.claims.pan2023_training import findings
+from nclab.experiments.pan2023_networks import (
+    DEEP_DECAYS,
+    PAPER,
+    QUICK,
+    Networks,
+    last_layers,
+    preset_of,
+)
+from nclab.experiments.tables import Table, as_rich, cell, group, plus_minus, verdicts
+from nclab.figures import pan2023
+from nclab.figures.picture import Picture
+from nclab.figures.spread import column
+from nclab.metrics.effective_depth import effective_depth
+
+NAME = "pan2023_fig33"
+EPSILONS = (0.001, 0.01, 0.05)
+"""Errors of nearest class centres at which the effective depth is taken."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment."""
+
+    networks: Networks
+    layers: int = 15
+    weight_decays: tuple[float, ...] = DEEP_DECAYS
+    epsilons: tuple[float, ...] = EPSILONS
+
+
+PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+
+
+def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+    """Run a preset."""
+    return figure(preset_of(PRESETS, preset), seeds=seeds, out=out)
+
+
+def figure(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+    """The experiment at any size: rows of layers, depths of networks, and the claims."""
+    runs = config.networks.train(
+        out, seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+    )
+    rows = [layer for run in runs for layer in layer_rows(out, run)]
+    numbers: dict[str, Any] = {
+        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
+        "rows": rows,
+        "depths": depth_rows(rows, config.epsilons),
+        "runs": runs,
+    }
+    return {**numbers, "findings": findings(NAME, numbers)}
+
+
+def layer_rows(out: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured in every layer of a network, counted from 1."""
+    return [
+        {
+            "weight_decay": run["weight_decay"],
+            "seed": run["seed"],
+            "layer": place,
+            "ncc_accuracy": layer["nc4_ncc_accuracy"],
+            "min_intra": layer["min_intra"],
+            "max_inter": layer["max_inter"],
+        }
+        for place, layer in enumerate(last_layers(out, run), start=1)
+    ]
+
+
+def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[dict[str, Any]]:
+    """Effective depths of every network whose layers all have a nearest class centre."""
+    found = []
+    for (decay, seed), layers in group(rows, "weight_decay", "seed").items():
+        accuracies = [layer["ncc_accuracy"] for layer in layers]
+        if any(accuracy is None for accuracy in accuracies):
+            continue
+        found += [
+            {
+                "weight_decay": decay,
+                "seed": seed,
+                "epsilon": epsilon,
+                "depth": effective_depth(accuracies, epsilon=epsilon),
+            }
+            for epsilon in epsilons
+        ]
+    return found
+
+
+def tables(numbers: dict[str, Any]) -> list[Table]:
+    """Depths and middle layers by weight decay, every layer, and the verdicts."""
+    errors = sorted({row["epsilon"] for row in numbers["depths"]})
+    depths = group(numbers["depths"], "weight_decay", "epsilon")
+    layers = group(numbers["rows"], "weight_decay")
+    rows = []
+    for (decay,), runs in group(numbers["runs"], "weight_decay").items():
+        own = group(layers.get((decay,), []), "seed").values()
+        shares = [middle_inter(found) for found in own if _known(found)]
+        tops = [max(row["max_inter"] for row in found[1:-1]) for found in own if _known(found)]
+        reached = plus_minus([run["accuracy"] for run in runs], ".4f")
+        rows.append(
+            (
+                f"{decay:g}",
+                reached if any(run["converged"] for run in runs) else f"{reached}, not converged",
+                *(
+                    plus_minus([row["depth"] for row in depths.get((decay, error), [])], ".1f")
+                    for error in errors
+                ),
+                cell(runs, column("min_intra")),
+                cell(runs, column("max_inter")),
+                plus_minus(tops),
+                plus_minus(shares, ".2f"),
+            )
+        )
+    columns = (
+        "weight decay",
+        "accuracy",
+        *(f"depth, ε = {error:g}" for error in errors),
+        "last min intra",
+        "last max inter",
+        "largest inter in the middle",
+        "share of middle layers with inter > 0",
+    )
+    return [Table("Networks", columns, rows), verdicts(numbers["findings"])]
+
+
+def _known(layers: Sequence[Any]) -> bool:
+    return len(layers) > 2 and all(row["max_inter"] is not None for row in layers)
+
+
+def show(numbers: dict[str, Any]) -> list[Any]:
+    """The tables, for the terminal."""
+    return [as_rich(table) for table in tables(numbers)]
+
+
+def pictures(numbers: dict[str, Any]) -> list[Picture]:
+    """Figure 3.3, and effective depth and middle layers against weight decay."""
+    return pan2023.fig33(numbers)

@@ -1,0 +1,83 @@
+"""The thesis's three conjectures on trained networks: the smallest e with which each is true."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from nclab.errors import DataError
+from nclab.metrics.effective_depth import effective_depth
+
+Value = TypeVar("Value")
+
+
+def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) -> float:
+    r"""Smallest e with which collapse improves with weight decay; needs two networks at least.
+
+    $$e = \max_{\lambda_1<\lambda_2}
+    \frac{\mathrm{gap}(\lambda_1)-\mathrm{gap}(\lambda_2)}{\log(\lambda_2/\lambda_1)}\Big|_+,\quad
+    \mathrm{gap} = \min_c \mathrm{intra}_c - \max_{c\ne c'} \mathrm{inter}_{c,c'}$$
+
+    Source: pan2023, Conj. 3.1.1
+    Range: [0, inf); 0 if the gap never falls.
+
+    >>> smallest_decay_slack([1e-4, 1e-3, 1e-2], [0.5, 1.25, 1.0]) == 0.25 / math.log(10)
+    True
+    """
+    line = _ordered(weight_decays, gaps)
+    falls = [
+        (before - after) / math.log(larger / smaller)
+        for place, (smaller, before) in enumerate(line)
+        for larger, after in line[place + 1 :]
+    ]
+    return max(0.0, *falls)
+
+
+def smallest_layer_slack(gaps: Sequence[float]) -> float:
+    r"""Smallest e with which collapse sharpens from each layer to the next.
+
+    $$e = \max_l \bigl(\mathrm{gap}^{(l)} - \mathrm{gap}^{(l+1)}\bigr)\big|_+$$
+
+    Source: pan2023, Conj. 3.2.1
+    Range: [0, inf); 0 if the gap never falls.
+
+    >>> smallest_layer_slack([0.25, 0.75, 0.5, 1.0])
+    0.25
+    """
+    if len(gaps) < 2:
+        raise DataError(f"Expected at least two layers, got {len(gaps)}.")
+    return max(0.0, *(before - after for before, after in pairwise(gaps)))
+
+
+def smallest_depth_error(
+    weight_decays: Sequence[float], ncc_accuracies: Sequence[Sequence[float]]
+) -> float:
+    r"""Smallest e at which the e-effective depth does not grow with weight decay.
+
+    $$\min\{e \ge 0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
+
+    Depths change only where e passes the error of some layer, so these are all there is to try.
+    At the largest of them every depth is 1: the set is never empty, and only a small e says much.
+
+    Source: pan2023, Conj. 3.2.2
+    Range: [0, 1].
+
+    >>> smallest_depth_error([1e-4, 1e-3], [[0.75, 1.0, 1.0], [0.5, 0.75, 1.0]])
+    0.5
+    """
+    line = _ordered(weight_decays, ncc_accuracies)
+    errors = {0.0} | {max(1 - float(value), 0.0) for _, layers in line for value in layers}
+    for error in sorted(errors - {1.0}):
+        depths = [effective_depth(layers, epsilon=error) for _, layers in line]
+        if all(before >= after for before, after in pairwise(depths)):
+            return error
+    return 1.0  # some layer gets every sample wrong
+
+
+def _ordered(weight_decays: Sequence[float], values: Sequence[Value]) -> list[tuple[float, Value]]:
+    if len(weight_decays) < 2 or len(set(weight_decays)) < len(weight_decays):
+        raise DataError(
+            f"Expected at least two networks of different weight decay, got {list(weight_decays)}."
+        )
+    pairs = zip(weight_decays, values, strict=True)
+    return sorted(((float(decay), value) for decay, value in pairs), key=lambda pair: pair[0])

@@ -1,0 +1,53 @@
+"""`nclab claims` for people and for machines."""
+
+import json
+from pathlib import Path
+
+from nclab.claims.ledger import all_claims
+from tests.cli.runner import call
+
+
+def test_one_claim_as_a_table() -> None:
+    done = call("claims", "ji2022/eq-9")
+    assert done.code == 0
+    assert "refuted" in done.out
+    assert "0.2384058" in done.out
+    assert "1 claim: 1 refuted" in done.out
+
+
+def test_a_beginning_as_json() -> None:
+    done = call("claims", "pan2023/cor", "--json")
+    rows = json.loads(done.out)
+    assert [row["id"] for row in rows] == ["pan2023/cor-2.4.1", "pan2023/cor-2.4.2"]
+    for row in rows:
+        assert row["verdict"] == "holds"
+        assert row["evidence"]
+        assert row["numbers"]["violated"] == 0
+        assert set(row["links"]) == {"formula", "code", "figure", "erratum"}
+
+
+def test_numbers_of_runs_are_judged(tmp_path: Path) -> None:
+    folder = tmp_path / "ji2022_fig2"
+    folder.mkdir()
+    numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": -0.2}}]}
+    (folder / "numbers.json").write_text(json.dumps(numbers))
+    done = call("claims", "ji2022/fig-2a", "--json", "--runs", tmp_path)
+    assert json.loads(done.out)[0]["verdict"] == "not reproduced"
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    for arguments in (["lemma-2.4.6"], ["--runs", tmp_path / "none"], ["--preset", "slow"]):
+        done = call("claims", *arguments)
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+    assert "pan2023/lemma-2.4.6" in call("claims", "lemma-2.4.6").err
+
+
+def test_help_names_an_example() -> None:
+    done = call("claims", "--help")
+    assert done.code == 0
+    assert "Example:" in done.out
+
+
+def test_there_are_enough_claims() -> None:
+    assert len(all_claims()) >= 35
