@@ -29,7 +29,9 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=2**31)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for runs, numbers and figures.")] = Path("runs"),
-    fresh: Annotated[bool, typer.Option(help="Run again what is already there.")] = False,
+    fresh: Annotated[
+        bool, typer.Option(help="Make all numbers and figures again; finished networks are reused.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Reproduce both papers: every figure, every claim judged, one report.

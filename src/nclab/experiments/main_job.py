@@ -28,7 +28,7 @@ class Job:
     seeds: tuple[int, ...]
     out: Path
     fresh: bool = False
-    """Run again what is already there."""
+    """Make numbers and figures again; finished networks are reused."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
