@@ -6,7 +6,7 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-BASE = {"errors", "papers", "files", "progress", "text"}
+BASE = {"errors", "papers", "files", "progress", "text", "threads"}
 EVERYTHING = {
     "data",
     "models",
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "progress": set(),
     "text": set(),
+    "threads": set(),
     "data": BASE,
     "models": BASE,
     "training": BASE | {"models"},

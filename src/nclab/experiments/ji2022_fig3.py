@@ -24,7 +24,7 @@ from nclab.text import number
 QUICK = Config()
 PRESETS = {
     "quick": QUICK,
-    "accelerated": replace(QUICK, rate=0.05, clip=1.0, power=0.5, most=10.0),
+    "accelerated": replace(QUICK, clip=1.0, power=0.25, most=20.0),
     "paper": Config(
         images=60_000,
         width=1.0,
