@@ -4,7 +4,7 @@ Claim: collapse improves with weight decay and with depth, and effective depth f
 Source: pan2023, Conj. 3.1.1
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def _gap(row: dict[str, Any]) -> float:
     return value
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """The smallest e by conjecture and data, and the verdicts."""
     ordered = sorted(numbers["intervals"], key=lambda row: row["conjecture"])
     rows = [
@@ -188,11 +188,11 @@ def tables(numbers: dict[str, Any]) -> list[Table]:
     return [Table("Smallest e", columns, rows), verdicts(numbers["findings"])]
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """The smallest e of every conjecture, seed by seed."""
     return pan2023_theory.conjectures(numbers)
