@@ -67,6 +67,10 @@ def command(
     moments: Annotated[
         int | None, typer.Option(help="Epochs to measure; up to 12 by default.", min=1)
     ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(help="Epochs between checkpoints; some seconds by default.", min=1),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes; by default one per core.", min=1)
     ] = None,
@@ -115,6 +119,7 @@ def command(
         moments=moments,
         layers=measure.value,
         statistics=statistics.value,
+        checkpoint_every=checkpoint_every,
     )
     rows = train_sweep(config, out, workers=workers, device=device)
     if as_json:

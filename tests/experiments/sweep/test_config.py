@@ -77,6 +77,8 @@ def test_checkpoints_are_rarer_where_epochs_are_cheap() -> None:
     wide, narrow = SweepConfig(), SweepConfig(shape=Shape(width=32))
     assert wide.checkpoint_epochs(samples) < narrow.checkpoint_epochs(samples)
     assert small().checkpoint_epochs(samples) == 2
+    tiny = small(checkpoint_every=None)
+    assert tiny.checkpoint_epochs(tiny.data.draw()) == 2  # a quarter of eight epochs
 
 
 @pytest.mark.parametrize(

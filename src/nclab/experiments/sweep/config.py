@@ -24,8 +24,9 @@ KINDS = {Teacher: "teacher", ConicHull: "conic", SampleFile: "file"}
 MOMENTS = 12
 EPOCHS_PER_MOMENT = 20
 """A measurement costs about as much as one or two epochs."""
-CHECKPOINT_WORK = 1.5e11
-"""Operations of one model between two checkpoints: a few seconds of one core."""
+CHECKPOINT_SECONDS = 5.0
+"""About so long one model trains between two checkpoints."""
+LEAST_CHECKPOINTS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +111,13 @@ class SweepConfig:
         """Epochs between checkpoints on these data."""
         if self.checkpoint_every is not None:
             return self.checkpoint_every
-        sizes = itertools.pairwise(self.shape_for(samples).widths)
-        work = 6 * len(samples) * sum(rows * columns for rows, columns in sizes)
-        return max(1, min(self.recipe.epochs, round(CHECKPOINT_WORK / work)))
+        shape = self.shape_for(samples)
+        pairs = itertools.pairwise(shape.widths)
+        work = 6 * len(samples) * sum(rows * columns for rows, columns in pairs)
+        steps = self.recipe.steps(len(samples))
+        seconds = work / 3e10 + steps * shape.layers * 5e-5  # a core's arithmetic and its overhead
+        most = max(1, self.recipe.epochs // LEAST_CHECKPOINTS)
+        return max(1, min(most, round(CHECKPOINT_SECONDS / seconds)))
 
     def shape_for(self, samples: Samples) -> Shape:
         """The shape with the inputs and classes of the data."""
