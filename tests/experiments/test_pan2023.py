@@ -1,6 +1,7 @@
 """The experiments of chapter 3 at a tiny size: real training, shared runs, plain numbers."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
 )
 DECAYS = (1e-3, 1e-2)
+ROOT = Path(__file__).parents[2]
 MODULES = {
     "pan2023_fig31": pan2023_fig31,
     "pan2023_fig33": pan2023_fig33,
@@ -188,3 +190,14 @@ def test_the_guarantee_is_that_of_the_certificate(
 
 def test_a_network_without_loss_guarantees_nothing() -> None:
     assert set(pan2023_norms.guarantee({}).values()) == {None}
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[str, Any]]) -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
+    section = builder["results"](MODULES[name], numbers[name])
+    assert section.startswith(builder["BEGIN"])
+    assert section.endswith(builder["END"])
+    assert f"](images/{MODULES[name].pictures(numbers[name])[0].name}.png)" in section
+    for found in numbers[name]["findings"].values():
+        assert f"| {found['claim']} | {found['source']} | {found['verdict']} |" in section
