@@ -6,7 +6,7 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-BASE = {"errors", "papers", "files", "progress", "text"}
+BASE = {"errors", "papers", "files", "progress", "text", "threads"}
 EVERYTHING = {
     "data",
     "models",
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "progress": set(),
     "text": set(),
+    "threads": set(),
     "data": BASE,
     "models": BASE,
     "training": BASE | {"models"},
@@ -45,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement"},
     "monitor": BASE | {"features", "statistics", "metrics", "theory", "measurement", "records"},
     "figures": BASE | {"records"},
-    "report": BASE | {"records", "figures"},
+    "report": BASE | {"records", "figures", "metrics", "theory"},
     "experiments": BASE | EVERYTHING,
     "cli": BASE | EVERYTHING,
 }

@@ -11,6 +11,7 @@ import nclab
 from nclab.errors import DataError, NclabError
 from nclab.models.mlp import Norm, Shape
 from nclab.training import Fleet, Member, Recipe
+from nclab.training.backend import Backend
 from nclab.training.fleet import Statistics
 from tests.reference.slow_training import plain_network, plain_training
 
@@ -19,6 +20,7 @@ SHAPE = Shape(inputs=16, classes=4, layers=6, width=24)
 SAMPLES = 176
 """Batches of 32 leave one of 16."""
 RECIPE = Recipe(epochs=9, batch=32, rate=0.05)
+BACKEND: Backend = "auto"
 
 
 def data(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -29,10 +31,16 @@ def data(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     return inputs.to(dtype), labels
 
 
+@pytest.fixture(params=["kernel", "torch"], autouse=True)
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test holds for the compiled kernel and for plain torch."""
+    monkeypatch.setitem(globals(), "BACKEND", request.param)
+
+
 def build(members: list[Member], **options: Any) -> Fleet:
     dtype = options.get("dtype", torch.float32)
     shape, recipe = options.pop("shape", SHAPE), options.pop("recipe", RECIPE)
-    return Fleet(shape, members, recipe, *data(dtype), **options)
+    return Fleet(shape, members, recipe, *data(dtype), **{"backend": BACKEND, **options})
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

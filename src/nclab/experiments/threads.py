@@ -1,22 +1,5 @@
-"""How many threads the arithmetic of an experiment uses."""
+"""How many threads an experiment uses."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from nclab.threads import one_thread
 
-import torch
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread, for matrices so small that more would only wait; then as before.
-
-    >>> with one_thread():
-    ...     torch.get_num_threads()
-    1
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+__all__ = ["one_thread"]

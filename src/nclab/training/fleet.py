@@ -10,7 +10,8 @@ from torch import Tensor
 
 from nclab.errors import NclabError
 from nclab.models.mlp import MLP, Shape
-from nclab.training import portable
+from nclab.threads import one_thread
+from nclab.training.backend import Backend, find_backend
 from nclab.training.checks import check_batches, check_data
 from nclab.training.recipe import Member, Recipe
 from nclab.training.state import State
@@ -46,7 +47,8 @@ class Fleet:
     """Models of one shape that differ in norm, weight decay and seed, trained together.
 
     Each has its own weights and batch order from its own seed; its numbers do not depend on which
-    others train beside it. A member takes exactly the steps of this script:
+    others train beside it. A CPU's one thread does the work: take a process per core. A member
+    takes exactly the steps of this script:
 
         torch.manual_seed(member.seed); model = MLP(shape, member.norm)
         optimiser = torch.optim.SGD(model.parameters(), recipe.rate, recipe.momentum,
@@ -74,11 +76,13 @@ class Fleet:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        backend: Backend = "auto",
     ) -> None:
         self.shape = shape
         self.members = tuple(members)
         self.recipe = recipe
         self.inputs, self.labels = check_data(inputs, labels, shape, torch.device(device), dtype)
+        self._train_epoch = find_backend(backend, torch.device(device))
         check_batches(len(self.inputs), recipe, self.members)
         self._states = [
             State.start(shape, member.norm, member.seed, torch.device(device), dtype)
@@ -99,7 +103,8 @@ class Fleet:
     def train_epoch(self) -> list[EpochStats]:
         """One epoch of every member."""
         rate = self.recipe.rate_at(self.epoch)
-        return [self._train(index, rate) for index in range(len(self.members))]
+        with one_thread():
+            return [self._train(index, rate) for index in range(len(self.members))]
 
     def _train(self, index: int, rate: float) -> EpochStats:
         epoch = self._epochs[index]
@@ -111,7 +116,7 @@ class Fleet:
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
-        losses, hits = portable.train_epoch(
+        losses, hits = self._train_epoch(
             state,
             self.inputs,
             self.labels,

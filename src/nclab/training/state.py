@@ -1,10 +1,12 @@
 """Everything that changes while one member trains, in flat vectors with named views."""
 
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nclab.errors import ModelError
 from nclab.models.mlp import MLP, Norm, Shape
@@ -46,7 +48,7 @@ class State:
         model, random_state = MLP.seeded(shape, norm, seed=seed)
         generator = torch.Generator()
         generator.set_state(random_state)
-        size = _places(model)[-1][2]
+        size = _layout(shape, norm)[-1].end
         state = cls(
             shape=shape,
             norm=norm,
@@ -75,6 +77,17 @@ class State:
         momenta = named_views(self.momenta, self.shape, self.norm)
         prefixes = [f"hidden.{index}." for index in range(self.shape.layers - 1)]
         return [(_layer(parameters, key), _layer(momenta, key)) for key in [*prefixes, ""]]
+
+    def places(self) -> Tensor:
+        """Outputs, inputs, starts of weight, bias, scale and shift (or -1), and end, by layer."""
+        base = self.parameters.data_ptr()
+        size = self.parameters.element_size()
+        rows, end = [], self.parameters.numel()
+        for layer, _ in reversed(self.layers()):
+            starts = [-1 if part is None else (part.data_ptr() - base) // size for part in layer]
+            rows.append([*layer.weight.shape, *starts, end])
+            end = starts[0]
+        return torch.tensor(rows[::-1])
 
     def model(self) -> MLP:
         """A copy as a module in evaluation mode."""
@@ -127,21 +140,29 @@ class State:
 
 def named_views(flat: Tensor, shape: Shape, norm: Norm) -> dict[str, Tensor]:
     """The parameters that a flat vector holds, by the names of the module's parameters."""
-    with torch.device("meta"):
-        model = MLP(shape, norm)
     return {
-        name: flat[start : start + value.numel()].view(value.shape)
-        for name, start, _, value in _places(model)
+        place.name: flat[place.start : place.start + math.prod(place.size)].view(place.size)
+        for place in _layout(shape, norm)
     }
 
 
-def _places(model: nn.Module) -> list[tuple[str, int, int, Tensor]]:
-    """Name, start, end (rounded up) and value of every parameter in the flat vector."""
-    places: list[tuple[str, int, int, Tensor]] = []
+class _Place(NamedTuple):
+    name: str
+    size: tuple[int, ...]
+    start: int
+    end: int
+
+
+@cache
+def _layout(shape: Shape, norm: Norm) -> list[_Place]:
+    """Where the parameters of such a model lie in the flat vector."""
+    with torch.device("meta"):
+        model = MLP(shape, norm)
+    places: list[_Place] = []
     start = 0
     for name, value in model.named_parameters():
         end = start + -(-value.numel() // ALIGNMENT) * ALIGNMENT
-        places.append((name, start, end, value))
+        places.append(_Place(name, tuple(value.shape), start, end))
         start = end
     return places
 

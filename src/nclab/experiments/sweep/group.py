@@ -10,8 +10,8 @@ from nclab.errors import NclabError
 from nclab.experiments.sweep.config import RunPlan, SweepConfig
 from nclab.experiments.sweep.measure import measure_member
 from nclab.experiments.sweep.rows import summary
-from nclab.experiments.threads import one_thread
 from nclab.records import Run, open_run, read_run
+from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 
 Tell = Callable[[int], None]

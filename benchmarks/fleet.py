@@ -1,0 +1,163 @@
+"""CPU time of a fleet's training step against plain PyTorch loops, in one run on one thread.
+
+Baselines: nn.Sequential, autograd and torch.optim.SGD fed (a) by DataLoader(TensorDataset,
+batch_size=128, shuffle=True) and (b) by indexing with a random permutation. All take turns, epoch
+by epoch, and the best epoch of each counts. The peak of sgemm is that of the step's own matrix
+products or of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
+
+    python benchmarks/fleet.py [--json] [--rounds 5] [--norm affine] [--backend auto]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from nclab.models.mlp import Norm, Shape
+from nclab.training import Fleet, Member, Recipe
+from nclab.training.backend import Backend
+
+SIZES = ((64, 6), (300, 6), (64, 15), (300, 15))
+SAMPLES = 10_000
+BATCH = 128
+MEMBERS = 3
+"""Trained together by the fleet, so that they compete for the caches as in a sweep."""
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def samples() -> tuple[Tensor, Tensor]:
+    """Normal inputs, labelled by their sides of two random planes."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(SAMPLES, 16, generator=generator)
+    sides = (inputs @ torch.randn(16, 2, generator=generator) > 0).long()
+    return inputs, sides[:, 0] + 2 * sides[:, 1]
+
+
+def plain_loop(
+    shape: Shape, norm: Norm, batches: Callable[[], Iterator[Any]]
+) -> Callable[[], None]:
+    """An epoch as anyone would write it."""
+    modules: list[nn.Module] = []
+    for inputs, outputs in pairwise(shape.widths[:-1]):
+        modules += [nn.Linear(inputs, outputs), nn.ReLU()]
+        if norm != "none":
+            modules.append(nn.BatchNorm1d(outputs, affine=norm == "affine"))
+    network = nn.Sequential(*modules, nn.Linear(shape.widths[-2], shape.classes))
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.0679, momentum=0.9, weight_decay=1e-3)
+
+    def epoch() -> None:
+        for inputs, labels in batches():
+            loss = nn.functional.cross_entropy(network(inputs), labels)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+
+    return epoch
+
+
+def by_loader(inputs: Tensor, labels: Tensor) -> Callable[[], Iterator[Any]]:
+    """Batches of a DataLoader."""
+    loader = DataLoader(TensorDataset(inputs, labels), batch_size=BATCH, shuffle=True)
+    return lambda: iter(loader)
+
+
+def by_index(inputs: Tensor, labels: Tensor) -> Callable[[], Iterator[Any]]:
+    """Batches by a random permutation."""
+
+    def batches() -> Iterator[Any]:
+        for rows in torch.randperm(len(inputs)).split(BATCH):
+            yield inputs[rows], labels[rows]
+
+    return batches
+
+
+def products(shape: Shape) -> tuple[Callable[[], None], float]:
+    """The matrix products of a step, and their floating-point operations."""
+    calls: list[tuple[Tensor, Tensor, Tensor]] = []
+    work = 0.0
+    for index, (inputs, outputs) in enumerate(pairwise(shape.widths)):
+        H, W, G = (
+            torch.randn(*size) for size in ((inputs, BATCH), (outputs, inputs), (outputs, BATCH))
+        )
+        calls += [(W, H, torch.empty_like(G)), (G, H.T, torch.empty_like(W))]
+        if index:
+            calls.append((W.T, G, torch.empty_like(H)))
+        work += 2.0 * inputs * outputs * BATCH * (3 if index else 2)
+
+    def step() -> None:
+        for left, right, out in calls:
+            torch.mm(left, right, out=out)
+
+    return step, work
+
+
+def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str, Any]:
+    """One row: milliseconds a model-step of each way, ratios, share of the sgemm peak."""
+    inputs, labels = samples()
+    recipe = Recipe(batch=BATCH)
+    members = [Member(norm, 1e-3, seed) for seed in range(MEMBERS)]
+    fleet = Fleet(shape, members, recipe, inputs, labels, backend=backend)
+    step, work = products(shape)
+    left, right, out = torch.randn(1024, 1024), torch.randn(1024, 1024), torch.empty(1024, 1024)
+    steps = recipe.steps(SAMPLES)
+    ways: dict[str, tuple[Callable[[], object], float]] = {
+        "dataloader": (plain_loop(shape, norm, by_loader(inputs, labels)), steps),
+        "index": (plain_loop(shape, norm, by_index(inputs, labels)), steps),
+        "fleet": (fleet.train_epoch, steps * MEMBERS),
+        "products": (lambda: [step() for _ in range(steps)], steps),
+        "square": (lambda: torch.mm(left, right, out=out), 2 * 1024.0**3 / work),
+    }
+    best = dict.fromkeys(ways, float("inf"))
+    for epoch, _ in ways.values():
+        epoch()
+    for _ in range(rounds):
+        for name, (epoch, count) in ways.items():
+            best[name] = min(best[name], cpu_seconds(epoch) / count)
+    peak = min(best["products"], best["square"])
+    return {
+        "width": shape.width,
+        "layers": shape.layers,
+        "ratio_dataloader": round(best["dataloader"] / best["fleet"], 2),
+        "ratio_index": round(best["index"] / best["fleet"], 2),
+        "sgemm_share": round(peak / best["fleet"], 3),
+        "ms_dataloader": round(1e3 * best["dataloader"], 4),
+        "ms_index": round(1e3 * best["index"], 4),
+        "ms_fleet": round(1e3 * best["fleet"], 4),
+        "ms_products": round(1e3 * best["products"], 4),
+        "gflops_peak": round(work / peak / 1e9, 1),
+    }
+
+
+def main() -> None:
+    """Everything on one thread, in this process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    parser.add_argument("--rounds", type=int, default=5, help="epochs of each; the best counts")
+    parser.add_argument("--norm", choices=get_args(Norm), default="affine")
+    parser.add_argument("--backend", choices=get_args(Backend), default="auto")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for width, layers in SIZES:
+        shape = Shape(width=width, layers=layers)
+        rows.append(compare(shape, options.norm, options.backend, options.rounds))
+        if not options.json:
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

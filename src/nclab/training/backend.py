@@ -1,0 +1,35 @@
+"""Which code takes a fleet's steps: the compiled kernel where it can, else plain torch."""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from nclab.errors import NclabError
+from nclab.training import portable
+
+Backend = Literal["auto", "kernel", "torch"]
+"""The compiled kernel (CPU, extra `fast`), plain torch (any device), or the first that works."""
+TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
+
+
+def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
+    """The function that trains one member for one epoch.
+
+    >>> find_backend("torch", torch.device("cpu")) is portable.train_epoch
+    True
+    """
+    if backend not in get_args(Backend):
+        raise NclabError(f"Expected backend 'auto', 'kernel' or 'torch', got {backend!r}.")
+    compiles = importlib.util.find_spec("numba") is not None
+    if backend == "kernel" and device.type != "cpu":
+        raise NclabError(f"Expected the device cpu for the kernel, got {device}. Take 'torch'.")
+    if backend == "kernel" and not compiles:
+        raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
+    if backend == "torch" or device.type != "cpu" or not compiles:
+        return portable.train_epoch
+    from nclab.training import compiled
+
+    return compiled.train_epoch
