@@ -1,5 +1,6 @@
 """What a folder of runs holds: experiments with their figures, claims, runs, what was skipped."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -106,6 +107,18 @@ def read_content(root: Path) -> Content:
     ]
     skipped = _skipped(_json(root / "skipped.json", problems, root))
     return Content(root, tuple(experiments), tuple(kept), tuple(skipped), tuple(problems))
+
+
+def stamp(root: Path) -> list[tuple[str, int, int]]:
+    """What changes when any file that `read_content` reads does; costs no reading."""
+    files = [root / "claims.json", root / "skipped.json"]
+    files += [*root.glob("*/numbers.json"), *root.glob(f"*/*{PICTURE}")]
+    found = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found.append((str(file), facts.st_mtime_ns, facts.st_size))
+    return sorted(found)
 
 
 def runs_below(root: Path) -> list[Path]:
