@@ -281,7 +281,7 @@ class _Desk:
         }
         for one in figures:
             suffix = name.removeprefix(one.id)
-            if name.startswith(one.id) and suffix in made:
+            if name.startswith(one.id) and suffix in made and one.picture.panels:
                 return made[suffix](one)
             if name.startswith(one.id) and suffix in one.images:
                 return one.images[suffix].read_bytes()
