@@ -45,7 +45,7 @@ def numbers(out: Path) -> dict[str, dict[str, Any]]:
     """All five, one after the other in one folder."""
     both = {"seeds": (0, 1), "out": out}
     small = {"networks": TINY, "layers": 4, "weight_decays": DECAYS}
-    places = (Place("teacher", 4, DECAYS), Place("conic", 4, DECAYS))
+    places = (Place(TINY, "teacher", 4, DECAYS), Place(TINY, "conic", 4, DECAYS))
     found = {
         "pan2023_fig31": pan2023_fig31.figure(pan2023_fig31.Config(**small), **both),  # type: ignore[arg-type]
         "pan2023_fig33": pan2023_fig33.figure(
@@ -58,7 +58,7 @@ def numbers(out: Path) -> dict[str, dict[str, Any]]:
             **both,  # type: ignore[arg-type]
         ),
         "pan2023_conjectures": pan2023_conjectures.conjectures(
-            pan2023_conjectures.Config(TINY, places),
+            pan2023_conjectures.Config(places),
             **both,  # type: ignore[arg-type]
         ),
     }
@@ -146,13 +146,13 @@ def test_presets_share_their_runs() -> None:
         fig33 = pan2023_fig33.PRESETS[preset]
         norms = pan2023_norms.PRESETS[preset]
         complexity = pan2023_complexity.PRESETS[preset]
-        assert norms.networks == fig31.networks == complexity.networks == fig33.networks
+        assert norms.networks == fig31.networks == complexity.networks
         assert norms.weight_decays == fig31.weight_decays
         assert set(complexity.weight_decays) <= set(fig31.weight_decays)
         assert 3 in complexity.teacher_depths
         places = pan2023_conjectures.PRESETS[preset].places
-        assert Place("teacher", fig31.layers, fig31.weight_decays) in places
-        assert Place("teacher", fig33.layers, fig33.weight_decays) in places
+        assert Place(fig31.networks, "teacher", fig31.layers, fig31.weight_decays) in places
+        assert Place(fig33.networks, "teacher", fig33.layers, fig33.weight_decays) in places
 
 
 def test_the_paper_preset_is_the_thesis() -> None:

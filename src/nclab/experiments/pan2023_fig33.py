@@ -14,7 +14,7 @@ from nclab.claims.pan2023_training import findings
 from nclab.experiments.pan2023_networks import (
     DEEP_DECAYS,
     PAPER,
-    QUICK,
+    QUICK_DEEP,
     Networks,
     last_layers,
     preset_of,
@@ -26,7 +26,7 @@ from nclab.figures.spread import column
 from nclab.metrics.effective_depth import effective_depth
 
 NAME = "pan2023_fig33"
-EPSILONS = (0.001, 0.01, 0.05)
+EPSILONS = (0.005, 0.01, 0.05)
 """Errors of nearest class centres at which the effective depth is taken."""
 
 
@@ -40,7 +40,7 @@ class Config:
     epsilons: tuple[float, ...] = EPSILONS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(QUICK_DEEP), "paper": Config(PAPER)}
 
 
 def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
