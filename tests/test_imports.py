@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE | {"statistics"},
     "ulpm": BASE | {"statistics", "metrics"},
     "theory": BASE | {"statistics", "metrics", "ulpm"},
-    "measurement": BASE | {"features", "statistics", "metrics", "theory"},
+    "measurement": BASE | {"features", "statistics", "metrics", "theory", "figures"},
     "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement"},
     "monitor": BASE | {"features", "statistics", "metrics", "theory", "measurement", "records"},
     "figures": BASE | {"records"},

@@ -1,6 +1,6 @@
 """A small writer that is killed: at random moments, or at every single change of the disk.
 
-python -m tests.records.killing FOLDER random|process|power
+python -m tests.records.killing FOLDER
 """
 
 import json
@@ -146,20 +146,19 @@ def small(folder: Path) -> None:
 
 
 def main() -> None:
-    root, mode = Path(sys.argv[1]).resolve(), sys.argv[2]
+    root = Path(sys.argv[1]).resolve()
     torch.set_num_threads(1)
     warnings.simplefilter("error", NclabWarning)
-    if mode == "random":
-        started = time.monotonic()
-        long(root / "undisturbed")
-        hits = kill_at_random(root / "killed", 10, time.monotonic() - started)
-        long(root / "killed")
-        assert content(root / "killed") == content(root / "undisturbed")
-    else:
-        small(root / "undisturbed")
-        wanted = content(root / "undisturbed")
-        hits = kill_everywhere(root, wanted, power=mode == "power")
-    print(json.dumps({"kills": hits}))  # noqa: T201 - read by the test
+    started = time.monotonic()
+    long(root / "undisturbed")
+    hits = {"random": kill_at_random(root / "killed", 10, time.monotonic() - started)}
+    long(root / "killed")
+    assert content(root / "killed") == content(root / "undisturbed")
+    small(root / "small")
+    wanted = content(root / "small")
+    for mode in ("process", "power"):
+        hits[mode] = kill_everywhere(root / mode, wanted, power=mode == "power")
+    print(json.dumps(hits))  # noqa: T201 - read by the test
 
 
 if __name__ == "__main__":

@@ -7,21 +7,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("mode", "least"), [("random", 5), ("process", 40), ("power", 40)])
-def test_a_killed_run_ends_the_same(mode: str, least: int) -> None:
+def test_a_killed_run_ends_the_same() -> None:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds of flushes
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.records.killing", folder, mode],
+            [sys.executable, "-m", "tests.records.killing", folder],
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["kills"] >= least
+    kills = json.loads(done.stdout)
+    assert kills["random"] >= 5
+    assert min(kills["process"], kills["power"]) >= 40

@@ -46,6 +46,14 @@ class Watched:
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
 
+    def until(self, truth: str) -> None:
+        """Wait for an expression; playwright's own way is refused by the page's policy."""
+        for _ in range(300):
+            if self.page.evaluate(f"() => Boolean({truth})"):
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"never came true: {truth}")
+
     def pixels(self, selector: str) -> int:
         """How many pixels of a canvas have ink."""
         return int(self.page.eval_on_selector(selector, INKED))

@@ -140,6 +140,19 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     assert "a.picture.json" in page
 
 
+def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "pan2023_old"
+    folder.mkdir(parents=True)
+    (folder / "norms.png").write_bytes(b"png")
+    finding = {"verdict": "reproduced", "evidence": "slope 1.0", "numbers": {}}
+    (folder / "numbers.json").write_text(json.dumps({"findings": {"pan2023/norms": finding}}))
+    report = write_report(tmp_path / "runs")
+    page = (report.page.parent / "papers/pan2023.html").read_text()
+    assert 'src="../data/figures/pan2023_old-norms.png"' in page
+    assert "slope 1.0" in page
+    assert "data-figure" not in page
+
+
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "runs", tmp_path / "outside"
     root.mkdir()

@@ -9,9 +9,9 @@ from nclab.records.lines import decode
 
 Key = tuple[str, str]
 """Layer and metric; the layer is empty for what belongs to the whole network."""
-LIMIT = 1000
+LIMIT = 500
 """A column holds up to twice as many points."""
-BUDGET_BYTES = 2**21
+BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
 PLACES = ("step", "epoch")
@@ -53,7 +53,9 @@ class Columns:
         self.seen += len(lines)
         self._newest_kept = (self.seen - 1) % self.stride == 0
         if not self._newest_kept:
-            self._newest_at, self._newest = _scalars(decode(lines[-1]) or {})
+            at, found = _scalars(decode(lines[-1]) or {})
+            self._newest_at = {name: float(value) for name, value in at.items()}
+            self._newest = {key: float(value) for key, value in found.items()}
 
     def points(
         self, key: Key, place: str, start: int = 0
@@ -114,10 +116,14 @@ class Columns:
         rows = len(self)
         for name, column in self._at.items():
             column.append(at.get(name, nan))
+        columns = self.values
         for key, value in found.items():
-            column = self.values.setdefault(key, array("d"))
-            column.extend([nan] * (rows - len(column)))
-            column.append(value)
+            known = columns.get(key)
+            if known is None:
+                known = columns[key] = array("d")
+            if len(known) < rows:
+                known.extend([nan] * (rows - len(known)))
+            known.append(value)
 
 
 def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
@@ -126,23 +132,25 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     found: dict[Key, float] = {}
     prefix = "train " if record.get("kind") == "epoch" else ""
     for name, value in record.items():
+        kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
         if name in PLACES:
-            if _is_number(value):
-                at[name] = float(value)
-        elif name == "train" and isinstance(value, Mapping):
-            found |= {("", f"train {key}"): float(v) for key, v in value.items() if _is_number(v)}
-        elif name == "layers" and isinstance(value, list):
+            if kind is float or kind is int:
+                at[name] = value
+        elif kind is float or kind is int:
+            found["", prefix + name] = value
+        elif name == "train" and kind is dict:
+            for key, number in value.items():
+                if type(number) is float or type(number) is int:
+                    found["", "train " + key] = number
+        elif name == "layers" and kind is list:
             for place, layer in enumerate(value):
-                if isinstance(layer, Mapping):
-                    title = layer.get("layer") or f"layer {place + 1}"
-                    found |= {(str(title), k): float(v) for k, v in layer.items() if _is_number(v)}
-        elif _is_number(value):
-            found["", prefix + name] = float(value)
+                if type(layer) is not dict:
+                    continue
+                title = str(layer.get("layer") or f"layer {place + 1}")
+                for key, number in layer.items():
+                    if type(number) is float or type(number) is int:
+                        found[title, key] = number
     return at, found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _known(value: float) -> float | None:

@@ -1,5 +1,6 @@
 """What a folder of runs holds: experiments with their figures, claims, runs, what was skipped."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -31,6 +32,7 @@ class Figure:
     experiment: str
     name: str
     picture: Picture
+    """Without panels where only its images are known."""
     images: Mapping[str, Path]
     """By suffix."""
 
@@ -108,6 +110,18 @@ def read_content(root: Path) -> Content:
     return Content(root, tuple(experiments), tuple(kept), tuple(skipped), tuple(problems))
 
 
+def stamp(root: Path) -> list[tuple[str, int, int]]:
+    """What changes when any file that `read_content` reads does; costs no reading."""
+    files = [root / "claims.json", root / "skipped.json"]
+    files += [*root.glob("*/numbers.json"), *root.glob(f"*/*{PICTURE}")]
+    found = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found.append((str(file), facts.st_mtime_ns, facts.st_size))
+    return sorted(found)
+
+
 def runs_below(root: Path) -> list[Path]:
     """The runs in a folder, those that a link leads out of it left aside."""
     return [folder for folder in find_runs(root) if inside(folder, root)]
@@ -140,25 +154,30 @@ def check_folder(root: Path) -> Path:
 def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | None:
     numbers_file = folder / "numbers.json"
     numbers = _json(numbers_file, problems, root)
-    figures = []
+    pictures: dict[str, Picture] = {}
     for path in sorted(folder.glob(f"*{PICTURE}")):
         content = _json(path, problems, root)
         try:
-            picture = from_json(content) if isinstance(content, dict) else None
+            if isinstance(content, dict):
+                pictures[path.name.removesuffix(PICTURE)] = from_json(content)
         except NclabError as error:
             problems.append(f"{path.relative_to(root)}: {error}")
-            continue
-        if picture is None:
-            continue
-        stem = path.name.removesuffix(PICTURE)
-        beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
-        images = {s: file for s, file in beside.items() if file.is_file() and inside(file, root)}
-        figures.append(Figure(folder.name, stem, picture, images))
+    # A figure without its numbers is better than none.
+    for path in sorted(folder.glob("*.png")) if numbers is not None else ():
+        pictures.setdefault(path.stem, Picture(path.stem, path.stem, ()))
+    figures = tuple(
+        Figure(folder.name, stem, picture, _images(folder, stem, root))
+        for stem, picture in pictures.items()
+    )
     if numbers is None and not figures:
         return None
     file = numbers_file if isinstance(numbers, dict) else None
-    plain = numbers if isinstance(numbers, dict) else {}
-    return Experiment(folder.name, plain, tuple(figures), file)
+    return Experiment(folder.name, numbers if isinstance(numbers, dict) else {}, figures, file)
+
+
+def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
+    beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
+    return {s: file for s, file in beside.items() if file.is_file() and inside(file, root)}
 
 
 def _json(path: Path, problems: list[str], root: Path) -> Any:

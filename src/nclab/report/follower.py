@@ -58,22 +58,24 @@ class Follower:
         return bool(lines) or before != (self.heartbeat, self.end)
 
     def _take(self, lines: list[bytes]) -> None:
-        kinds: dict[bytes, list[bytes]] = {}
-        for line in lines:
-            if line.startswith(b'{"kind":"'):
-                kinds.setdefault(line[9 : line.find(b'"', 9)], []).append(line)
-        for kind, found in kinds.items():
-            if kind == b"end":
-                self.end = decode(found[-1])
-            elif kind == b"geometry":
-                self.geometry.extend(found)
-            elif kind == b"alarm":
-                self.alarms += [record for record in map(decode, found) if record]
-            elif kind != b"start":
-                name = kind.decode("ascii", "replace")
-                self.columns.setdefault(name, Columns(self._limit)).extend(found)
-                if kind == b"measurement":
-                    self.measurements.extend(found)
+        rest = [line for line in lines if line.startswith(b'{"kind":"')]
+        while rest:  # a few kinds only, and most lines are of one
+            opening = rest[0][: rest[0].find(b'"', 9) + 1]
+            found = [line for line in rest if line.startswith(opening)]
+            rest = [line for line in rest if not line.startswith(opening)]
+            self._take_kind(opening[9:-1].decode("ascii", "replace"), found)
+
+    def _take_kind(self, kind: str, lines: list[bytes]) -> None:
+        if kind == "end":
+            self.end = decode(lines[-1])
+        elif kind == "geometry":
+            self.geometry.extend(lines)
+        elif kind == "alarm":
+            self.alarms += [record for record in map(decode, lines) if record]
+        elif kind != "start":
+            self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
+            if kind == "measurement":
+                self.measurements.extend(lines)
 
     @property
     def name(self) -> str:

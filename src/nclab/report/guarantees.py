@@ -101,8 +101,8 @@ def _words(budget: LossBudget, rho: float, classes: dict[str, Any] | None) -> st
     excess = max(budget.excess, 0.0)
     words = f"The loss is {excess:.3g} above the best that these norms allow. "
     words += NOTHING if rho <= 0 else f"Every class has alignment at least {rho:.4f}."
-    if classes:
-        mean = float(np.mean(classes["guaranteed"]))
+    mean = float(np.mean(classes["guaranteed"])) if classes else 0.0
+    if mean > 0:
         words += f" By their own losses the classes have intra-class cosine at least {mean:.4f}"
         words += " on average."
     return words

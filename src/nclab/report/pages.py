@@ -14,7 +14,7 @@ from nclab.errors import NclabError
 from nclab.figures.palette import DARK, LIGHT
 from nclab.papers import PAPERS
 from nclab.records.manifest import versions
-from nclab.report.content import Content, Experiment, Figure, safe_name
+from nclab.report.content import NOTHING, Content, Experiment, Figure, safe_name
 from nclab.report.follower import Follower
 from nclab.report.run_data import summary
 from nclab.text import number
@@ -201,7 +201,7 @@ class Pages:
         }
         for id_, finding in findings.items():
             if isinstance(finding, Mapping):
-                found.setdefault(str(id_), {"id": id_, **finding})
+                found.setdefault(str(id_), {**NOTHING, "id": id_, "source": id_, **finding})
         return list(found.values())
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:

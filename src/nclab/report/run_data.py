@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nclab.metrics.catalogue import BY_NAME
 from nclab.report.follower import SIZES, Follower
-from nclab.report.guarantees import guarantees
 
 EVERY_LAYER = (
     "min_intra",
@@ -56,6 +54,8 @@ def room_for(runs: int) -> Room:
 
 def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
+    from nclab.report.guarantees import guarantees  # late: it takes torch, the live page does not
+
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()
@@ -89,6 +89,8 @@ def summary(run: Follower) -> dict[str, Any]:
 
 def _metrics(run: Follower, classes: Any) -> list[dict[str, Any]]:
     """Names in the order of the tables, with their meaning and their value at collapse."""
+    from nclab.metrics.catalogue import BY_NAME
+
     names = list(dict.fromkeys(metric for _, metric in run.names()))
     names.sort(key=lambda name: list(BY_NAME).index(name) if name in BY_NAME else len(BY_NAME))
     found = []

@@ -133,9 +133,10 @@ def _write_data(folder: Path, content: Content, followers: Mapping[str, Follower
             )
         for figure in experiment.figures:
             base = folder / "figures" / figure.id
-            _write(base.with_name(f"{figure.id}.js"), figure_script(figure.id, figure.picture))
-            _write(base.with_name(f"{figure.id}.json"), compact(to_json(figure.picture)))
-            _write(base.with_name(f"{figure.id}.csv"), picture_csv(figure.picture))
+            if figure.picture.panels:
+                _write(base.with_name(f"{figure.id}.js"), figure_script(figure.id, figure.picture))
+                _write(base.with_name(f"{figure.id}.json"), compact(to_json(figure.picture)))
+                _write(base.with_name(f"{figure.id}.csv"), picture_csv(figure.picture))
             for suffix, image in figure.images.items():
                 _write(base.with_name(f"{figure.id}{suffix}"), image.read_bytes())
     _write(folder / "claims.json", json.dumps(list(content.claims), indent=1, ensure_ascii=False))

@@ -24,12 +24,13 @@ nclab.space = function (box, options) {
     var at = Math.min(view.frames.length - 1, Math.max(0, view.at)), floor = Math.floor(at), part = at - floor;
     var frame = view.frames[floor];
     var sine = Math.sin(view.turn), cosine = Math.cos(view.turn), up = Math.sin(view.tilt), along = Math.cos(view.tilt);
-    var size = 0.36 * Math.min(width, height) * view.zoom / reach(frame) / view.fine;
+    var next = view.frames[floor + 1] || frame, room = extent(frame) * (1 - part) + extent(next) * part;
+    var size = 0.36 * Math.min(width, height) * view.zoom / room / view.fine;
     function project(list, place) {
       var x = list[3 * place], y = list[3 * place + 1], z = list[3 * place + 2];
       var right = cosine * x - sine * y, deep = sine * x + cosine * y;
       var far = along * deep - up * z, high = up * deep + along * z;
-      var close = 4.5 / (4.5 + far / view.fine / reach(frame));
+      var close = 4.5 / Math.max(1.5, 4.5 + far / view.fine / room); // nothing is behind the eye
       return { x: width / 2 + right * size * close, y: height / 2 - high * size * close, far: far, close: close };
     }
     var things = [], middle = project([0, 0, 0], 0);
@@ -79,11 +80,21 @@ nclab.space = function (box, options) {
     surface.canvas.dataset.drawn = things.length;
   }
 
-  function reach(frame) {
-    // Pictures of many classes are projections and smaller; all fill the same room.
-    var sum = 0;
-    for (var place = 0; place < frame.etf.length; place++) sum += frame.etf[place] * frame.etf[place];
-    return frame.etf.length ? Math.sqrt(sum / (frame.etf.length / 3)) / view.fine || 1 : 1;
+  function extent(frame) {
+    // How far the picture reaches: to the simplex, or to most features while they are wide apart.
+    if (frame.extent) return frame.extent;
+    var corners = norms(frame.etf), features = norms(frame.points).sort(function (one, other) { return one - other; });
+    var simplex = Math.sqrt(corners.reduce(function (sum, one) { return sum + one * one; }, 0) / (corners.length || 1)) || 1;
+    var most = features.length ? features[Math.floor(0.85 * (features.length - 1))] : 0;
+    frame.extent = Math.max(simplex, most / 1.35);
+    return frame.extent;
+  }
+
+  function norms(list) {
+    var found = [];
+    for (var place = 0; place < list.length; place += 3)
+      found.push(Math.hypot(list[place], list[place + 1], list[place + 2]) / view.fine);
+    return found;
   }
 
   function classOf(frame, at) {
