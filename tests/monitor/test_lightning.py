@@ -62,6 +62,12 @@ class Bare(Classifier):
         self.net(batch[0])
 
 
+class Around(Classifier):
+    """Has a forward, and trains around it."""
+
+    training_step = Bare.training_step
+
+
 def loader(seed: int = 0, *, shuffle: bool = False) -> DataLoader[Any]:
     """The clouds of the other tests."""
     inputs, labels = (torch.cat(parts) for parts in zip(*batches(seed=seed), strict=True))
@@ -112,7 +118,6 @@ def test_weights_are_the_same_and_values_are_logged(
     trainer = fit(callback, logger=CSVLogger(tmp_path, name=""))
     assert_same(weights(trainer), plain)
     monitor = callback.monitor
-    assert monitor is not None
     assert monitor.last is not None
     assert [row["epoch"] for row in monitor.history.rows if row["layer"] == LAST] == [1.0, 2.0]
     assert [row["step"] for row in monitor.history.rows if row["layer"] == LAST] == [6, 12]
@@ -162,10 +167,9 @@ def test_a_resumed_fit_goes_on(when: dict[str, Any], file: str, tmp_path: Path) 
     def history(folder: str, resume: Path | None = None) -> list[dict[str, Any]]:
         callback = CollapseCallback(alarms=[])
         saver = ModelCheckpoint(tmp_path / folder, save_top_k=-1, **when)
-        own = {"shuffle": False, "enable_checkpointing": True, "resume": resume}
+        own: dict[str, Any] = {"shuffle": False, "enable_checkpointing": True, "resume": resume}
         fit(callback, saver, model=Classifier(dropout=0), **own)
-        rows: list[dict[str, Any]] = callback.monitor.history.rows
-        return rows
+        return callback.monitor.history.rows
 
     whole = history("whole")
     checkpoint = tmp_path / "whole" / f"{file}.ckpt"
@@ -184,6 +188,7 @@ def test_exact_measurements_are_those_of_measure(plain: dict[str, Tensor]) -> No
     trainer = fit(callback)
     assert_same(weights(trainer), plain)
     event = callback.monitor.last
+    assert event is not None
     assert (event.source, event.step, event.epoch) == ("loader", 12, 2.0)
     expected = nclab.measure(trainer.lightning_module, loader(3), layers="all")
     for ours, theirs in zip(event.layers, expected.layers, strict=True):
@@ -201,8 +206,7 @@ def test_the_network_inside_is_found_or_named() -> None:
 
 
 def test_a_training_step_around_forward_is_noticed() -> None:
-    model = Classifier()
-    model.training_step = Bare.training_step.__get__(model)
+    model = Around()
     with pytest.raises(nclab.ModelError, match=r"no forward pass .* model='net'"):
         fit(CollapseCallback(), model=model)
     assert not any(module._forward_pre_hooks for module in model.modules())
@@ -219,3 +223,8 @@ def test_a_training_step_around_forward_is_noticed() -> None:
 def test_wrong_options_are_refused_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(nclab.NclabError, match=message):
         CollapseCallback(**options)
+
+
+def test_before_training_there_is_no_monitor() -> None:
+    with pytest.raises(nclab.NclabError, match="Expected a training first"):
+        _ = CollapseCallback().monitor

@@ -1,5 +1,6 @@
 """What a training wrote for TensorBoard, W&B and MLflow is read back from their files."""
 
+import importlib
 import json
 import os
 import sys
@@ -85,8 +86,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 def wandb_records(folder: Path) -> Iterator[Any]:
     """The records of an offline run: protocol buffers in a log of 32 KiB blocks, as LevelDB's."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    protocol = importlib.import_module("wandb.proto.wandb_internal_pb2")
     (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     data, place, parts = file.read_bytes(), 7, b""
     while place + 7 <= len(data):
@@ -97,7 +97,7 @@ def wandb_records(folder: Path) -> Iterator[Any]:
         parts += data[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # whole, or the last part
-            record = Record()
+            record = protocol.Record()
             record.ParseFromString(parts)
             yield record
             parts = b""

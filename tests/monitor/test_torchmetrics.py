@@ -90,9 +90,9 @@ def test_a_state_dict_carries_the_sums() -> None:
 )
 def test_float64_is_kept_whatever_happens_to_the_model(change: Any) -> None:
     first, second = parts()
-    model = nn.Sequential(seen(NeuralCollapse(CLASSES, DIM), first), nn.Linear(2, 2))
-    model[0].compute()  # the value it keeps must not be rounded either
-    metric = change(model)[0]
+    metric = seen(NeuralCollapse(CLASSES, DIM), first)
+    metric.compute()  # the value it keeps must not be rounded either
+    change(nn.Sequential(metric, nn.Linear(2, 2)))
     assert metric.sums.dtype == torch.float64
     assert_close(seen(metric, second).compute(), nclab.measure_features(*cloud()))
     metric.reset()

@@ -56,7 +56,7 @@ class CollapseCallback(Callback):
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
         if isinstance(exact, str) and exact not in LOADERS:
             raise NclabError(f"Expected exact='train', 'val' or a loader, got {exact!r}.")
-        self.monitor: Monitor | None = None
+        self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._model = model
         self._labels = labels
@@ -66,6 +66,13 @@ class CollapseCallback(Callback):
         # Refuse wrong options now; a module without parameters draws no random numbers.
         Monitor(nn.Identity(), self.schedule, **self._options)
 
+    @property
+    def monitor(self) -> Monitor:
+        """What watches the training, or has watched the last one."""
+        if self._monitor is None:
+            raise NclabError("Expected a training first, got none. Train with this callback.")
+        return self._monitor
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to watch, or go on where a checkpoint stood."""
         if getattr(pl_module, "_compiler_ctx", None) is not None and self._exact is None:
@@ -74,7 +81,7 @@ class CollapseCallback(Callback):
                 "hooks. Fit the plain module, or pass exact='train'."
             )
         model = _watched(pl_module, self._model)
-        self.monitor = Monitor(model, self.schedule, **self._options)
+        self._monitor = Monitor(model, self.schedule, **self._options)
         if self._state is not None:
             state, self._state = self._state, None
             if trainer.global_rank > 0:  # the sums in a checkpoint are those of the first process
@@ -85,13 +92,13 @@ class CollapseCallback(Callback):
         """An epoch begins."""
         length = trainer.num_training_batches
         known = isinstance(length, int)
-        self._active.epoch_begin(batches=int(length) if known else None)
+        self.monitor.epoch_begin(batches=int(length) if known else None)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Hand the labels over."""
-        monitor = self._active
+        monitor = self.monitor
         if self._exact is not None or not monitor.watching:
             return
         if self._labels is not None:
@@ -109,7 +116,7 @@ class CollapseCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Count the step; the last batch of an epoch also ends it, before any validation."""
-        monitor = self._active
+        monitor = self.monitor
         if self._exact is not None:
             monitor.steps = trainer.global_step
             return
@@ -139,30 +146,25 @@ class CollapseCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the hooks off and close the sinks."""
-        self._active.close()
+        self.monitor.close()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """The same after an error."""
-        if self.monitor is not None:
-            self.monitor.close(exception)
+        if self._monitor is not None:
+            self._monitor.close(exception)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: plain values and tensors."""
-        return {} if self.monitor is None else self.monitor.state_dict()
+        return {} if self._monitor is None else self._monitor.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there, once training starts."""
         self._state = state_dict
 
-    @property
-    def _active(self) -> Monitor:
-        assert self.monitor is not None
-        return self.monitor
-
     def _end_epoch(self, trainer: Trainer) -> None:
-        monitor, epoch = self._active, trainer.current_epoch + 1
+        monitor, epoch = self.monitor, trainer.current_epoch + 1
         if monitor.epochs >= epoch:  # ended with its last batch
             return
         before = monitor.last
@@ -192,9 +194,9 @@ def _watched(module: LightningModule, name: str | None) -> nn.Module:
         try:
             return module.get_submodule(name)
         except AttributeError as error:
-            children = ", ".join(child for child, _ in module.named_children())
+            known = ", ".join(child for child, _ in module.named_children())
             raise ModelError(
-                f"Expected model= the name of a module, such as {children}; got {name!r}."
+                f"Expected model= the name of a module, such as {known}; got {name!r}."
             ) from error
     if type(module).forward is not LightningModule.forward:
         return module
@@ -218,4 +220,4 @@ def _loader(trainer: Trainer, exact: str | Iterable[Any]) -> Iterable[Any]:
     if loader is None or isinstance(loader, (list, tuple, dict)):
         what = "none" if loader is None else f"{len(loader)} of them"
         raise NclabError(f"Expected one {exact} loader, got {what}. Pass exact= a loader.")
-    return loader  # type: ignore[no-any-return]
+    return loader

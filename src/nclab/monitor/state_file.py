@@ -36,7 +36,7 @@ def read_state(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             plain = json.loads((file.metadata() or {})[PLAIN])
     except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:

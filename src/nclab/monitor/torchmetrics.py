@@ -206,6 +206,8 @@ class NeuralCollapse(Metric):
         this = super()._apply(fn, exclude_state=(*exclude_state, "sums"))
         device = device_with_float64(self.device)
         self.sums = self.sums.to(device)
-        self._defaults["sums"] = self._defaults["sums"].to(device)
+        default = self._defaults["sums"]
+        assert isinstance(default, Tensor)
+        self._defaults["sums"] = default.to(device)
         self._computed = self._forward_cache = None
         return this

@@ -23,7 +23,7 @@ STATE_FILE = "nclab_monitor.safetensors"
 """In each checkpoint folder, beside the trainer's own files."""
 
 
-class CollapseCallback(TrainerCallback):  # type: ignore[misc]
+class CollapseCallback(TrainerCallback):
     """Watches collapse during `Trainer.train()` and never changes the training.
 
     The trainer shows its callbacks no batches: the labels are found in what the model is called
@@ -46,11 +46,18 @@ class CollapseCallback(TrainerCallback):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         self.schedule = as_schedule(every)
-        self.monitor: Monitor | None = None
+        self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._trainer: Any = None
         # Refuse wrong options now; a module without parameters draws no random numbers.
         Monitor(nn.Identity(), self.schedule, **self._options)
+
+    @property
+    def monitor(self) -> Monitor:
+        """What watches the training, or has watched the last one."""
+        if self._monitor is None:
+            raise NclabError("Expected a training first, got none. Train with this callback.")
+        return self._monitor
 
     def attach(self, trainer: Any) -> Self:
         """Add this callback to a trainer, and log through it."""
@@ -62,10 +69,10 @@ class CollapseCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Begin to watch, or go on where the checkpoint stood."""
-        if self.monitor is not None:
-            self.monitor.close()  # of a training that ended in an error
+        if self._monitor is not None:
+            self._monitor.close()  # of a training that ended in an error
         _refuse(args)
-        self.monitor = Monitor(kwargs["model"], self.schedule, **self._options)
+        self._monitor = Monitor(kwargs["model"], self.schedule, **self._options)
         if state.global_step:
             self._go_on(args, state)
 
@@ -77,28 +84,28 @@ class CollapseCallback(TrainerCallback):  # type: ignore[misc]
             batches = len(kwargs["train_dataloader"])
         except (KeyError, TypeError):  # an iterable data set has no length
             batches = None
-        self._active.epoch_begin(batches=batches)
+        self.monitor.epoch_begin(batches=batches)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """A forward pass follows."""
-        if self._active.watching:
-            self._active.observe(labels_among)
+        if self.monitor.watching:
+            self.monitor.observe(labels_among)
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """A batch of an accumulated gradient is done, and the next one follows."""
-        self._active.step(state.global_step)
+        self.monitor.step(state.global_step)
         self.on_step_begin(args, state, control)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """A step of the optimiser is done; the last one of an epoch also ends it, before a save."""
-        before = self._active.last
-        self._active.step(state.global_step)
+        before = self.monitor.last
+        self.monitor.step(state.global_step)
         if state.epoch == round(state.epoch):
             self._end_epoch(state)
         self._log(before, state, control)
@@ -107,7 +114,7 @@ class CollapseCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """An epoch is done, perhaps before its last step."""
-        before = self._active.last
+        before = self.monitor.last
         self._end_epoch(state)
         self._log(before, state, control)
 
@@ -116,37 +123,32 @@ class CollapseCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Put the state beside the trainer's."""
         folder = _checkpoint(args, state)
-        if self.monitor is not None and state.is_world_process_zero and folder.is_dir():
+        if self._monitor is not None and state.is_world_process_zero and folder.is_dir():
             write_state(folder / STATE_FILE, self.monitor.state_dict())
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Take the hooks off and close the sinks."""
-        self._active.close()
-
-    @property
-    def _active(self) -> Monitor:
-        assert self.monitor is not None
-        return self.monitor
+        self.monitor.close()
 
     def _end_epoch(self, state: TrainerState) -> None:
         epoch = max(1, math.ceil(state.epoch - 1e-6))
-        if self._active.epochs < epoch:  # it has not ended with its last step
-            self._active.epoch_end(epoch)
+        if self.monitor.epochs < epoch:  # it has not ended with its last step
+            self.monitor.epoch_end(epoch)
 
     def _go_on(self, args: TrainingArguments, state: TrainerState) -> None:
         file = _checkpoint(args, state) / STATE_FILE
         if not file.is_file():  # a checkpoint of a training that was not watched
-            self._active.steps, self._active.epochs = state.global_step, math.floor(state.epoch)
+            self.monitor.steps, self.monitor.epochs = state.global_step, math.floor(state.epoch)
             return
         found: Mapping[str, Any] = read_state(file)
         if not state.is_world_process_zero:  # the sums in the file are those of the first process
             found = {**found, "running": {"layers": {}}}
-        self._active.load_state_dict(found)
+        self.monitor.load_state_dict(found)
 
     def _log(self, before: Event | None, state: TrainerState, control: TrainerControl) -> None:
-        event = self._active.last
+        event = self.monitor.last
         if event is before or event is None:
             return
         if self._trainer is None:
@@ -188,4 +190,4 @@ def _refuse(args: TrainingArguments) -> None:
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-    return Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+    return Path(args.output_dir or ".") / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
