@@ -36,6 +36,7 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/ulpm.py
+	$(BIN)/python benchmarks/fleet.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
