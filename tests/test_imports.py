@@ -42,11 +42,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE | {"statistics"},
     "ulpm": BASE | {"statistics", "metrics"},
     "theory": BASE | {"statistics", "metrics", "ulpm"},
-    "measurement": BASE | {"features", "statistics", "metrics", "theory"},
+    "measurement": BASE | {"features", "statistics", "metrics", "theory", "figures"},
     "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement"},
     "monitor": BASE | {"features", "statistics", "metrics", "theory", "measurement", "records"},
     "figures": BASE | {"records"},
-    "report": BASE | {"records", "figures"},
+    "report": BASE | {"records", "figures", "metrics", "theory"},
     "experiments": BASE | EVERYTHING,
     "cli": BASE | EVERYTHING,
 }

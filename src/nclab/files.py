@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = T
             os.unlink(temporary)
     if flush:
         flush_folder(target.parent)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files of writers that were killed; only for a folder of one's own."""
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{12}", path.name):
+            path.unlink(missing_ok=True)
 
 
 def flush_folder(folder: Path) -> None:

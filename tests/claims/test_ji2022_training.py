@@ -81,3 +81,10 @@ def test_open_before_the_terminal_phase() -> None:
     found = judge(early)
     assert found["fig3b"].verdict is Verdict.OPEN
     assert found["fig3d"].verdict is Verdict.REPRODUCED
+
+
+def test_open_where_a_quantity_could_not_be_measured() -> None:
+    rows = [row | {"nc3_self_duality": None if row["epoch"] == 0 else 0.1} for row in collapsing()]
+    found = judge(rows)
+    assert {finding.verdict for finding in found.values()} == {Verdict.OPEN}
+    assert "seed 0 has measurements without nc3_self_duality" in found["fig3b"].evidence

@@ -4,6 +4,8 @@ import math
 from typing import Any
 
 from tests.claims.spoils import Spoil, put
+from tests.claims.test_pan2023_training import SPOILED
+from tests.claims.thesis_rows import EXPERIMENTS
 
 QUANTITIES = (
     "nc2_norm_variation_means",
@@ -27,7 +29,7 @@ def fig3() -> dict[str, Any]:
     }
 
 
-NUMBERS = {"ji2022_fig3": fig3()}
+NUMBERS = {"ji2022_fig3": fig3()} | {name: make() for name, make in EXPERIMENTS.items()}
 
 TRAINED_SPOILS: dict[str, Spoil] = {
     "ji2022/fig-3a": put("rows.*.nc2_norm_variation_weights", 0.5),
@@ -35,5 +37,8 @@ TRAINED_SPOILS: dict[str, Spoil] = {
     "ji2022/fig-3c": put("rows.*.nc2_equiangularity_means", 0.5),
     "ji2022/fig-3d": put("rows.*.nc3_self_duality", 0.5),
     "ji2022/sec-4-realistic": put("rows.*.nc3_self_duality", 0.5),
+} | {
+    f"pan2023/{name if name.startswith('conjecture') else f'sec-{name}'}": spoil
+    for name, spoil in SPOILED.items()
 }
 """Claim id -> what makes the paper's numbers contradict it."""

@@ -68,3 +68,11 @@ def test_drawn_on_paper_and_on_pages() -> None:
     picture = panels(ROWS, title="two seeds")
     assert len(draw(picture).axes) == 4
     assert len(figure(picture).data) >= 6
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    name = QUANTITIES[2]
+    rows = [row | ({name: None} if row["epoch"] == 5 else {}) for row in ROWS]
+    panel = panels(rows, title="").panels[1]
+    assert isinstance(panel, Panel)
+    assert [y is None for y in panel.series[0].y] == [False, True, False]

@@ -1,5 +1,6 @@
 """Training gives the same weights, bit for bit, with and without the monitor."""
 
+import io
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -111,6 +112,17 @@ def test_exact_measurements_between_epochs_change_nothing() -> None:
     torch.rand(1)
     assert_same({**model.state_dict(), "random": torch.get_rng_state()}, plain)
     assert [row["samples"] for row in monitor.history.rows] == [60] * 6
+
+
+def test_copies_and_files_of_a_watched_model_are_not_watched() -> None:
+    model = network()
+    with nclab.Monitor(model, preset="full") as monitor:
+        for inputs, labels in monitor.watch(batches()):
+            deepcopy(model)(inputs)
+            torch.save(model, io.BytesIO())  # a model with other hooks could not be saved
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+    assert monitor.last is not None
+    assert monitor.last.report.samples == 60
 
 
 def by_compile(model: nn.Module) -> nn.Module:

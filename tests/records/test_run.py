@@ -1,13 +1,17 @@
 """A run that is stopped anywhere goes on as if nothing had happened."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+import nclab
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Run, open_run, read_run
+from nclab.records.manifest import commit
 
 CONFIG = {"rate": 0.1, "shape": {"width": 64, "norm": "affine"}}
 
@@ -172,6 +176,22 @@ def test_a_closed_run_is_closed(tmp_path: Path) -> None:
     run.close()
     with pytest.raises(NclabError, match="closed"):
         run.append({"kind": "m"})
+
+
+def test_the_commit_is_that_of_our_own_tree(tmp_path: Path) -> None:
+    tree = Path(nclab.__file__).resolve().parents[2]
+    found = commit()
+    if (tree / ".git").exists() and shutil.which("git"):
+        assert found is None or re.fullmatch(r"[0-9a-f]{40,64}(-dirty)?", found)
+    else:
+        assert found is None
+
+
+def test_a_tree_without_git_has_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    commit.cache_clear()
+    assert commit() is None
+    commit.cache_clear()
 
 
 def test_another_version_is_warned_of(tmp_path: Path) -> None:

@@ -110,3 +110,19 @@ def test_what_has_no_sphere() -> None:
         classify(PROBLEM, np.zeros(PROBLEM.shape))
     with pytest.raises(NclabError, match="positive radius"):
         minimise_on_sphere(PROBLEM, radius=-1.0)
+
+
+def test_a_plateau_is_critical_though_its_gradient_is_rounding() -> None:
+    """W = 0 and features whose class means agree: no gradient at all, and a strict saddle."""
+    problem = Problem(3, 2, 2, "sum")
+    pairs = np.array([[0.3, 0.7], [0.5, -0.1], [1.1, 0.2]])
+    features = np.repeat(pairs, 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1)) + 0.1
+    point = np.concatenate([np.zeros((3, 2)), features])
+    assert tangent(problem, point).relative == 0
+    assert classify(problem, point).kind is Kind.strict_saddle
+    way = escape(problem, point)
+    assert way is not None
+    assert way.order == 2
+    assert way.actual < 0
+    tiny = np.concatenate([np.zeros((3, 2)), 1e-7 * pairs.repeat(2, axis=0)])
+    assert classify(problem, tiny).kind is Kind.not_critical

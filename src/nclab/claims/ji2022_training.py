@@ -67,7 +67,9 @@ def within_linear(numbers: Numbers) -> Finding:
     late = {
         seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
     }
-    if not late or min(map(len, late.values())) < LINEAR_POINTS:
+    if why := _too_early(seeds):
+        return _open(why)
+    if min(map(len, late.values())) < LINEAR_POINTS:
         return _open(f"fewer than {LINEAR_POINTS} measurements from epoch {LINEAR_FROM} on")
     lines = {seed: line(rows, WITHIN) for seed, rows in late.items()}
     return _each_seed(
@@ -212,10 +214,8 @@ def _each_seed(
 ) -> Finding:
     """Judge seed by seed; the evidence has every seed's numbers."""
     seeds = by_seed(numbers["rows"])
-    short = [seed for seed, rows in seeds.items() if rows[-1]["accuracy"] < 1]
-    if not seeds or short:
-        which = f"accuracy 1 is not reached by seed {', '.join(map(str, short))}"
-        return _open(which if seeds else "no measurements")
+    if why := _too_early(seeds):
+        return _open(why)
     right = [seed for seed, rows in seeds.items() if holds(rows)]
     found = {str(seed): numbers_of(rows) for seed, rows in seeds.items()}
     if len(right) == len(seeds):
@@ -225,6 +225,18 @@ def _each_seed(
     shown = "; ".join(f"seed {seed}: {_shown(values)}" for seed, values in found.items())
     evidence = f"{saying}: {shown}; holds in {len(right)} of {len(seeds)} seeds"
     return Finding(verdict, evidence, {"seeds": found, "holding": right})
+
+
+def _too_early(seeds: Mapping[int, Rows]) -> str | None:
+    """Why nothing can be said yet, if so."""
+    if not seeds:
+        return "no measurements"
+    for seed, rows in seeds.items():
+        unknown = [name for name in QUANTITIES if any(row[name] is None for row in rows)]
+        if unknown:
+            return f"seed {seed} has measurements without {', '.join(unknown)}"
+    short = [str(seed) for seed, rows in seeds.items() if rows[-1]["accuracy"] < 1]
+    return f"accuracy 1 is not reached by seed {', '.join(short)}" if short else None
 
 
 def _shown(values: Mapping[str, Any]) -> str:

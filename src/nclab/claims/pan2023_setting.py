@@ -204,7 +204,6 @@ CLAIMS = (
         _judge_frames,
         _frames,
         code="nclab.metrics.nc2_simplex_etf.simplex_etf",
-        figure="collapse",
     ),
     Claim(
         "pan2023/sec-2.2-batch-norm",

@@ -51,7 +51,7 @@ SENTENCES = (
     Sentence(
         "3.1-grows-to-3e-3",
         "Fig. 3.1",
-        "The same for weight decay up to 3e-3.",
+        "With affine batch norm, collapse grows with weight decay up to 3e-3.",
         "pan2023_fig31",
         decay.grows_to_moderate,
     ),
@@ -65,7 +65,7 @@ SENTENCES = (
     Sentence(
         "3.1-affine-above-plain-from-1e-3",
         "Fig. 3.1",
-        "The same for weight decay from 1e-3 on.",
+        "From weight decay 1e-3 on there is less collapse without the affine transformation.",
         "pan2023_fig31",
         decay.affine_above_plain_large,
     ),

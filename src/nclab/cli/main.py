@@ -7,7 +7,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nclab import __version__
-from nclab.cli import certify, claims, landscape, measure, reproduce, runs, sweep, ulpm
+from nclab.cli import (
+    certify,
+    claims,
+    landscape,
+    measure,
+    report,
+    reproduce,
+    runs,
+    serve,
+    sweep,
+    ulpm,
+)
 from nclab.errors import NclabError
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -30,6 +41,8 @@ app.command(name="sweep")(sweep.command)
 app.command(name="ulpm")(ulpm.command)
 app.command(name="landscape")(landscape.command)
 app.command(name="runs")(runs.command)
+app.command(name="report")(report.command)
+app.command(name="serve")(serve.command)
 
 
 def _show_version(asked: bool) -> None:

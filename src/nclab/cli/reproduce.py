@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,5 +43,10 @@ def command(
     count = seeds or SEEDS[preset.value]
     job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh)
     job.run(targets or [], (lambda *_: None) if as_json else print_table)
+    result: dict[str, Any] = dict(job.numbers)
+    if not targets:
+        result = {**job.finish(), "experiments": job.numbers}
     if as_json:
-        print_json(job.numbers)
+        print_json(result)
+    elif not targets:
+        print_table(*job.summary())

@@ -15,6 +15,11 @@ from nclab.figures.picture import Picture
 NAMES = (
     "tour",
     "pan2023_guarantees",
+    "pan2023_fig31",
+    "pan2023_fig33",
+    "pan2023_complexity",
+    "pan2023_norms",
+    "pan2023_conjectures",
     "ji2022_fig2",
     "ji2022_fig3",
 )

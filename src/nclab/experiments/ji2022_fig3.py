@@ -19,12 +19,11 @@ from nclab.figures.ji2022_fig3 import panels
 from nclab.figures.picture import Picture
 from nclab.progress import bar
 from nclab.records import read_run
-from nclab.text import number
 
 QUICK = Config()
 PRESETS = {
     "quick": QUICK,
-    "accelerated": replace(QUICK, rate=0.05, clip=1.0, power=0.5, most=10.0),
+    "accelerated": replace(QUICK, clip=1.0, power=0.25, most=20.0),
     "paper": Config(
         images=60_000,
         width=1.0,
@@ -38,16 +37,17 @@ PRESETS = {
 """accelerated departs from the paper: clipped gradients and a rate that follows the loss."""
 
 COLUMNS = {
-    "epoch": "epochs",
+    "epoch": "epoch",
     "accuracy": "accuracy",
     "loss": "loss",
-    "nc2_norm_variation_means": "(a) means",
-    "nc2_norm_variation_weights": "(a) classif.",
-    "nc1_within_variation": "(b) within",
-    "nc2_equiangularity_means": "(c) means",
-    "nc2_equiangularity_weights": "(c) classif.",
-    "nc3_self_duality": "(d) duality",
+    "nc2_norm_variation_means": "(a) M",
+    "nc2_norm_variation_weights": "(a) W",
+    "nc1_within_variation": "(b)",
+    "nc2_equiangularity_means": "(c) M",
+    "nc2_equiangularity_weights": "(c) W",
+    "nc3_self_duality": "(d)",
 }
+"""M are the class means, W the classifiers."""
 
 
 def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
@@ -91,12 +91,16 @@ def show(numbers: dict[str, Any]) -> list[Any]:
         table.add_column(title, justify="right")
     for seed, rows in by_seed(numbers["rows"]).items():
         for row in (rows[0], rows[-1]):
-            table.add_row(str(seed), *(number(row[name]) for name in COLUMNS))
+            table.add_row(str(seed), *(_three_digits(row[name]) for name in COLUMNS))
     lines = []
     for claimed in CLAIMED:
         found = numbers["findings"][claimed.name]
         lines.append(f"{claimed.source}: {claimed.text} {found['verdict']}: {found['evidence']}")
-    return [f"{_title(numbers)}, first and last measurement:", table, *lines]
+    return [
+        f"{_title(numbers)}, first and last measurement of class means M and classifiers W:",
+        table,
+        *lines,
+    ]
 
 
 def pictures(numbers: dict[str, Any]) -> list[Picture]:
@@ -110,6 +114,10 @@ def _title(numbers: dict[str, Any]) -> str:
     how = "SGD" if numbers["variant"] == "plain" else "accelerated SGD (a departure)"
     width = "" if config["width"] == 1 else f" × {config['width']:g}"
     return f"VGG-13{width}, {config['images']} images of FashionMNIST, {how}, no weight decay"
+
+
+def _three_digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _is_finished(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,25 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, text.encode())
 
 
-def heading(name: str, *, preset: str, seeds: Sequence[int]) -> dict[str, Any]:
+def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> dict[str, Any]:
     """What tells one result from another; a result with the same heading need not be redone."""
-    return {"experiment": name, "preset": preset, "seeds": list(seeds), "nclab": __version__}
+    return {
+        "experiment": name,
+        "preset": preset,
+        "seeds": list(seeds),
+        "settings": json.loads(json.dumps(asdict(config))),  # tuples come back as lists
+        "nclab": __version__,
+    }
 
 
-def kept_numbers(folder: Path, wanted: Mapping[str, Any], config: Any) -> dict[str, Any] | None:
-    """The numbers in a folder if they are those that are wanted, else None."""
+def kept_numbers(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The numbers in a folder if their heading is the one that is wanted, else None."""
     try:
         numbers = json.loads((folder / NUMBERS).read_text())
     except (OSError, ValueError):
         return None
     same = isinstance(numbers, dict) and all(numbers.get(key) == wanted[key] for key in wanted)
-    # Through JSON, as tuples come back as lists.
-    plain = json.loads(json.dumps(config))
-    return numbers if same and numbers.get("config") == plain else None
+    return numbers if same else None
 
 
 def keep(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:

@@ -3,16 +3,18 @@
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import MissingData
 from nclab.experiments import Experiment, find
-from nclab.experiments.keep import heading, keep, kept_numbers, make_folder, write_json
+from nclab.experiments.keep import NUMBERS, heading, keep, kept_numbers, make_folder, write_json
+from nclab.experiments.threads import one_thread
 from nclab.progress import bar
 from nclab.records.manifest import commit, versions
 
+CLAIMS = "claims.json"
 SKIPPED = "skipped.json"
 SEEDS = {"quick": 2, "paper": 3}
 """Seeds of every experiment where none are asked for."""
@@ -30,6 +32,8 @@ class Job:
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    """What `finish` wrote."""
 
     def run(self, names: Sequence[str], say: Callable[..., None]) -> None:
         """The named experiments, or all; `say` gets the tables and lines of each."""
@@ -48,18 +52,54 @@ class Job:
 
     def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
         folder = self.out / name
-        wanted = heading(name, preset=self.preset, seeds=self.seeds)
-        config = asdict(experiment.PRESETS[self.preset])
-        numbers = None if self.fresh else kept_numbers(folder, wanted, config)
+        config = experiment.PRESETS[self.preset]
+        wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
+        numbers = None if self.fresh else kept_numbers(folder, wanted)
         if numbers is None:
             found = experiment.run(preset=self.preset, seeds=self.seeds, out=self.out)
-            numbers = {**wanted, "manifest": _manifest(), **found}
+            numbers = {**found, **wanted, "manifest": _manifest()}
             lines = keep(experiment, numbers, folder)
         else:
             self.reused.append(name)
             lines = [f"reused {folder}"]
         self.numbers[name] = numbers
         say(*experiment.show(numbers), *lines, "")
+
+    def finish(self) -> dict[str, Any]:
+        """Judge every claim of both papers and write the report from what is on disk."""
+        from nclab.report.site import write_report
+
+        self._judge()
+        self.report = write_report(self.out).to_dict()
+        return {**self.report, "skipped": self.skipped, "reused": self.reused}
+
+    def summary(self) -> list[Any]:
+        """What a person wants to know at the end."""
+        from rich.table import Table
+
+        table = Table(header_style="bold")
+        table.add_column("verdict")
+        table.add_column("claims", justify="right")
+        for verdict, count in sorted(self.report["claims"].items(), key=lambda item: -item[1]):
+            table.add_row(verdict, str(count))
+        return [
+            f"{self.report['figures']} figures, {sum(self.report['claims'].values())} claims:",
+            table,
+            *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
+            f"report: {self.report['page']}",
+        ]
+
+    def _judge(self) -> None:
+        from nclab.claims.ledger import judge_all
+
+        path = self.out / CLAIMS
+        newest = max(
+            ((self.out / name / NUMBERS).stat().st_mtime for name in self.numbers), default=0.0
+        )
+        if not self.fresh and path.exists() and path.stat().st_mtime >= newest:
+            return
+        with one_thread():
+            write_json(path, judge_all(self.preset, self.numbers))
 
 
 def _manifest() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from nclab.features.hooks import Hook
 from nclab.features.pooling import NoRows, tells_channels
 
 Reader = Callable[[Tensor, nn.Module], Tensor]
@@ -86,10 +87,9 @@ class Recorder:
         self._clock = 0
         for name, module in self.model.named_modules():
             if self.trace or name in self.inputs or name in self.outputs:
-                self._handles.append(
-                    module.register_forward_pre_hook(self._entering(name), with_kwargs=True)
-                )
-                self._handles.append(module.register_forward_hook(self._leaving(name)))
+                entering, leaving = Hook(self._entering(name)), Hook(self._leaving(name))
+                self._handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
+                self._handles.append(module.register_forward_hook(leaving))
         return self
 
     def __exit__(

@@ -106,7 +106,7 @@ def _draw_reference(axis: "Axes", reference: Reference, colours: Paper) -> None:
 
     line: dict[str, Any] = {"color": colours.muted, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1.8}
     halo = [withStroke(linewidth=2.5, foreground=colours.background)]
-    words: dict[str, Any] = {"color": colours.muted, "fontsize": 7, "zorder": 4}
+    words: dict[str, Any] = {"color": colours.muted, "fontsize": 7, "zorder": 1.9}
     words["path_effects"] = halo
     if reference.y is not None:
         axis.axhline(reference.y, **line)

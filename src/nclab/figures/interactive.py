@@ -16,7 +16,7 @@ DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
 SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
 PIXELS = 110
 """Pixels of an inch of paper."""
-UNDER, FRAME = 52, 170
+UNDER, FRAME = 52, 155
 """Pixels from an axis to the legend below it, and of the margins above and below."""
 CONFIG: dict[str, Any] = {
     "displaylogo": False,

@@ -85,13 +85,16 @@ def _shared_epochs(rows: Rows, seeds: int) -> list[int]:
 def _series(
     rows: Rows, epochs: Sequence[int], name: str, label: str, colour: int, *, spread: bool
 ) -> Series:
-    columns = [[row[name] for row in rows if row["epoch"] == epoch] for epoch in epochs]
+    columns = [
+        [row[name] for row in rows if row["epoch"] == epoch and row[name] is not None]
+        for epoch in epochs
+    ]
     return Series(
         label,
         [math.log(epoch) for epoch in epochs],
-        [sum(values) / len(values) for values in columns],
-        low=[min(values) for values in columns] if spread else None,
-        high=[max(values) for values in columns] if spread else None,
+        [sum(values) / len(values) if values else None for values in columns],
+        low=[min(values, default=None) for values in columns] if spread else None,
+        high=[max(values, default=None) for values in columns] if spread else None,
         colour=colour,
         style="solid" if colour == 0 else "dashed",
     )

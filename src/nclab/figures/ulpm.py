@@ -79,7 +79,7 @@ def curve(samples: Samples, name: str) -> Curve:
 
 
 def quantities_picture(data: QuantityPanels, *, name: str = "quantities") -> Picture:
-    """Four panels on the paper's axes, log of the quantity over log log t; fits are dotted."""
+    """Four panels, the log of a quantity over log log t, with the rate that is claimed."""
     panels = []
     for place, ((title, _), curves) in enumerate(zip(PANELS, data.panels, strict=True)):
         series = []
@@ -93,13 +93,21 @@ def quantities_picture(data: QuantityPanels, *, name: str = "quantities") -> Pic
             series.append(
                 Series(label, _list(one.log_time), _list(one.value), colour=number, style=style)
             )
-        fit = curves[0]
-        line = (_list(fit.fitted_log_time), _list(fit.fitted))
-        series.append(Series("", *line, colour=BLACK, style="dotted"))
+        series.append(_claimed_rate(curves[0]))
         y_label = "quantity" if place == 0 else ""
         panels.append(Panel(title, "", y_label, tuple(series), "loglog", "log"))
-    caption = "Every quantity over log t, both axes logarithmic; dotted, the power law of the tail."
+    caption = (
+        "Every quantity over log t, both axes logarithmic, with the slope of its tail; dotted, "
+        "the rate 1/log t that the paper claims, through the last point."
+    )
     return Picture(name, data.title, tuple(panels), 4, caption, (2.75, 2.5))
+
+
+def _claimed_rate(curve: Curve) -> Series:
+    """The O(1/log t) of ji2022, Thm 3.1, through the end of a curve."""
+    x = curve.log_time[curve.log_time >= curve.log_time[-1] ** (1 / 2)]
+    rate = curve.value[-1] * curve.log_time[-1] / x
+    return Series("1/log t", _list(x), _list(rate), colour=BLACK, style="dotted")
 
 
 class MarginPanels(NamedTuple):

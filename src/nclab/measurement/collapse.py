@@ -1,10 +1,11 @@
 """Collapse: a measurement of one layer at one moment."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,12 @@ from nclab.metrics.catalogue import METRICS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.text import as_text
 from nclab.theory.certificate import Certificate, certify
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
 """Up to this many classes `to_dict` includes the C x C cosines."""
@@ -219,6 +226,30 @@ class Collapse:
             "warnings": list(self.warnings),
         }
 
+    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
+        """A matplotlib figure and its panels: cosines between classes, and class by class.
+
+        >>> import nclab
+        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).plot()
+        >>> [ax.get_title(loc="left") for ax in axes]
+        ['cosines between classes', 'every class']
+        """
+        from nclab.measurement.page import plot
+
+        return plot(self._picture(), dark)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write picture and table as one page that needs nothing else."""
+        from nclab.measurement.page import write_page
+        from nclab.measurement.table import as_html
+
+        write_page(path, self._picture(), as_html([self.table_row()]))
+
+    def _picture(self) -> "Picture":
+        from nclab.figures.measured import layer_picture
+
+        return layer_picture(self.to_dict())
+
     def __rich__(self) -> Any:
         from nclab.measurement.table import side_by_side
 
@@ -228,9 +259,11 @@ class Collapse:
         return as_text(self)
 
     def _repr_html_(self) -> str:
+        from nclab.figures.measured import mini_map
         from nclab.measurement.table import as_html
 
-        return as_html([self.table_row()])
+        small = mini_map(self.to_dict()) if self.num_classes <= PAIRS_SHOWN else ""
+        return as_html([self.table_row()]) + small
 
 
 def _finite(value: float | None) -> float | None:

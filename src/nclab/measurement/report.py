@@ -1,14 +1,21 @@
 """Report: what `nclab.measure` found in every layer of a model."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
 from nclab.text import as_text
 from nclab.theory.certificate import Certificate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from nclab.figures.picture import Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +71,26 @@ class Report:
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
         return [collapse.to_row() for collapse in self.layers]
+
+    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
+        """A matplotlib figure and its panels: every layer in order, or the one there is."""
+        from nclab.measurement.page import plot
+
+        return plot(self._picture(), dark)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write picture and table as one page that needs nothing else."""
+        from nclab.measurement.page import write_page
+        from nclab.measurement.table import as_html
+
+        write_page(path, self._picture(), as_html(self.table_rows(), remarks=self.lines()))
+
+    def _picture(self) -> "Picture":
+        from nclab.figures.measured import layer_picture, layers_picture
+
+        if len(self.layers) == 1:
+            return layer_picture(self.last.to_dict())
+        return layers_picture([collapse.to_row() for collapse in self.layers])
 
     def __rich__(self) -> Any:
         from rich.console import Group

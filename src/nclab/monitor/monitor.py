@@ -117,15 +117,15 @@ class Monitor:
     ) -> None:
         if kind is None and (self._open or self._batches):
             self.epoch_end()  # the loop was left early
-        self.close()
+        self.close(error)
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None = None) -> None:
         """Take the hooks off and close the sinks that can be closed."""
         self._tap.remove()
         for sink in self.sinks:
             close = getattr(sink, "close", None)
             if callable(close):
-                close()
+                close(error)
 
     @property
     def watching(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import linear
 
 from nclab.errors import DataError
@@ -110,8 +111,11 @@ class RunningEstimate:
             present = int((layer.moments.counts > 0).sum())
             if present < 2:
                 skipped[name] = f"it has finite features of {present} classes; 2 are needed"
-            else:
+                continue
+            try:
                 measured.append(self._collapse(layer, head))
+            except (DataError, LinAlgError) as error:  # never a training's end
+                skipped[name] = str(error)
         return Report(
             layers=tuple(measured),
             classifier=self.survey.classifier,
@@ -242,5 +246,7 @@ def finite_rows(rows: Tensor) -> Tensor | None:
     total = rows.sum(dtype=torch.float32)
     if bool(torch.isfinite(total)) and rows.dtype != torch.float64:
         return None
-    usable = (rows.abs() <= HUGE).all(1)
+    usable = torch.isfinite(rows).all(1)
+    if rows.dtype == torch.float64:
+        usable &= (rows.abs() <= HUGE).all(1)
     return None if bool(usable.all()) else usable

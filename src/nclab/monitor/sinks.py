@@ -1,20 +1,15 @@
 """Sinks: where events go. A sink is any callable that takes an `Event`."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nclab.monitor.event import Event
+from nclab.records import Run, open_run
 
 Sink = Callable[[Event], object]
-"""May have a method `close()`, which the monitor calls at its end."""
-
-
-class Journal(Protocol):
-    """What can append a record, such as a `nclab.records.Run`."""
-
-    def append(self, record: dict[str, Any], /) -> object:
-        """Add one record."""
+"""May have a method `close(error)`, called at the end; error is None if all went well."""
 
 
 @dataclass
@@ -45,14 +40,57 @@ class History:
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
 
-@dataclass(frozen=True)
-class RecordSink:
-    """Appends every event, and every alarm after it, to the journal of a run."""
+class Journal(Protocol):
+    """What can append a record, such as a `nclab.records.Run`."""
 
-    run: Journal
+    def append(self, record: dict[str, Any], /) -> object:
+        """Add one record."""
+
+
+class RecordSink:
+    """Writes every event, and every alarm after it, to the journal of a run.
+
+    Given a folder it opens a run there at the first event, so that under torch.distributed only
+    the first process does, and ends it with the monitor. A run, or whatever appends records, that
+    is given open is the caller's to end.
+
+    >>> import tempfile
+    >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
+    True
+    """
+
+    def __init__(
+        self, target: str | os.PathLike[str] | Journal, *, config: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = target if isinstance(target, (str, os.PathLike)) else None
+        self.journal = None if isinstance(target, (str, os.PathLike)) else target
+        self.config = dict(config or {})
+        self.run: Run | None = None
 
     def __call__(self, event: Event) -> None:
-        self.run.append(event.to_record())
+        journal = self._journal()
+        journal.append(event.to_record())
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes)}
-            self.run.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+            journal.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+        if self.run is not None:
+            self.run.beat(step=event.step)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the run that was opened here; after an error it is marked as failed."""
+        if self.run is None:
+            return
+        if error is None:
+            self.run.finish()
+        elif isinstance(error, Exception):
+            self.run.fail(str(error))
+        self.run.close()
+        self.run = None
+
+    def _journal(self) -> Journal:
+        if self.journal is not None:
+            return self.journal
+        if self.run is None:
+            assert self.folder is not None
+            self.run = open_run(self.folder, kind="monitor", config=self.config)
+        return self.run

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nclab.features.batches import Batch
+from nclab.features.hooks import Hook
 from nclab.features.pooling import NoRows, channel_dim
 from nclab.features.recorder import Point, Recorder, first_tensor
 from nclab.measurement.survey import Survey
@@ -56,10 +57,7 @@ class Tap:
     def listen(self) -> None:
         """Notice training passes that come before any labels are expected."""
         if not self._handles:
-            self._handles.append(
-                self.survey.model.register_forward_pre_hook(self._begin, with_kwargs=True)
-            )
-            self._ready = False
+            self._before(self.survey.model, self._begin)
 
     def expect(self, labels: Labels | None) -> None:
         """The labels of the next training pass; None for none."""
@@ -84,7 +82,7 @@ class Tap:
 
     def _install(self) -> None:
         model = self.survey.model
-        self._handles.append(model.register_forward_pre_hook(self._begin, with_kwargs=True))
+        self._before(model, self._begin)
         if self.survey.found is None:
             blank = Batch((), {}, torch.empty(0, dtype=torch.int64), None)
             self._recorder = self.survey.recorder(blank)
@@ -93,13 +91,17 @@ class Tap:
         else:
             for module, points in _by_module(self._points()).items():
                 own = model.get_submodule(module)
-                self._handles.append(
-                    own.register_forward_pre_hook(self._entering(module, points), with_kwargs=True)
-                )
+                self._before(own, self._entering(module, points))
                 if any(point.side == "output" for point in points):
-                    self._handles.append(own.register_forward_hook(self._leaving(module, points)))
-        self._handles.append(model.register_forward_hook(self._end))
+                    self._after(own, self._leaving(module, points))
+        self._after(model, self._end)
         self._ready = True
+
+    def _before(self, module: nn.Module, act: Callable[..., None]) -> None:
+        self._handles.append(module.register_forward_pre_hook(Hook(act), with_kwargs=True))
+
+    def _after(self, module: nn.Module, act: Callable[..., None]) -> None:
+        self._handles.append(module.register_forward_hook(Hook(act)))
 
     def _points(self) -> list[Point]:
         assert self.survey.found is not None

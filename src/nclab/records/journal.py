@@ -15,6 +15,7 @@ SCHEMA = 1
 HEADING = {"kind": "start", "schema": SCHEMA}
 """The first line of every journal; readers leave it out."""
 
+END = b'{"kind":"end",'
 BLOCK = 1 << 20
 
 
@@ -35,7 +36,8 @@ class Scan(NamedTuple):
     lost: int
     """Unreadable lines after them, without a torn last one."""
     damage: Damage | None
-    last: dict[str, Any] | None
+    last: bytes
+    """The last readable line."""
 
 
 def scan(path: Path) -> Scan:
@@ -43,7 +45,7 @@ def scan(path: Path) -> Scan:
     end = good = checksum = 0
     first: Damage | None = None
     lost = 0
-    last: dict[str, Any] | None = None
+    last = b""
     offset = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -56,7 +58,7 @@ def scan(path: Path) -> Scan:
             else:
                 if number == 1:
                     check_heading(record, path)
-                end, good, last, lost = offset + len(line), checksum, record, 0
+                end, good, last, lost = offset + len(line), checksum, line, 0
             offset += len(line)
     within = first if first and first.offset < end else None
     return Scan(end, good, lost, within, last)
@@ -86,7 +88,7 @@ class Journal:
         try:
             found = scan(path)
             self.length, self.checksum = found.end, found.checksum
-            self.damage, self.last = found.damage, found.last
+            self.damage, self._last_line = found.damage, found.last
             self._repair(found.lost)
         except BaseException:
             os.close(self._descriptor)
@@ -101,6 +103,16 @@ class Journal:
             self._truncate(self.length)
             if self.length == 0:
                 self.append(HEADING)
+
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """The last record if it ends the run, as a reader would see it."""
+        return decode(self._last_line) if self._last_line.startswith(END) else None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is only the heading."""
+        return self._last_line == encode(HEADING)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line with one call; on a full disk take back what is there of it."""
@@ -119,7 +131,7 @@ class Journal:
             ) from error
         self.length += len(line)
         self.checksum = zlib.crc32(line, self.checksum)
-        self.last = dict(record)
+        self._last_line = line
 
     def flush(self) -> None:
         """Return when everything is on the disk itself."""
@@ -148,7 +160,7 @@ class Journal:
             raise RecordError(f"Expected {length} bytes in {self.path}, got fewer.")
         self._truncate(length)
         self.length, self.checksum = length, checksum
-        self.damage = self.last = None
+        self.damage, self._last_line = None, b""
         if length == 0:
             self.append(HEADING)
         self.flush()

@@ -7,6 +7,7 @@ from typing import Any
 
 from nclab.errors import RecordError
 
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
@@ -40,9 +41,9 @@ def decode(line: bytes) -> dict[str, Any] | None:
 def to_json(value: Any) -> str:
     """Compact JSON of a value; what is not finite becomes null."""
     try:  # plain values, nearly always: the fast way
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except (TypeError, ValueError):
-        return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(plain(value))
 
 
 def plain(value: Any, *, where: str = "") -> Any:

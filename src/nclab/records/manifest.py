@@ -150,10 +150,16 @@ def commit() -> str | None:
     tree = Path(nclab.__file__).resolve().parents[2]
     if not (tree / ".git").exists():  # an installed package, perhaps inside a user's repository
         return None
-    command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--abbrev=40"]
-    command += ["--exclude", "*"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        head = _git(tree, "rev-parse", "HEAD")
+        dirty = _git(tree, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return f"{head}-dirty" if dirty else head
+
+
+def _git(tree: Path, *words: str) -> str:
+    """What git says, without taking locks that would disturb whoever works in the tree."""
+    command = ["git", "--no-optional-locks", "-C", str(tree), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()

@@ -20,6 +20,7 @@ Record = dict[str, Any]
 
 DEPTH = 3
 GLANCE_BYTES = 1 << 16
+GLANCED = (b'{"kind":"measurement"', b'{"kind":"end"')
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ def glance(folder: str | os.PathLike[str]) -> RunView:
     manifest = read_manifest(place)
     wanted: dict[str, Record] = {}
     for line in _lines_backwards(place / JOURNAL):
-        record = decode(line)
-        if record and record["kind"] in ("measurement", "end"):
+        record = decode(line) if line.startswith(GLANCED) else None
+        if record is not None:
             wanted.setdefault(record["kind"], record)
             if record["kind"] == "measurement":
                 break

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import flush_folder
+from nclab.files import flush_folder, remove_leftovers
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import Heartbeat
@@ -62,6 +62,8 @@ def open_run(
     )
     lock = Lock(place)
     try:
+        remove_leftovers(place)
+        remove_leftovers(place / checkpoints.FOLDER)
         if (place / MANIFEST).exists():
             manifest = read_manifest(place)
             _same(manifest, wanted, place)
@@ -100,7 +102,7 @@ def _first_journal(folder: Path, manifest: Manifest) -> Journal:
     """A new run: the journal first, so that a folder with a manifest always has one."""
     journal = Journal(folder / JOURNAL)
     try:
-        if journal.damage is not None or (journal.last or {}).get("kind") != "start":
+        if journal.damage is not None or not journal.is_new:
             raise RecordError(
                 f"Expected {MANIFEST} beside {folder / JOURNAL}, but it is missing. "
                 "Restore it, or take another folder."
@@ -130,8 +132,7 @@ class Run:
     @property
     def end(self) -> dict[str, Any] | None:
         """The record that ended the run, None while it goes on."""
-        last = self._journal.last
-        return last if last and last.get("kind") == "end" else None
+        return self._journal.end
 
     @property
     def finished(self) -> bool:
@@ -159,8 +160,7 @@ class Run:
                 journal_checksum=self._journal.checksum,
             ),
         )
-        for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
-            path.unlink(missing_ok=True)
+        self._prune()
 
     def steps(self) -> list[int]:
         """Steps that can be resumed, ascending; a damaged checkpoint is warned of."""
@@ -175,6 +175,7 @@ class Run:
         for later in reversed(files):  # checkpoints first: a kill in between leaves a good run
             if found is None or later > found.step:
                 files[later].unlink(missing_ok=True)
+        self._prune()  # a kill may have come before
         self._journal.cut(found.journal_length if found else 0)
         return found
 
@@ -233,6 +234,10 @@ class Run:
         self._journal.flush()
         why = {"why": summary["why"]} if "why" in summary else {}
         self._heartbeat.beat(summary["state"], **why)
+
+    def _prune(self) -> None:
+        for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
+            path.unlink(missing_ok=True)
 
     def _read(self, step: int) -> Checkpoint:
         checkpoint = checkpoints.read_checkpoint(checkpoints.path_of(self.folder, step))

@@ -40,6 +40,10 @@ class Tail:
 
     def poll(self) -> list[dict[str, Any]]:
         """New complete records since the last call; from the first one if `restarted`."""
+        return list(parse(self.lines(), self._path, kinds=self._kinds, arrays=self._arrays))
+
+    def lines(self) -> list[bytes]:
+        """The same as raw lines of every kind, for readers that decode only some of them."""
         self.restarted = False
         try:
             stream = self._path.open("rb")
@@ -59,9 +63,7 @@ class Tail:
             return []
         self._place += len(whole)
         self._before = (self._before + whole[-MEMORY:])[-MEMORY:]
-        return list(
-            parse(whole.split(b"\n")[:-1], self._path, kinds=self._kinds, arrays=self._arrays)
-        )
+        return whole.split(b"\n")[:-1]
 
     def _begin_again(self) -> None:
         self.restarted = self._place > 0

@@ -26,7 +26,11 @@ PLAIN, TRANSPOSED = ord("N"), ord("T")
 def _compiled(function: Function) -> Function:
     # Sums may be reordered, but inf and nan keep their meaning: divergence must be seen.
     freedoms = {"reassoc", "contract", "nsz", "arcp"}
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=freedoms)(function))
+    # All in one piece: a function that is called runs as another copy, which rounds otherwise, in
+    # the process that compiles it than in those that load the caller from the cache.
+    part = function.__name__ != "run_epoch"
+    compiler = numba.njit(cache=True, nogil=True, fastmath=freedoms, forceinline=part)
+    return cast(Function, compiler(function))
 
 
 class Numbers(NamedTuple):

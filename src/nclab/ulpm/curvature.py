@@ -15,6 +15,9 @@ from nclab.ulpm.problem import Array, Problem, log_gradient, pull
 DENSE = 600
 """Up to this many variables the Hessian is formed; beyond, its smallest pairs by Lanczos."""
 
+ROUNDING = 1e-14
+"""A gradient of log L that is smaller than this times the point is 0 but for rounding."""
+
 
 class Tangent(NamedTuple):
     """First-order information at a point of the sphere."""
@@ -49,7 +52,11 @@ def tangent(problem: Problem, theta: Array) -> Tangent:
     value, gradient = log_gradient(problem, theta)
     radial = float(np.vdot(gradient, theta))
     along = gradient - theta * (radial / square_norm(theta))
-    return Tangent(value, along, radial, float(np.linalg.norm(gradient)))
+    steepness = float(np.linalg.norm(gradient))
+    if steepness <= ROUNDING * math.sqrt(square_norm(theta)):
+        # All of the gradient is rounding, as where W = 0 and all class means agree.
+        along = np.zeros_like(along)
+    return Tangent(value, along, radial, steepness)
 
 
 def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:

@@ -1,0 +1,161 @@
+"""Records against the bare work: json and a system call to write, one parse to read.
+
+One run, one thread. A record is a measurement of six layers with per-class values, about 7 kB.
+Best of several rounds that alternate between both sides; CPU time, but a checkpoint waits for the
+disk and is taken by the clock.
+
+    python benchmarks/records.py [--json] [--records 10000] [--rounds 5]
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from nclab.records import Tail, glance, open_run, read_run
+
+LAYERS, CLASSES, SCALARS = 6, 10, 25
+WIDTH = 300
+
+
+def record(step: int) -> dict[str, Any]:
+    """A measurement as the experiments write it."""
+    value = 1 / (step + 3)
+    scalars = {f"quantity_{place}": value * place for place in range(SCALARS)}
+    layer = {"name": "last", **scalars, "intra_cosine": [value + c for c in range(CLASSES)]}
+    train = {"loss": value, "accuracy": 1 - value, "rate": 0.1}
+    return {
+        "kind": "measurement",
+        "step": step,
+        "epoch": step / 79,
+        "layers": [layer] * LAYERS,
+        "train": train,
+    }
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Time of one call."""
+    started = clock()
+    work()
+    return clock() - started
+
+
+def appending(folder: Path, records: list[dict[str, Any]]) -> tuple[float, float]:
+    """Ours, and json.dumps with a bare system call, both in seconds a record."""
+
+    shutil.rmtree(folder / "run", ignore_errors=True)
+
+    def ours() -> None:
+        with open_run(folder / "run", kind="benchmark", config={}) as run:
+            for item in records:
+                run.append(item)
+
+    def bare() -> None:
+        descriptor = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for item in records:
+            os.write(descriptor, json.dumps(item).encode())
+        os.close(descriptor)
+
+    return seconds(ours) / len(records), seconds(bare) / len(records)
+
+
+def reading(folder: Path) -> dict[str, float]:
+    """Ways to read the journal, in seconds."""
+    content = (folder / "journal.jsonl").read_bytes()
+    tail = Tail(folder)
+    tail.poll()
+
+    def reopen() -> None:
+        open_run(folder, kind="benchmark", config={}).close()
+
+    return {
+        "open_run": seconds(reopen),
+        "read_run": seconds(lambda: read_run(folder)),
+        "read_run_without_arrays": seconds(lambda: read_run(folder, arrays=False)),
+        "parse_at_once": seconds(
+            lambda: json.loads(b"[" + content.rstrip().replace(b"\n", b",") + b"]")
+        ),
+        "glance": seconds(lambda: glance(folder)),
+        "poll": seconds(tail.poll),
+    }
+
+
+def checkpointing(folder: Path) -> tuple[float, float]:
+    """Ours, and the bare bytes flushed to disk, in seconds; six layers with their momentum."""
+    tensors = {f"layer{place}": torch.randn(WIDTH, WIDTH) for place in range(2 * LAYERS)}
+    with open_run(folder / "run", kind="benchmark", config={}) as run:
+        run.checkpoint(1, tensors)  # the journal that was just written is flushed here
+        ours = seconds(lambda: run.checkpoint(2, tensors), time.perf_counter)
+
+    def bare() -> None:
+        with (folder / "bare.safetensors").open("wb") as stream:
+            stream.write(save(tensors))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    return ours, seconds(bare, time.perf_counter)
+
+
+def measure(count: int, rounds: int) -> dict[str, float]:
+    """The best of each over the rounds."""
+    records = [record(step) for step in range(count)]
+    best: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for _ in range(rounds):
+            append, write = appending(folder, records)
+            checkpoint, flushed = checkpointing(folder)
+            found = {
+                "append": append,
+                "bare_write": write,
+                **reading(folder / "run"),
+                "checkpoint": checkpoint,
+                "bare_checkpoint": flushed,
+            }
+            best = {key: min(value, best.get(key, value)) for key, value in found.items()}
+        best["megabytes"] = (folder / "run" / "journal.jsonl").stat().st_size / 1e6
+    return best
+
+
+def main() -> None:
+    """Print the table or the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--records", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    best = measure(options.records, options.rounds)
+    if options.json:
+        print(json.dumps(best))
+        return
+    print(f"{options.records} records, {best['megabytes']:.0f} MB")
+    print(
+        f"append      {best['append'] * 1e6:7.1f} µs a record, "
+        f"{1 / best['append']:,.0f} a second; "
+        f"json.dumps and a bare write {best['bare_write'] * 1e6:.1f} µs"
+    )
+    print(
+        f"read_run    {best['read_run']:7.3f} s; without arrays "
+        f"{best['read_run_without_arrays']:.3f} s; one parse of everything "
+        f"{best['parse_at_once']:.3f} s"
+    )
+    print(f"open_run    {best['open_run']:7.3f} s to check every line before going on")
+    print(f"glance      {best['glance'] * 1e3:7.2f} ms")
+    print(f"poll        {best['poll'] * 1e3:7.3f} ms when there is nothing new")
+    print(
+        f"checkpoint  {best['checkpoint'] * 1e3:7.1f} ms for {2 * LAYERS * WIDTH**2 * 4 / 1e6:.1f} "
+        f"MB; bare flushed bytes {best['bare_checkpoint'] * 1e3:.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()

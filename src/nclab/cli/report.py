@@ -1,0 +1,34 @@
+"""`nclab report`: a folder of runs as pages that open from disk."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nclab.cli.output import print_json
+
+
+def command(
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, experiments or both.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the pages; by default RUNS/report."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write figures, claims and runs as a site that needs neither a server nor the internet.
+
+    Example: [bold]nclab report runs --out report[/bold]
+    """
+    from nclab.report.site import write_report
+
+    report = write_report(runs, out)
+    if as_json:
+        print_json(report.to_dict())
+        return
+    judged = sum(report.claims.values())
+    typer.echo(
+        f"{report.runs} runs, {report.figures} figures, {judged} claims, "
+        f"{report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
+    )
+    typer.echo(f"wrote {report.page}")

@@ -1,0 +1,60 @@
+"""A measurement as a page of its own: one small file with its picture and its table inside."""
+
+import base64
+import html
+import io
+import os
+from typing import TYPE_CHECKING
+
+from nclab.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from nclab.figures.picture import Picture
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1f2328;--muted:#656d76;--line:#e4e7eb;--paper:#fff}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--muted:#9ba4ae;--line:#2d333b;--paper:#14181d}}
+body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
+img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
+table{border-collapse:collapse;font-size:.9rem}th,td{padding:.35rem 1rem .35rem 0;text-align:left;
+border-bottom:1px solid var(--line)}td{text-align:right;font-variant-numeric:tabular-nums}
+tbody th{font-weight:400}thead th{color:var(--muted)}div{overflow-x:auto}
+"""
+
+
+def plot(picture: "Picture", dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
+    """A matplotlib figure and its panels."""
+    from nclab.figures.draw import draw
+
+    figure = draw(picture, dark)
+    return figure, tuple(figure.axes[: len(picture.panels)])
+
+
+def write_page(path: str | os.PathLike[str], picture: "Picture", table: str) -> None:
+    """Write the picture, for light and for dark screens, and a table of HTML as one file."""
+    title = html.escape(picture.title)
+    light, dark = (_image(picture, dark) for dark in (False, True))
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{STYLE}</style></head><body>
+<h1>{title}</h1>
+<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
+<img src="{light}" alt="{title}"></picture>
+<p>{html.escape(picture.caption)}</p>
+<div>{table}</div>
+</body></html>
+"""
+    write_whole(path, page.encode())
+
+
+def _image(picture: "Picture", dark: bool) -> str:
+    """A figure as an address that holds it all."""
+    figure, _ = plot(picture._replace(title=""), dark)
+    content = io.BytesIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -1,0 +1,51 @@
+// The papers' figures, drawn by plotly from the numbers beside them.
+"use strict";
+nclab.figures = {};
+nclab.addFigure = function (id, spec) { nclab.figures[id] = spec; };
+
+nclab.recolour = function (value) {
+  // The same figure on dark paper: every colour of the light palette becomes its dark twin.
+  var light = nclab.palette.light, dark = nclab.palette.dark, twins = {};
+  light.lines.forEach(function (colour, place) { twins[colour] = dark.lines[place]; });
+  ["ink", "muted", "grid", "background"].forEach(function (name) { twins[light[name]] = dark[name]; });
+  ["ramp", "diverging"].forEach(function (name) {
+    light[name].forEach(function (stop, place) { twins[stop[1]] = dark[name][place][1]; });
+  });
+  function walk(part) {
+    if (Array.isArray(part)) return typeof part[0] === "number" && part.length > 2 ? part : part.map(walk);
+    if (part && typeof part === "object") {
+      var made = {};
+      Object.keys(part).forEach(function (key) { made[key] = key === "x" || key === "y" || key === "z" ? part[key] : walk(part[key]); });
+      return made;
+    }
+    return typeof part === "string" && twins[part] ? twins[part] : part;
+  }
+  return walk(value);
+};
+
+nclab.drawFigure = function (box) {
+  var spec = nclab.figures[box.getAttribute("data-figure")];
+  if (!spec || !window.Plotly) return;
+  var figure = { data: spec.data, layout: Object.assign({}, spec.layout, { title: undefined, margin: Object.assign({}, spec.layout.margin, { t: 30 }) }) };
+  figure.layout.height = spec.layout.height - 30;
+  if (nclab.dark()) figure = nclab.recolour(figure);
+  var image = box.querySelector("img");
+  var plot = box.querySelector(".plot") || box.appendChild(nclab.element("div", { class: "plot" }));
+  window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(function () {
+    if (image) image.remove();
+    box.setAttribute("data-drawn", "yes");
+  });
+};
+
+document.addEventListener("DOMContentLoaded", function () {
+  var boxes = Array.from(document.querySelectorAll("[data-figure]")), waiting = boxes.slice();
+  function next() {
+    // The ones in sight first, then the others while nothing else is to be done.
+    if (!waiting.length) return;
+    waiting.sort(function (one, other) { return Math.abs(one.getBoundingClientRect().top) - Math.abs(other.getBoundingClientRect().top); });
+    nclab.drawFigure(waiting.shift());
+    (window.requestIdleCallback || window.setTimeout)(next);
+  }
+  next();
+  nclab.onTheme(function () { boxes.forEach(nclab.drawFigure); });
+});

@@ -1,0 +1,157 @@
+"""The scalars of many records as columns, thinned as they grow, for curves on a screen."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import Any
+
+from nclab.records.lines import decode
+
+Key = tuple[str, str]
+"""Layer and metric; the layer is empty for what belongs to the whole network."""
+LIMIT = 500
+"""A column holds up to twice as many points."""
+BUDGET_BYTES = 2**20
+"""Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
+FEWEST = 64
+PLACES = ("step", "epoch")
+
+
+class Columns:
+    """Every stride-th record of one kind and the newest; the stride doubles when they are many.
+
+    >>> columns = Columns(limit=2)
+    >>> columns.extend([b'{"kind":"m","step":%d,"loss":%d}' % (n, 9 - n) for n in range(6)])
+    >>> columns.stride, columns.points(("", "loss"), "step")
+    (2, ([0.0, 2.0, 4.0, 5.0], [9.0, 7.0, 5.0, 4.0]))
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self.stride = 1
+        self.seen = 0
+        """Records so far, kept or not."""
+        self.thinned = 0
+        """How often rows were dropped: whoever has copied some must copy again."""
+        self.values: dict[Key, array[float]] = {}
+        self._at: dict[str, array[float]] = {name: array("d") for name in PLACES}
+        self._newest: dict[Key, float] = {}
+        self._newest_at: dict[str, float] = {}
+        self._newest_kept = True
+
+    def __len__(self) -> int:
+        return len(self._at["step"])
+
+    def extend(self, lines: Sequence[bytes]) -> None:
+        """Take new lines of this kind; only those that are kept are decoded."""
+        if not lines:
+            return
+        self._widen(lines)
+        first = -self.seen % self.stride
+        for place in range(first, len(lines), self.stride):
+            self._keep(lines[place])
+        self.seen += len(lines)
+        self._newest_kept = (self.seen - 1) % self.stride == 0
+        if not self._newest_kept:
+            at, found = _scalars(decode(lines[-1]) or {})
+            self._newest_at = {name: float(value) for name, value in at.items()}
+            self._newest = {key: float(value) for key, value in found.items()}
+
+    def points(
+        self, key: Key, place: str, start: int = 0
+    ) -> tuple[list[float], list[float | None]]:
+        """One curve from a row on, the newest record at its end; None where nothing is known."""
+        if key not in self.values and key not in self._newest:
+            return [], []
+        column = self.values.get(key, array("d"))
+        at = self._at[place][start:].tolist()
+        kept = [_known(value) for value in column[start:]]
+        kept += [None] * (len(at) - len(kept))
+        if not self._newest_kept:
+            at.append(self._newest_at.get(place, nan))
+            kept.append(self._newest.get(key))
+        known = [(x, y) for x, y in zip(at, kept, strict=True) if x == x]
+        return [x for x, _ in known], [y for _, y in known]
+
+    def table(
+        self, most: int
+    ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
+        """Places and columns of at most so many rows, evenly chosen, always with the newest."""
+        rows = len(self)
+        count = max(1, most - (not self._newest_kept))
+        if rows > count:
+            picked = [round(n * (rows - 1) / max(1, count - 1)) for n in range(count)]
+        else:
+            picked = list(range(rows))
+        places = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
+        columns: dict[Key, list[float | None]] = {}
+        for key in self.names():
+            column = self.values.get(key, ())
+            columns[key] = [_known(column[row]) if row < len(column) else None for row in picked]
+        if not self._newest_kept:
+            for name, values in places.items():
+                values.append(self._newest_at.get(name))
+            for key, values in columns.items():
+                values.append(self._newest.get(key))
+        return places, columns
+
+    def names(self) -> list[Key]:
+        """Every curve there is, in the order in which records name them."""
+        return list(dict.fromkeys([*self.values, *self._newest]))
+
+    def _widen(self, lines: Sequence[bytes]) -> None:
+        limit = self.limit
+        if not len(self):
+            mean = sum(map(len, lines)) / len(lines)
+            limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))
+        while (self.seen + len(lines)) / self.stride > 2 * limit:
+            self.stride *= 2
+            if len(self):
+                self.thinned += 1
+                self._at = {name: column[::2] for name, column in self._at.items()}
+                self.values = {key: column[::2] for key, column in self.values.items()}
+
+    def _keep(self, line: bytes) -> None:
+        at, found = _scalars(decode(line) or {})
+        rows = len(self)
+        for name, column in self._at.items():
+            column.append(at.get(name, nan))
+        columns = self.values
+        for key, value in found.items():
+            known = columns.get(key)
+            if known is None:
+                known = columns[key] = array("d")
+            if len(known) < rows:
+                known.extend([nan] * (rows - len(known)))
+            known.append(value)
+
+
+def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
+    """Where a record is in training, and its numbers by layer and metric."""
+    at: dict[str, float] = {}
+    found: dict[Key, float] = {}
+    prefix = "train " if record.get("kind") == "epoch" else ""
+    for name, value in record.items():
+        kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
+        if name in PLACES:
+            if kind is float or kind is int:
+                at[name] = value
+        elif kind is float or kind is int:
+            found["", prefix + name] = value
+        elif name == "train" and kind is dict:
+            for key, number in value.items():
+                if type(number) is float or type(number) is int:
+                    found["", "train " + key] = number
+        elif name == "layers" and kind is list:
+            for place, layer in enumerate(value):
+                if type(layer) is not dict:
+                    continue
+                title = str(layer.get("layer") or f"layer {place + 1}")
+                for key, number in layer.items():
+                    if type(number) is float or type(number) is int:
+                        found[title, key] = number
+    return at, found
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None

@@ -1,0 +1,204 @@
+"""What a folder of runs holds: experiments with their figures, claims, runs, what was skipped."""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nclab.errors import NclabError
+from nclab.figures.picture import Picture, from_json
+from nclab.papers import PAPERS
+from nclab.records import find_runs
+
+PICTURE = ".picture.json"
+NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(("kind", "text", "source", "evidence", "needs"), ""),
+    "verdict": "open",
+    "numbers": {},
+    "links": {},
+}
+"""A claim of which only the id is known."""
+IMAGES = (".svg", ".png", ".pdf")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of an experiment."""
+
+    experiment: str
+    name: str
+    picture: Picture
+    """Without panels where only its images are known."""
+    images: Mapping[str, Path]
+    """By suffix."""
+
+    @property
+    def id(self) -> str:
+        """A name that is safe in a path and used by no other figure."""
+        return safe_name(f"{self.experiment}-{self.name}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The numbers and the figures of one experiment."""
+
+    name: str
+    numbers: Mapping[str, Any]
+    figures: tuple[Figure, ...]
+    file: Path | None
+    """Where its numbers are."""
+
+    @property
+    def paper(self) -> str:
+        """The key of the paper it is from, empty if none."""
+        key = self.name.split("_")[0]
+        return key if key in PAPERS else ""
+
+    @property
+    def command(self) -> str:
+        """What makes it again."""
+        preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
+        words = ["nclab reproduce", self.name]
+        words += [f"--preset {preset}"] if preset else []
+        words += [f"--seeds {len(seeds)}"] if seeds else []
+        words += [f"--seed {seeds[0]}"] if seeds and seeds[0] else []
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Content:
+    """A folder of runs, read once."""
+
+    root: Path
+    experiments: tuple[Experiment, ...]
+    claims: tuple[Mapping[str, Any], ...]
+    skipped: tuple[tuple[str, str], ...]
+    """What, and why."""
+    problems: tuple[str, ...] = field(default=())
+    """Files that are there but cannot be read."""
+
+    def of_paper(self, key: str) -> tuple[Experiment, ...]:
+        """The experiments of a paper; those of none for the empty key."""
+        return tuple(one for one in self.experiments if one.paper == key)
+
+    def claims_of(self, key: str) -> list[Mapping[str, Any]]:
+        """The claims of a paper."""
+        return [claim for claim in self.claims if str(claim["id"]).startswith(f"{key}/")]
+
+
+def read_content(root: Path) -> Content:
+    """Read everything but the runs; what is missing is missing, what is damaged is said."""
+    problems: list[str] = []
+    experiments = [
+        found
+        for folder in sorted(root.iterdir())
+        if folder.is_dir() and inside(folder, root)
+        for found in [_experiment(folder, root, problems)]
+        if found is not None
+    ]
+    claims = _json(root / "claims.json", problems, root)
+    kept = [
+        {**NOTHING, **claim, "id": str(claim["id"])}
+        for claim in (claims if isinstance(claims, list) else [])
+        if isinstance(claim, dict) and "id" in claim
+    ]
+    skipped = _skipped(_json(root / "skipped.json", problems, root))
+    return Content(root, tuple(experiments), tuple(kept), tuple(skipped), tuple(problems))
+
+
+def stamp(root: Path) -> list[tuple[str, int, int]]:
+    """What changes when any file that `read_content` reads does; costs no reading."""
+    files = [root / "claims.json", root / "skipped.json"]
+    files += [*root.glob("*/numbers.json"), *root.glob(f"*/*{PICTURE}")]
+    found = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found.append((str(file), facts.st_mtime_ns, facts.st_size))
+    return sorted(found)
+
+
+def runs_below(root: Path) -> list[Path]:
+    """The runs in a folder, those that a link leads out of it left aside."""
+    return [folder for folder in find_runs(root) if inside(folder, root)]
+
+
+def inside(path: Path, root: Path) -> bool:
+    """Whether a path, its links followed, lies in a folder."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def safe_name(text: str) -> str:
+    """A file name of plain letters that no other text gets.
+
+    >>> safe_name("wd=1e-3/seed 0")
+    'wd-1e-3-seed-0-123df2b9'
+    """
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:60] or "run"
+    if plain == text:
+        return plain
+    return f"{plain}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def check_folder(root: Path) -> Path:
+    """The folder of runs, or one line on why it is none."""
+    if not root.is_dir():
+        raise NclabError(f"Expected a folder with runs, got {root}, which is none.")
+    return root
+
+
+def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | None:
+    numbers_file = folder / "numbers.json"
+    numbers = _json(numbers_file, problems, root)
+    pictures: dict[str, Picture] = {}
+    for path in sorted(folder.glob(f"*{PICTURE}")):
+        content = _json(path, problems, root)
+        try:
+            if isinstance(content, dict):
+                pictures[path.name.removesuffix(PICTURE)] = from_json(content)
+        except NclabError as error:
+            problems.append(f"{path.relative_to(root)}: {error}")
+    # A figure without its numbers is better than none.
+    for path in sorted(folder.glob("*.png")) if numbers is not None else ():
+        pictures.setdefault(path.stem, Picture(path.stem, path.stem, ()))
+    figures = tuple(
+        Figure(folder.name, stem, picture, _images(folder, stem, root))
+        for stem, picture in pictures.items()
+    )
+    if numbers is None and not figures:
+        return None
+    file = numbers_file if isinstance(numbers, dict) else None
+    return Experiment(folder.name, numbers if isinstance(numbers, dict) else {}, figures, file)
+
+
+def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
+    beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
+    return {s: file for s, file in beside.items() if file.is_file() and inside(file, root)}
+
+
+def _json(path: Path, problems: list[str], root: Path) -> Any:
+    """What a file holds; None where it is absent, damaged or elsewhere."""
+    if not path.is_file() or not inside(path, root):
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(f"{path.relative_to(root)} cannot be read: {error}")
+        return None
+
+
+def _skipped(content: Any) -> list[tuple[str, str]]:
+    if isinstance(content, dict):
+        return [(str(name), str(why)) for name, why in content.items()]
+    found = []
+    for one in content or []:
+        if isinstance(one, dict):
+            what = one.get("what") or one.get("name") or one.get("experiment") or ""
+            found.append((str(what), str(one.get("why") or one.get("reason") or "")))
+        else:
+            found.append((str(one), ""))
+    return found

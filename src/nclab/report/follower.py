@@ -1,0 +1,174 @@
+"""A run that may still grow: its curves, its pictures and its state, read incrementally."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nclab.records import Tail
+from nclab.records.heartbeat import read_state
+from nclab.records.lines import decode
+from nclab.records.lock import is_held
+from nclab.records.manifest import Manifest, read_manifest
+from nclab.report.columns import LIMIT, Columns, Key
+
+FRAMES = 60
+"""Up to twice as many lines are kept of what is shown one at a time."""
+SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
+"""Numbers of a layer that are no curves."""
+
+
+class Follower:
+    """Reads a journal once; every `refresh` reads what was added since."""
+
+    def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(folder)
+        self.path = folder.relative_to(root).as_posix()
+        """Where the run is in the folder of runs; `.` for that folder itself."""
+        self.generation = 0
+        """How often the journal was cut by a resumed run."""
+        self._limit = limit
+        self._tail = Tail(folder)
+        self._size = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self.columns: dict[str, Columns] = {}
+        self.end: dict[str, Any] | None = None
+        self.alarms: list[dict[str, Any]] = []
+        self.geometry = Frames()
+        self.measurements = Frames()
+        self.heartbeat: dict[str, Any] = {}
+
+    def refresh(self) -> bool:
+        """Read what is new; whether there was anything."""
+        journal = self.folder / "journal.jsonl"
+        try:
+            size = journal.stat().st_size
+        except OSError:
+            size = 0
+        before = (self.heartbeat, self.end)
+        self.heartbeat = read_state(self.folder)
+        lines = [] if size == self._size else self._tail.lines()
+        self._size = size
+        if self._tail.restarted and lines:
+            self.generation += 1
+            self._begin()
+        self._take(lines)
+        return bool(lines) or before != (self.heartbeat, self.end)
+
+    def _take(self, lines: list[bytes]) -> None:
+        rest = [line for line in lines if line.startswith(b'{"kind":"')]
+        while rest:  # a few kinds only, and most lines are of one
+            opening = rest[0][: rest[0].find(b'"', 9) + 1]
+            found = [line for line in rest if line.startswith(opening)]
+            rest = [line for line in rest if not line.startswith(opening)]
+            self._take_kind(opening[9:-1].decode("ascii", "replace"), found)
+
+    def _take_kind(self, kind: str, lines: list[bytes]) -> None:
+        if kind == "end":
+            self.end = decode(lines[-1])
+        elif kind == "geometry":
+            self.geometry.extend(lines)
+        elif kind == "alarm":
+            self.alarms += [record for record in map(decode, lines) if record]
+        elif kind != "start":
+            self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
+            if kind == "measurement":
+                self.measurements.extend(lines)
+
+    @property
+    def name(self) -> str:
+        """The name that the run was given."""
+        return self.manifest.name
+
+    @property
+    def state(self) -> str:
+        """running, finished, failed or stopped."""
+        if self.end is not None:
+            return "finished" if self.end.get("state") == "finished" else "failed"
+        if is_held(self.folder):
+            return "running"
+        return "failed" if self.heartbeat.get("state") == "failed" else "stopped"
+
+    @property
+    def progress(self) -> float | None:
+        """From 0 to 1, None where the run does not say how long it is."""
+        if self.state == "finished":
+            return 1.0
+        step, total = self.heartbeat.get("step"), self.heartbeat.get("total")
+        if isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
+            return min(1.0, max(0.0, step / total))
+        return None
+
+    def layers(self) -> list[str]:
+        """Names of the measured layers, the last is what the classifier reads."""
+        names = (layer for layer, _ in self.names())
+        return [layer for layer in dict.fromkeys(names) if layer]
+
+    def names(self) -> list[Key]:
+        """Every curve of the run."""
+        keys = (key for columns in self.columns.values() for key in columns.names())
+        return [key for key in dict.fromkeys(keys) if key[1] not in SIZES]
+
+    def curve(self, key: Key, place: str) -> tuple[list[float], list[float | None]]:
+        """One curve, from the kind of record that has most of it."""
+        found: tuple[list[float], list[float | None]] = ([], [])
+        for columns in self.columns.values():
+            one = columns.points(key, place)
+            if len(one[0]) > len(found[0]):
+                found = one
+        return found
+
+    def last_measurement(self) -> dict[str, Any]:
+        """The newest measurement with all its arrays, empty if there is none."""
+        return (decode(self.measurements.newest) or {}) if self.measurements.newest else {}
+
+    def measured(self) -> int:
+        """How many measurements there are."""
+        columns = self.columns.get("measurement")
+        return columns.seen if columns else 0
+
+
+class Frames:
+    """Lines that are shown one at a time: every stride-th and the newest, decoded when asked.
+
+    >>> frames = Frames(limit=2)
+    >>> frames.extend([b"%d" % n for n in range(10)])
+    >>> frames.lines()
+    [b'0', b'4', b'8', b'9']
+    """
+
+    def __init__(self, limit: int = FRAMES) -> None:
+        self.limit, self.stride, self.seen = limit, 1, 0
+        self._kept: list[bytes] = []
+        self.newest = b""
+
+    def extend(self, lines: list[bytes]) -> None:
+        """Take new lines."""
+        while (self.seen + len(lines)) / self.stride > 2 * self.limit:
+            self.stride *= 2
+            self._kept = self._kept[::2]
+        self._kept += lines[-self.seen % self.stride :: self.stride]
+        self.seen += len(lines)
+        self.newest = lines[-1] if lines else self.newest
+
+    def lines(self, most: int | None = None) -> list[bytes]:
+        """Evenly chosen lines, at most so many, always with the newest."""
+        kept = self._kept
+        if kept and kept[-1] is not self.newest:
+            kept = [*kept, self.newest]
+        if most is None or len(kept) <= most:
+            return list(kept)
+        if most < 2:
+            return kept[-1:]
+        return [kept[round(n * (len(kept) - 1) / (most - 1))] for n in range(most)]
+
+    def records(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The same, decoded."""
+        return [record for record in map(decode, self.lines(most)) if record]
+
+
+def shown(value: Any) -> str:
+    """A configuration value as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,316 @@
+"""The pages of a report: every one is a template filled from what a folder holds."""
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nclab
+from nclab.errors import NclabError
+from nclab.figures.palette import DARK, LIGHT
+from nclab.papers import PAPERS
+from nclab.records.manifest import versions
+from nclab.report.content import NOTHING, Content, Experiment, Figure, safe_name
+from nclab.report.follower import Follower
+from nclab.report.run_data import summary
+from nclab.text import number
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).with_name("templates")
+ASSETS = Path(__file__).with_name("assets")
+SHOWN_PAPERS = ("pan2023", "ji2022")
+LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
+TONES = {
+    "holds": "good",
+    "reproduced": "good",
+    "holds with a correction": "fair",
+    "partly reproduced": "fair",
+    "refuted": "bad",
+    "not reproduced": "bad",
+}
+ORDER = (*TONES, "open")
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Renders the pages of one folder."""
+
+    content: Content
+    runs: Mapping[str, Follower]
+    """By slug."""
+    plotly: bool
+    live: bool = False
+
+    def names(self) -> list[str]:
+        """Every page there is, by its path."""
+        papers = [f"papers/{key}.html" for key in SHOWN_PAPERS]
+        other = ["papers/other.html"] if self.content.of_paper("") else []
+        runs = [f"runs/{slug}.html" for slug in self.runs]
+        return [*papers, *other, *runs, "claims.html", "runs.html", "index.html"]
+
+    def render(self, name: str) -> str | None:
+        """One page, None if there is no such page."""
+        folder, _, file = name.rpartition("/")
+        stem = file.removesuffix(".html")
+        if not file.endswith(".html"):
+            return None
+        if folder == "papers" and name in self.names():
+            return self._paper(stem)
+        if folder == "runs" and stem in self.runs:
+            return self._run(stem)
+        fixed: dict[str, Callable[[], str]] = {
+            "index.html": self._index,
+            "claims.html": self._claims,
+            "runs.html": self._runs,
+        }
+        return fixed[name]() if name in fixed else None
+
+    def _index(self) -> str:
+        content = self.content
+        papers = [
+            {
+                "key": key,
+                "title": PAPERS[key].title,
+                "authors": PAPERS[key].authors,
+                "year": PAPERS[key].year,
+                "experiments": content.of_paper(key),
+                "claims": len(content.claims_of(key)),
+            }
+            for key in SHOWN_PAPERS
+            if content.of_paper(key) or content.claims_of(key)
+        ]
+        reproduced = bool(papers)
+        return self._fill(
+            "index.html",
+            "index.html",
+            title="Overview",
+            heading="Two papers on neural collapse, reproduced" if reproduced else "Runs",
+            lead="Every figure with its numbers, every statement with its verdict, every run with "
+            "its geometry."
+            if reproduced
+            else "Every run with its curves and its geometry.",
+            papers=papers,
+            gallery=self._gallery(),
+            **self._hero(),
+            others=content.of_paper(""),
+            figure_count=sum(len(one.figures) for one in content.experiments),
+            claims=content.claims,
+            tally=self._tally(),
+            skipped=content.skipped,
+            problems=content.problems,
+            runs=self._rows(),
+            commands=self._commands(),
+            versions=self._versions(),
+        )
+
+    def _paper(self, key: str) -> str:
+        experiments = self.content.of_paper("" if key == "other" else key)
+        beside = {one.name: self._beside(one) for one in experiments}
+        shown = {claim["id"] for claims in beside.values() for claim in claims}
+        paper = PAPERS.get(key)
+        return self._fill(
+            "paper.html",
+            f"papers/{key}.html",
+            title=key if paper else "Other experiments",
+            heading=paper.title if paper else "Other experiments",
+            lead=f"{paper.authors}, {paper.year}" if paper else "",
+            experiments=experiments,
+            claims_beside=beside,
+            rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
+        )
+
+    def _claims(self) -> str:
+        papers = list(dict.fromkeys(str(one["id"]).split("/")[0] for one in self.content.claims))
+        return self._fill(
+            "claims.html",
+            "claims.html",
+            title="Claims",
+            claims=[{**claim, "where": self._links(claim)} for claim in self.content.claims],
+            tally=self._tally(),
+            papers=papers,
+        )
+
+    def _runs(self) -> str:
+        return self._fill("runs.html", "runs.html", title="Runs", runs=self._rows())
+
+    def _run(self, slug: str) -> str:
+        run = self.runs[slug]
+        manifest = run.manifest
+        facts = {
+            "command": manifest.command,
+            "seed": manifest.seed,
+            "created": manifest.created,
+            "device": manifest.device,
+            "machine": manifest.machine,
+            "commit": manifest.commit,
+            **manifest.versions,
+        }
+        return self._fill(
+            "run.html",
+            f"runs/{slug}.html",
+            title=run.name,
+            run={"slug": slug, **summary(run)},
+            facts=[(name, value) for name, value in facts.items() if value is not None],
+            config=_pretty(manifest.config),
+            alarms=run.alarms[-50:],
+        )
+
+    def live_page(self) -> str:
+        """The page on which runs are compared while they grow."""
+        return self._fill("live.html", "live.html", title="Live", wide=True)
+
+    def _fill(self, template: str, here: str, **values: Any) -> str:
+        root = "../" * here.count("/")
+        nav = [("index.html", "Overview")]
+        nav += [("live.html", "Live")] if self.live else []
+        nav += [(f"papers/{key}.html", key) for key in SHOWN_PAPERS]
+        nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
+        nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
+        return (
+            _environment()
+            .get_template(template)
+            .render(
+                **{"wide": False, **values},
+                root=root,
+                here=here,
+                nav=nav,
+                live=self.live,
+                plotly=self.plotly,
+                folder=self.content.root.name,
+                version=nclab.__version__,
+                made="live" if self.live else f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            )
+        )
+
+    def _beside(self, experiment: Experiment) -> list[dict[str, Any]]:
+        """The claims that an experiment is about: judged ones, else its own findings."""
+        findings = experiment.numbers.get("findings") or {}
+        figures = {figure.name for figure in experiment.figures}
+        found = {
+            str(claim["id"]): dict(claim)
+            for claim in self.content.claims
+            if claim["id"] in findings
+            or (claim.get("needs") and claim.get("needs") == experiment.name)
+            or (claim.get("links") or {}).get("figure") in figures
+        }
+        for id_, finding in findings.items():
+            if isinstance(finding, Mapping):
+                found.setdefault(str(id_), {**NOTHING, "id": id_, "source": id_, **finding})
+        return list(found.values())
+
+    def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Where a claim leads: to its figure in this report, to code and formula by name."""
+        found = []
+        for name, text in (claim.get("links") or {}).items():
+            figure = next((one for one in self._figures() if one.name == text), None)
+            href = ""
+            if name == "figure" and figure is not None:
+                href = f"{_page_of(figure)}#{figure.id}"
+            if text:
+                found.append({"name": str(name), "text": str(text), "href": href})
+        return found
+
+    def _hero(self) -> dict[str, Any]:
+        """The run whose 3-D picture opens the report: the one with most frames."""
+        frames = {
+            slug: run.geometry.seen for slug, run in self.runs.items() if run.geometry.seen > 1
+        }
+        slug = max(frames, key=lambda one: frames[one], default=None)
+        return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
+
+    def _gallery(self) -> list[dict[str, str]]:
+        return [
+            {
+                "id": one.id,
+                "title": one.picture.title or one.name,
+                "page": _page_of(one),
+                "suffix": ".svg" if ".svg" in one.images else ".png",
+            }
+            for one in self._figures()
+            if ".svg" in one.images or ".png" in one.images
+        ]
+
+    def _figures(self) -> list[Figure]:
+        return [figure for one in self.content.experiments for figure in one.figures]
+
+    def _tally(self) -> list[tuple[str, int]]:
+        counts = Counter(str(claim.get("verdict") or "open") for claim in self.content.claims)
+        known = [name for name in ORDER if name in counts]
+        return [(name, counts[name]) for name in [*known, *sorted(counts.keys() - set(known))]]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for slug, run in self.runs.items():
+            record = run.last_measurement()
+            layers = record.get("layers") or [{}]
+            last = {**(layers[-1] if isinstance(layers[-1], dict) else {})}
+            last["epoch"] = record.get("epoch")
+            rows.append({"slug": slug, **summary(run), "last": [last.get(name) for name in LAST]})
+        return rows
+
+    def _commands(self) -> list[str]:
+        """What makes everything again, each line once."""
+        lines = [one.command for one in self.content.experiments]
+        lines += [run.manifest.command for run in self.runs.values()]
+        kept = list(dict.fromkeys(line for line in lines if line))
+        more = [f"… and {len(kept) - 30} more, on the pages of the runs"] if len(kept) > 30 else []
+        return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
+
+    def _versions(self) -> dict[str, str]:
+        found: dict[str, dict[str, None]] = {}
+        for run in self.runs.values():
+            commit = {"commit": run.manifest.commit} if run.manifest.commit else {}
+            for name, value in {**run.manifest.versions, **commit}.items():
+                found.setdefault(name, {})[str(value)] = None
+        return {name: ", ".join(values) for name, values in found.items()} or versions()
+
+
+def _page_of(figure: Figure) -> str:
+    key = figure.experiment.split("_")[0]
+    return f"papers/{key if key in SHOWN_PAPERS else 'other'}.html"
+
+
+def palette_script() -> str:
+    """The colours of the figures, for what the pages draw themselves."""
+    papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
+    return f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"
+
+
+@functools.cache
+def _environment() -> "Environment":
+    try:
+        import jinja2
+    except ImportError as error:
+        raise NclabError("Pages need jinja2. Run `pip install jinja2`.") from error
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "tone": lambda verdict: TONES.get(verdict, "open"),
+        "number": lambda value: number(value) if isinstance(value, int | float) else "–",
+        "pretty": _pretty,
+        "safe_name": safe_name,
+        "alarm": _alarm,
+    }
+    return environment
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _alarm(alarm: Mapping[str, Any]) -> str:
+    skipped = ("kind", "step")
+    words = [f"{name} {value}" for name, value in alarm.items() if name not in skipped]
+    return f"step {alarm.get('step')}: {', '.join(words)}"

@@ -1,0 +1,134 @@
+"""All runs of a folder, followed while they grow, for every page that looks at them."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nclab.errors import RecordError
+from nclab.report.columns import Key
+from nclab.report.content import Content, read_content, runs_below, stamp
+from nclab.report.follower import Follower
+from nclab.report.pages import Pages
+from nclab.report.run_data import run_data, short, summary
+from nclab.report.site import plotly_script, slug_of
+
+REFRESH_SECONDS = 0.4
+"""No journal is looked at more often."""
+SEARCH_SECONDS = 1.0
+"""New runs and experiments are looked for as often as this."""
+
+
+class Selection(NamedTuple):
+    """What a page compares."""
+
+    metric: str = ""
+    layer: str = "last"
+    """`last`, `every`, or `=` and the name of a layer."""
+    place: str = "epoch"
+
+
+class Watcher:
+    """Reads incrementally, at most once for all who ask; safe to ask from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs: dict[str, Follower] = {}
+        self.versions: dict[str, int] = {}
+        """By slug, a number that grows whenever the run does."""
+        self.content: Content = read_content(root)
+        self.plotly = plotly_script()
+        self._lock = threading.Lock()
+        self._looked = self._searched = 0.0
+        self._stamp = stamp(root)
+
+    def refresh(self, *, again: bool = False) -> None:
+        """Read what is new, unless someone just did; `again` reads it all the same."""
+        with self._lock:
+            now = time.monotonic()
+            if self._looked and now - self._looked < REFRESH_SECONDS and not again:
+                return
+            if not self._searched or now - self._searched >= SEARCH_SECONDS or again:
+                self._search()
+                self._searched = time.monotonic()
+            for slug, run in self.runs.items():
+                if run.refresh():
+                    self.versions[slug] = self.versions.get(slug, 0) + 1
+            self._looked = time.monotonic()
+
+    def _search(self) -> None:
+        known = {run.folder for run in self.runs.values()}
+        found = runs_below(self.root)
+        for folder in found:
+            if folder in known:
+                continue
+            try:
+                run = Follower(folder, root=self.root)
+            except RecordError:
+                continue  # its manifest is being written
+            self.runs[slug_of(run)] = run
+        gone = [slug for slug, run in self.runs.items() if run.folder not in set(found)]
+        for slug in gone:
+            del self.runs[slug]
+        self.runs = dict(sorted(self.runs.items(), key=lambda item: item[1].path))
+        now = stamp(self.root)
+        if now != self._stamp:
+            self._stamp = now
+            self.content = read_content(self.root)
+
+    def pages(self) -> Pages:
+        """The pages of this moment."""
+        with self._lock:
+            return Pages(self.content, dict(self.runs), plotly=self.plotly is not None, live=True)
+
+    def list_runs(self) -> list[dict[str, Any]]:
+        """Every run in one line, with what can be drawn of it."""
+        with self._lock:
+            return [
+                {
+                    "slug": slug,
+                    **summary(run),
+                    "layers": run.layers(),
+                    "metrics": list(dict.fromkeys(metric for _, metric in run.names())),
+                }
+                for slug, run in self.runs.items()
+            ]
+
+    def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
+        """The chosen curves of the runs that grew; `since` is brought up to date."""
+        with self._lock:
+            found = {}
+            for slug, run in self.runs.items():
+                version = self.versions.get(slug, 0)
+                if since.get(slug) != version:
+                    since[slug] = version
+                    found[slug] = _curves(run, selection)
+            return found
+
+    def run(self, slug: str) -> dict[str, Any] | None:
+        """What the page of a run draws, None if there is no such run."""
+        with self._lock:
+            run = self.runs.get(slug)
+            return None if run is None else run_data(run, slug=slug)
+
+
+def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:
+    found = []
+    for key in _keys(run, selection):
+        x, y = run.curve(key, selection.place)
+        if not x and selection.place == "epoch":
+            x, y = run.curve(key, "step")  # a run that does not count epochs
+        if x:
+            found.append({"layer": key[0], "x": short(x, 9), "y": short(y)})
+    return found
+
+
+def _keys(run: Follower, selection: Selection) -> list[Key]:
+    keys = [key for key in run.names() if key[1] == selection.metric]
+    whole = [key for key in keys if not key[0]]
+    layers = [key for key in keys if key[0]]
+    if selection.layer == "every":
+        return whole + layers
+    if selection.layer.startswith("="):
+        return whole + [key for key in layers if key[0] == selection.layer[1:]]
+    return (whole + layers)[-1:]

@@ -1,0 +1,63 @@
+"""A measurement becomes a figure and a page."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import nclab
+
+GENERATOR = torch.Generator().manual_seed(0)
+LABELS = torch.arange(60) % 3
+FEATURES = torch.nn.functional.one_hot(LABELS).double() + 0.2 * torch.randn(
+    60, 3, generator=GENERATOR, dtype=torch.float64
+)
+COLLAPSE = nclab.measure_features(FEATURES, LABELS, weight=3 * torch.eye(3, dtype=torch.float64))
+
+
+class Named(torch.nn.Module):
+    """A network with a layer whose name could be markup."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_module("<b>", torch.nn.Linear(3, 6))
+        self.act = torch.nn.ReLU()
+        self.head = torch.nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.act(self.get_submodule("<b>")(x)))
+
+
+def report(layers: list[str]) -> nclab.measurement.Report:
+    return nclab.measure(Named().double(), [(FEATURES, LABELS)], layers=layers)
+
+
+def test_plot_gives_a_figure_and_its_panels() -> None:
+    figure, axes = COLLAPSE.plot()
+    assert len(axes) == 3
+    assert all(axis.figure is figure for axis in axes)
+    shown = axes[1].lines[0].get_ydata()
+    torch.testing.assert_close(torch.tensor(shown), COLLAPSE.intra_cosine.cpu())
+    _, axes = report(["<b>", "act"]).plot(dark=True)
+    assert axes[0].get_title(loc="left") == "cosines"
+
+
+def test_a_page_is_one_small_file_with_everything(tmp_path: Path) -> None:
+    every: list[Any] = [COLLAPSE, report(["act"]), report(["<b>", "act"])]
+    for number, measured in enumerate(every):
+        path = tmp_path / f"{number}.html"
+        measured.to_html(path)
+        page = path.read_text()
+        assert page.count("data:image/svg+xml;base64,") == 2
+        assert "min_intra" in page
+        assert len(page) < 500_000
+        assert not re.search(r'(src|href)="(?!data:)', page)
+        assert "<script" not in page
+        assert "<b>" not in page
+
+
+def test_notebooks_see_the_map_and_the_table() -> None:
+    seen = COLLAPSE._repr_html_()
+    assert seen.startswith("<table>")
+    assert seen.endswith("</svg>")

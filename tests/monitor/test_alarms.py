@@ -1,0 +1,172 @@
+"""Every alarm fires when it should, once, and stays silent when it should not."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nclab
+from nclab.monitor import (
+    Alarm,
+    CollapseLost,
+    CollapseReached,
+    DeadFeatures,
+    Event,
+    MinorityCollapse,
+    NotFinite,
+)
+from nclab.monitor.alarms import AlarmRule, raised
+
+CORNERS = torch.eye(4) - 0.25
+
+
+def cloud(noise: float, *, classes: Sequence[int] = (0, 1, 2, 3), scale: float = 1.0) -> Tensor:
+    """Forty features around the corners of a simplex that the classes are put on."""
+    generator = torch.Generator().manual_seed(0)
+    corners = CORNERS[list(classes)].repeat(10, 1)
+    return scale * corners + noise * torch.randn(40, 4, generator=generator)
+
+
+LABELS = torch.arange(4).repeat(10)
+
+
+def watched(rule: AlarmRule, *features: Tensor) -> list[list[Alarm]]:
+    """The alarms of each epoch in which a model shows these features to its classifier."""
+    model = nn.Sequential(nn.Identity(), nn.Linear(4, 4))
+    events: list[Event] = []
+    with nclab.Monitor(model, alarms=[rule], sinks=events.append) as monitor:
+        for own in features:
+            for inputs, _ in monitor.watch([(own, LABELS)]):
+                model(inputs)
+    assert monitor.alarms == [alarm for event in events for alarm in event.alarms]
+    return [list(event.alarms) for event in events]
+
+
+def test_collapse_reached() -> None:
+    first, second, third = watched(CollapseReached(), cloud(0.5), cloud(0.01), cloud(0.001))
+    assert first == third == []
+    assert [(alarm.name, alarm.layer, alarm.severe) for alarm in second] == [
+        ("collapse reached", "0", False)
+    ]
+    assert 0 < second[0].value < 0.1
+
+
+def test_collapse_reached_with_thresholds_of_ones_own() -> None:
+    strict = CollapseReached({"min_intra": 1e-6, "max_inter": 1e-3})
+    assert watched(strict, cloud(0.01), cloud(1e-5))[0] == []
+    assert len(watched(strict, cloud(0.01), cloud(1e-5))[1]) == 1
+    with pytest.raises(nclab.NclabError, match="got 'loss'"):
+        CollapseReached({"loss": 0.1})
+
+
+def both(event: Event) -> list[Alarm]:
+    return [*CollapseReached()(event), *CollapseLost()(event)]
+
+
+def test_collapse_lost() -> None:
+    seen = watched(both, cloud(0.01), cloud(0.5), cloud(0.6))
+    assert [[alarm.name for alarm in alarms] for alarms in seen] == [
+        ["collapse reached"],
+        ["collapse lost"],
+        [],
+    ]
+    assert "nc1_trace_ratio" in seen[1][0].message
+
+
+def test_collapse_that_never_was_cannot_be_lost() -> None:
+    assert watched(both, cloud(0.5), cloud(0.6)) == [[], []]
+    assert watched(CollapseLost(), cloud(0.01), cloud(0.5)) == [[], []]
+
+
+def test_collapse_that_wavers_near_the_threshold_is_not_lost() -> None:
+    rule = CollapseReached()
+    reached, wavering = cloud(0.08), cloud(0.1)
+    assert raised(rule, _event(reached))
+    assert not raised(rule, _event(wavering))
+    assert watched(both, reached, wavering)[1] == []
+
+
+def _event(features: Tensor) -> Event:
+    collapse = nclab.measure_features(features, LABELS)
+    report = nclab.Report((collapse,), "fc", 40, {}, ())
+    return Event(1, 1.0, "loader", report)
+
+
+def test_minority_collapse() -> None:
+    seen = watched(MinorityCollapse(), cloud(0.02), cloud(0.02, classes=(0, 1, 2, 2)), cloud(0.02))
+    assert [[(a.name, a.classes) for a in alarms] for alarms in seen] == [
+        [],
+        [("minority collapse", (2, 3))],
+        [],
+    ]
+    assert seen[1][0].value < 0.1
+    assert "classes 2, 3" in str(seen[1][0])
+
+
+def test_minority_collapse_names_one_new_pair_at_a_time() -> None:
+    merged = cloud(0.01, classes=(0, 0, 2, 2))
+    seen = watched(MinorityCollapse(), merged, merged, merged)
+    assert sorted(alarms[0].classes for alarms in seen[:2]) == [(0, 1), (2, 3)]
+    assert seen[2] == []
+
+
+def test_minority_collapse_is_not_seen_where_all_classes_are_near() -> None:
+    assert watched(MinorityCollapse(), cloud(1e-6, scale=1e-3)) == [[]]
+    assert watched(MinorityCollapse(), torch.zeros(40, 4)) == [[]]
+
+
+def test_dead_features() -> None:
+    dying = cloud(0.1)
+    dying[LABELS == 1] = 0.0
+    seen = watched(DeadFeatures(), cloud(0.1), dying, dying)
+    assert seen[0] == seen[2] == []
+    assert [(a.name, a.layer, a.classes, a.value) for a in seen[1]] == [
+        ("dead features", "0", (1,), 1.0)
+    ]
+
+
+def test_a_few_dead_features_are_allowed() -> None:
+    features = cloud(0.1)
+    features[0] = 0.0
+    assert watched(DeadFeatures(share=0.2), features) == [[]]
+    assert len(watched(DeadFeatures(share=0.05), features)[0]) == 1
+
+
+def test_not_finite() -> None:
+    broken = cloud(0.1)
+    broken[[2, 6]] = torch.nan
+    broken[3] = torch.inf
+    seen = watched(NotFinite(), cloud(0.1), broken, broken)
+    assert seen[0] == seen[2] == []
+    assert [(a.name, a.layer, a.classes, a.value) for a in seen[1]] == [
+        ("not finite", "0", (2,), 2.0)
+    ]
+
+
+def test_a_training_that_breaks_down_is_reported_and_not_stopped() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
+    with nclab.Monitor(model, preset="full") as monitor:
+        for rate in (0.01, 1e30):
+            optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+            for inputs, labels in monitor.watch([(cloud(0.1), LABELS)] * 3):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(model(inputs), labels).backward()
+                optimiser.step()
+    assert monitor.epochs == 2
+    assert "not finite" in {alarm.name for alarm in monitor.alarms}
+    assert monitor.last is not None
+    assert monitor.last.epoch == 2
+
+
+def test_alarms_are_logged_once_and_may_be_ones_own(caplog: pytest.LogCaptureFixture) -> None:
+    def too_confident(event: Event) -> Alarm | None:
+        value = event.layers[-1].accuracy or 0.0
+        return Alarm("guess", "0", (), value, "it guesses") if value < 2 else None
+
+    with caplog.at_level(logging.INFO, "nclab"):
+        assert len(watched(too_confident, cloud(0.5), cloud(0.5))[0]) == 1
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "0: it guesses")
+    ]

@@ -1,0 +1,86 @@
+"""Two processes measure together what one measures of the union of their data."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nclab
+from tests.monitor.two_processes import parts, resting
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two processes printed."""
+    meeting = tmp_path_factory.mktemp("gloo") / "meeting"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.monitor.two_processes", str(rank), str(meeting)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    results = []
+    for process in processes:
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        results.append(json.loads(output.splitlines()[-1]))
+    return results
+
+
+def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Every scalar and count to 1e-10."""
+    for name, value in theirs.items():
+        if isinstance(value, float):
+            assert math.isclose(ours[name], value, rel_tol=1e-10, abs_tol=1e-10), name
+        elif isinstance(value, (int, str)) or value is None:
+            assert ours[name] == value, name
+    assert ours["class_counts"] == theirs["class_counts"]
+
+
+def test_training_is_the_same_and_only_the_first_process_writes(
+    found: list[dict[str, Any]],
+) -> None:
+    assert [result["same"] for result in found] == [True, True]
+    assert [result["wrote"] for result in found] == [[3, 6], []]
+
+
+def test_both_processes_get_the_same_numbers(found: list[dict[str, Any]]) -> None:
+    assert found[0]["estimate"] == found[1]["estimate"]
+    assert found[0]["exact"] == found[1]["exact"]
+
+
+def test_the_exact_measurement_is_that_of_the_union(found: list[dict[str, Any]]) -> None:
+    union = [batch for part in parts() for batch in part]
+    expected = nclab.measure(resting(), union, layers="all")
+    assert min(found[0]["exact"][-1]["class_counts"]) > 0
+    for ours, theirs in zip(found[0]["exact"], expected.layers, strict=True):
+        assert ours["nc4_ncc_accuracy"] is not None
+        assert_close(ours, theirs.to_dict())
+
+
+def test_the_estimate_is_that_of_the_union(found: list[dict[str, Any]]) -> None:
+    model = resting()
+    with nclab.Monitor(model, preset="full") as monitor:
+        for inputs, _ in monitor.watch([batch for part in parts() for batch in part]):
+            model(inputs)
+    assert monitor.last is not None
+    for ours, theirs in zip(found[0]["estimate"], monitor.last.layers, strict=True):
+        assert_close(ours, theirs.to_dict())
+
+
+def test_a_process_without_data_is_named_by_all(found: list[dict[str, Any]]) -> None:
+    for result in found:
+        assert "processes [1] saw no batch" in result["refused"]

@@ -1,0 +1,102 @@
+"""The live page in a real browser: it grows, pauses, goes back in time and compares."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.records import open_run
+from tests.report.browser import Watched, chromium
+from tests.report.folders import NASTY, reproduced
+from tests.report.test_server import Live
+
+LAST = "nclab.live.chart.view.series[0].x.slice(-1)[0]"
+
+
+def measurement(step: int) -> dict[str, object]:
+    layers = [{"layer": name, "min_intra": step / 10} for name in ("first", "second")]
+    return {"kind": "measurement", "step": step, "epoch": step, "layers": layers}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def live(browser: Any, tmp_path: Path) -> Iterator[Live]:
+    server = Live(tmp_path)
+    yield server
+    server.stop()
+
+
+def test_it_grows_pauses_and_goes_back(browser: Any, live: Live) -> None:
+    watched = Watched(browser)
+    page = watched.page
+    with open_run(live.root / "one", kind="fleet", config={}, seed=0, name=NASTY) as run:
+        run.append(measurement(1))
+        run.append(measurement(2))
+        page.goto(f"http://127.0.0.1:{live.port}/")
+        watched.until(
+            f"window.nclab && nclab.live && nclab.live.chart.view.series.length && {LAST} === 2"
+        )
+        assert page.inner_text(".run-name") == NASTY
+        assert page.inner_text("#status") == "1 runs, 1 running"
+        run.append(measurement(3))
+        watched.until(f"{LAST} === 3")
+        page.click("#pause")
+        run.append(measurement(4))
+        page.wait_for_timeout(1500)
+        assert page.evaluate(LAST) == 3
+        page.click("#pause")
+        watched.until(f"{LAST} === 4")
+        page.select_option("#layer", "every")
+        watched.until("nclab.live.chart.view.series.length === 2")
+        page.eval_on_selector(
+            "#scrub", "bar => { bar.value = 500; bar.dispatchEvent(new Event('input')); }"
+        )
+        assert page.inner_text("#until") == "epoch 2"
+        assert page.evaluate("nclab.live.chart.view.until") == 2
+    watched.context.close()
+    assert watched.errors == []
+    here = (f"http://127.0.0.1:{live.port}/", "data:")
+    assert all(url.startswith(here) for url in watched.requests)
+
+
+def test_runs_are_chosen_and_opened(browser: Any, tmp_path: Path) -> None:
+    server = Live(reproduced(tmp_path / "runs"))
+    watched = Watched(browser, color_scheme="dark")
+    page = watched.page
+    try:
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        watched.until("window.nclab && nclab.live && nclab.live.chart.view.series.length === 2")
+        page.uncheck("li:first-child input[type=checkbox]")
+        assert page.evaluate("nclab.live.chart.view.series.length") == 1
+        page.fill("#run-filter", "nothing like it")
+        assert page.locator("#run-list li").count() == 0
+        page.fill("#run-filter", "")
+        page.click("li:first-child a")
+        page.wait_for_selector("#space canvas")
+        watched.until("document.querySelectorAll('#curves canvas').length >= 8")
+        page.goto(f"http://127.0.0.1:{server.port}/papers/pan2023.html")
+        page.wait_for_selector("[data-drawn] .main-svg")
+    finally:
+        watched.context.close()
+        server.stop()
+    assert watched.errors == []
+
+
+def test_the_page_of_a_run_grows(browser: Any, live: Live) -> None:
+    watched = Watched(browser)
+    page = watched.page
+    with open_run(live.root / "one", kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+        page.goto(f"http://127.0.0.1:{live.port}/runs/one.html")
+        watched.until("nclab.run && nclab.run.tables[0].epoch.length === 1")
+        page.wait_for_timeout(700)
+        run.append(measurement(2))
+        watched.until("nclab.run.tables[0].epoch.length === 2")
+    watched.context.close()
+    assert watched.errors == []

@@ -1,0 +1,207 @@
+"""A real server: what it gives, and what it refuses."""
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from nclab.errors import NclabError
+from nclab.records import open_run
+from nclab.report.server import allowed, application, listen
+from tests.cli.runner import call
+from tests.report.folders import CLAIMS, NASTY, reproduced
+
+
+class Live:
+    """A server on a free port, in a thread."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._door = listen("127.0.0.1", 0)
+        self.port = self._door.getsockname()[1]
+        app = application(root, stopping=lambda: self._server.should_exit)
+        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10, ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._door]})
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._door.close()
+
+    def ask(
+        self, path: str, *, host: str | None = None, method: str = "GET"
+    ) -> tuple[int, dict[str, str], bytes]:
+        """One request, its path sent as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.putrequest(method, path, skip_host=True)
+        if host != "":
+            connection.putheader("Host", host or f"127.0.0.1:{self.port}")
+        connection.endheaders()
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, headers, content
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("served")
+    root = reproduced(folder / "runs")
+    (folder / "secret.txt").write_text("secret")
+    (root / "secret.txt").write_text("secret")
+    server = Live(root)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "", "127.0.0.1.evil.example", "localhost@evil"]
+)
+def test_foreign_names_are_refused(live: Live, host: str) -> None:
+    status, headers, content = live.ask("/", host=host)
+    assert status == 400
+    if host:  # without a Host at all the protocol itself refuses
+        assert content.count(b"\n") == 1
+        assert "content-security-policy" in headers
+
+
+def test_own_names_are_allowed(live: Live) -> None:
+    for host in (f"localhost:{live.port}", "127.0.0.1", "LOCALHOST", f"[::1]:{live.port}"):
+        assert live.ask("/", host=host)[0] == 200
+    assert not allowed("203.0.113.5", "127.0.0.1")
+    assert allowed("203.0.113.5:8000", "0.0.0.0")
+    assert not allowed("evil.example", "0.0.0.0")
+    assert allowed("lab.example:80", "lab.example")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.txt",
+        "/secret.txt",
+        "/%2e%2e/secret.txt",
+        "/..%2fsecret.txt",
+        "/runs/../../secret.txt",
+        "/assets/..%2f..%2fserver.py",
+        "/assets/%2e%2e%2fpages.py",
+        "/data/figures/..%2f..%2fclaims.json",
+        "/data/numbers/..%2f..%2fsecret.txt",
+        "/data/numbers/....//secret.txt",
+        "/data/runs/..%5csecret.js",
+        "/api/run/..%2fsecret",
+        "//etc/passwd",
+        "/%00",
+        "/fleet/seed-0/journal.jsonl",
+        "/claims.json",
+        "/index.html%00.js",
+    ],
+)
+def test_nothing_but_pages_is_served(live: Live, path: str) -> None:
+    status, _, content = live.ask(path)
+    assert status == 404
+    assert b"secret" not in content
+    assert b"root:" not in content
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_it_is_read_only(live: Live, method: str) -> None:
+    status, headers, _ = live.ask("/", method=method)
+    assert status == 405
+    assert headers["allow"] == "GET, HEAD"
+
+
+def test_every_answer_has_the_headers_that_hold_a_page_back(live: Live) -> None:
+    for path in ("/", "/index.html", "/api/runs", "/assets/base.js", "/nowhere"):
+        _, headers, _ = live.ask(path)
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    status, _, content = live.ask("/claims.html", method="HEAD")
+    assert (status, content) == (200, b"")
+
+
+def test_names_of_runs_are_escaped(live: Live) -> None:
+    for path in ("/index.html", "/runs.html", "/live.html"):
+        assert NASTY.encode() not in live.ask(path)[2]
+    runs = json.loads(live.ask("/api/runs")[2])
+    slug = next(run["slug"] for run in runs if run["name"] == NASTY)
+    assert "<" not in slug
+    page = live.ask(f"/runs/{slug}.html")[2]
+    assert NASTY.encode() not in page
+    assert b"&lt;script&gt;" in page
+
+
+def test_pages_and_what_they_load_are_there(live: Live) -> None:
+    paths = [
+        "/papers/pan2023.html",
+        "/assets/plotly.min.js",
+        "/assets/palette.js",
+        "/data/figures/pan2023_fig31-bands.js",
+        "/data/figures/pan2023_fig31-bands.csv",
+        "/data/figures/pan2023_fig31-bands.svg",
+        "/data/numbers/pan2023_fig31.json",
+    ]
+    for path in paths:
+        assert live.ask(path)[0] == 200, path
+    assert len(json.loads(live.ask("/data/claims.json")[2])) == len(CLAIMS)
+    found = json.loads(live.ask("/api/curves?metric=min_intra&layer=last")[2])
+    assert {len(curves) for curves in found.values()} == {1}
+    assert live.ask("/data/runs/absent.js")[0] == live.ask("/api/run/absent")[0] == 404
+
+
+def test_a_new_point_comes_as_an_event(tmp_path: Path) -> None:
+    server = Live(tmp_path)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
+            run.append({"kind": "measurement", "step": 1, "epoch": 1, "loss": 0.5})
+            connection.request("GET", "/api/events?metric=loss")
+            answer = connection.getresponse()
+            assert answer.getheader("content-type", "").startswith("text/event-stream")
+            first = next_event(answer)
+            assert first["curves"]["one"][0]["y"] == [0.5]
+            assert first["runs"][0]["name"] == "one"
+            run.append({"kind": "measurement", "step": 2, "epoch": 2, "loss": 0.25})
+            assert next_event(answer)["curves"]["one"][0]["y"] == [0.5, 0.25]
+    finally:
+        connection.close()
+        server.stop()
+
+
+def next_event(answer: http.client.HTTPResponse) -> dict[str, Any]:
+    while True:
+        line = answer.readline()
+        if line.startswith(b"data: "):
+            found: dict[str, Any] = json.loads(line[6:])
+            if "curves" in found:
+                return found
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = call("serve", tmp_path, "--port", port)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert str(port) in done.err
+    with pytest.raises(NclabError, match="65535"):
+        listen("127.0.0.1", 70_000)
+
+
+def test_the_command_lists_runs_for_machines(tmp_path: Path) -> None:
+    open_run(tmp_path / "one", kind="fleet", config={}, seed=0).close()
+    assert json.loads(call("serve", tmp_path, "--json").out)["runs"][0]["name"] == "one"
+    missing = call("serve", tmp_path / "nowhere", "--json")
+    assert (missing.code, missing.err.count("\n")) == (2, 1)

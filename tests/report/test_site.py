@@ -1,0 +1,178 @@
+"""The static report is complete, small, escaped, and careful about the folder it writes to."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nclab.errors import NclabError
+from nclab.records import open_run
+from nclab.report.site import write_report
+from tests.cli.runner import call
+from tests.report.folders import CLAIMS, NASTY, PICTURES, reproduced
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = reproduced(tmp_path_factory.mktemp("site") / "runs", images=False)
+    return write_report(root).page.parent
+
+
+def test_every_part_has_its_page(site: Path) -> None:
+    names = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {"index.html", "claims.html", "runs.html", "papers/pan2023.html"} <= names
+    assert len([name for name in names if name.startswith("runs/")]) == 2
+    page = (site / "claims.html").read_text()
+    assert all(claim["id"] in page and claim["text"] in page for claim in CLAIMS)
+    overview = (site / "index.html").read_text()
+    assert "ji2022_fig3" in overview
+    assert "no data set" in overview
+    assert "nclab reproduce pan2023_fig31 --preset quick --seeds 2" in overview
+
+
+def test_links_and_scripts_lead_to_files(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"#?]+)[^"]*"', page.read_text()):
+            if not target.startswith("data:"):
+                assert (page.parent / target).is_file(), f"{page.name}: {target}"
+                assert "//" not in target
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for file in [*site.rglob("*.html"), *(site / "assets").glob("[!p]*")]:
+        assert not re.findall(r"https?://(?!www\.w3\.org)", file.read_text()), file
+
+
+def test_every_figure_has_its_numbers(site: Path) -> None:
+    data = site / "data" / "figures"
+    count = sum(len(pictures) for pictures in PICTURES.values())
+    assert len(list(data.glob("*.csv"))) == len(list(data.glob("*.js"))) == count
+    rows = (data / "pan2023_fig31-bands.csv").read_text().splitlines()
+    assert rows[0] == "panel,series,x,y,low,high"
+    assert "a band,run,0.0,2.0,1.5,2.5" in rows
+    content = json.loads((data / "pan2023_fig31-bands.json").read_text())
+    assert content["panels"][0]["series"][0]["y"] == [2.0, 1.0, 0.5]
+    assert json.loads((site / "data/numbers/pan2023_fig31.json").read_text())["rows"] == [1, 2]
+
+
+def test_claims_stand_beside_their_figures(site: Path) -> None:
+    page = (site / "papers/pan2023.html").read_text()
+    experiment, _, rest = page.partition("Statements without a figure here")
+    assert "Statement fig-3.1 of pan2023" in experiment
+    assert "Statement thm-2.3.1 of pan2023" in experiment
+    assert "Statement lemma-2.4.6 of pan2023" in rest
+
+
+def test_names_of_runs_stay_text(site: Path) -> None:
+    pages = "".join(page.read_text() for page in site.rglob("*.html"))
+    assert NASTY not in pages
+    assert "&lt;script&gt;alert(&#34;run&#34;)" in pages
+    scripts = [file for file in (site / "data").rglob("*.js") if "alert" in file.read_text()]
+    assert len(scripts) == 1
+    assert not any("<" in file.name for file in site.rglob("*"))
+
+
+def test_pages_of_runs_hold_their_numbers(site: Path) -> None:
+    script = next((site / "data/runs").glob("fleet-seed-0*.js")).read_text()
+    data = json.loads(script.removeprefix("nclab.gotRun(").removesuffix(");\n"))
+    assert data["state"] == "finished"
+    measured = next(table for table in data["tables"] if table["kind"] == "measurement")
+    assert measured["epoch"] == [1, 2, 3, 4, 5, 6]
+    assert {"layer", "metric", "y"} == set(measured["columns"][0])
+    assert data["cosines"]["classes"] == 4
+    (geometry,) = data["geometry"]
+    assert len(geometry["frames"]) == 6
+    assert len(geometry["frames"][0]["means"]) == 12
+    assert data["certificate"]["rows"][1]["measured"] is not None
+    assert [one["ideal"] for one in data["metrics"] if one["name"] == "max_inter"] == [-1 / 3]
+
+
+def test_sixty_runs_stay_small(tmp_path: Path) -> None:
+    root = reproduced(tmp_path / "runs", images=False, runs=1)
+    journal = (root / "fleet/seed-0/journal.jsonl").read_bytes()
+    start, *rest = journal.splitlines(keepends=True)
+    for number in range(60):
+        folder = root / "fleet" / f"copy-{number}"
+        open_run(folder, kind="fleet", config={"n": number}, seed=number).close()
+        (folder / "journal.jsonl").write_bytes(start + b"".join(rest[:-1]) * 10)
+    report = write_report(root, tmp_path / "out")
+    assert report.runs == 61
+    assert report.bytes < 15e6
+
+
+def test_a_report_is_replaced_and_other_files_are_not(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    open_run(root / "one", kind="sweep", config={}, seed=0).close()
+    out = tmp_path / "out"
+    write_report(root, out)
+    stale = out / "runs" / "gone.html"
+    stale.write_text("old")
+    write_report(root, out)
+    assert not stale.exists()
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "thesis.txt").write_text("mine")
+    with pytest.raises(NclabError, match="other files"):
+        write_report(root, other)
+    assert (other / "thesis.txt").read_text() == "mine"
+
+
+def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    open_run(root / "one", kind="monitor", config={}, seed=0).close()
+    report = write_report(root)
+    page = report.page.read_text()
+    assert "No claims were judged here" in page
+    assert "one" in page
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "No runs are in this folder" in write_report(empty).page.read_text()
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    (root / "pan2023_x").mkdir(parents=True)
+    (root / "claims.json").write_text("[{")
+    (root / "pan2023_x" / "a.picture.json").write_text("{}")
+    page = write_report(root).page.read_text()
+    assert "claims.json cannot be read" in page
+    assert "a.picture.json" in page
+
+
+def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "pan2023_old"
+    folder.mkdir(parents=True)
+    (folder / "norms.png").write_bytes(b"png")
+    finding = {"verdict": "reproduced", "evidence": "slope 1.0", "numbers": {}}
+    (folder / "numbers.json").write_text(json.dumps({"findings": {"pan2023/norms": finding}}))
+    report = write_report(tmp_path / "runs")
+    page = (report.page.parent / "papers/pan2023.html").read_text()
+    assert 'src="../data/figures/pan2023_old-norms.png"' in page
+    assert "slope 1.0" in page
+    assert "data-figure" not in page
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    root, outside = tmp_path / "runs", tmp_path / "outside"
+    root.mkdir()
+    open_run(outside / "secret", kind="fleet", config={}, seed=0).close()
+    (outside / "numbers.json").write_text('{"secret": 1}')
+    (root / "pan2023_linked").symlink_to(outside)
+    (root / "runs_linked").symlink_to(outside / "secret")
+    report = write_report(root, tmp_path / "out")
+    assert report.runs == 0
+    assert not list((tmp_path / "out/data/numbers").iterdir())
+
+
+def test_the_command_says_where_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    open_run(root / "one", kind="fleet", config={}, seed=0).close()
+    done = call("report", root, "-o", tmp_path / "out")
+    assert done.code == 0
+    assert f"wrote {tmp_path / 'out' / 'index.html'}" in done.out
+    answer = json.loads(call("report", root, "--json").out)
+    assert answer["runs"] == 1
+    missing = call("report", tmp_path / "nowhere")
+    assert missing.code == 2
+    assert missing.err.count("\n") == 1

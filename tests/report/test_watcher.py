@@ -1,0 +1,95 @@
+"""Runs are followed while they grow, shrink, appear and end."""
+
+from pathlib import Path
+
+import pytest
+
+from nclab.records import open_run
+from nclab.report.follower import Follower
+from nclab.report.watcher import Selection, Watcher
+from tests.report.folders import train
+
+
+def measurement(step: int) -> dict[str, object]:
+    layers = [{"layer": name, "min_intra": step / 10} for name in ("first", "second")]
+    return {"kind": "measurement", "step": step, "epoch": step / 2, "layers": layers}
+
+
+@pytest.fixture
+def watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watcher:
+    monkeypatch.setattr("nclab.report.watcher.REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("nclab.report.watcher.SEARCH_SECONDS", 0.0)
+    return Watcher(tmp_path)
+
+
+def test_points_come_as_they_are_written(watcher: Watcher) -> None:
+    seen: dict[str, int] = {}
+    chosen = Selection("min_intra")
+    with open_run(watcher.root / "one", kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+        run.beat(step=1, total=4)
+        watcher.refresh()
+        (line,) = watcher.list_runs()
+        assert (line["state"], line["progress"]) == ("running", 0.25)
+        assert line["layers"] == ["first", "second"]
+        assert watcher.curves(chosen, seen)["one"][0]["y"] == [0.1]
+        assert watcher.curves(chosen, seen) == {}
+        run.append(measurement(2))
+        watcher.refresh()
+        (curve,) = watcher.curves(chosen, seen)["one"]
+        assert (curve["layer"], curve["x"], curve["y"]) == ("second", [0.5, 1], [0.1, 0.2])
+        run.finish()
+    watcher.refresh()
+    assert watcher.list_runs()[0]["state"] == "finished"
+
+
+def test_layers_are_chosen(watcher: Watcher) -> None:
+    with open_run(watcher.root / "one", kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+    watcher.refresh()
+
+    def layers(layer: str) -> list[str]:
+        found = watcher.curves(Selection("min_intra", layer), {})["one"]
+        return [curve["layer"] for curve in found]
+
+    assert layers("last") == ["second"]
+    assert layers("every") == ["first", "second"]
+    assert layers("=first") == ["first"]
+    assert layers("=absent") == []
+
+
+def test_runs_appear_and_go(watcher: Watcher) -> None:
+    watcher.refresh()
+    assert watcher.list_runs() == []
+    open_run(watcher.root / "deep" / "er" / "one", kind="fleet", config={}, seed=0).close()
+    watcher.refresh()
+    assert [run["path"] for run in watcher.list_runs()] == ["deep/er/one"]
+    (watcher.root / "deep/er/one/manifest.json").unlink()
+    watcher.refresh()
+    assert watcher.list_runs() == []
+
+
+def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    with open_run(folder, kind="fleet", config={}, seed=0) as run:
+        for step in range(5):
+            run.append(measurement(step))
+        follower = Follower(folder, root=tmp_path)
+        follower.refresh()
+        assert follower.measured() == 5
+        run.resume(0)
+        run.append(measurement(7))
+        follower.refresh()
+    assert follower.generation == 1
+    assert follower.curve(("second", "min_intra"), "step") == ([7.0], [0.7])
+
+
+def test_what_a_page_draws_is_complete(tmp_path: Path) -> None:
+    train(tmp_path / "one", epochs=3)
+    watcher = Watcher(tmp_path)
+    watcher.refresh()
+    data = watcher.run("one")
+    assert data is not None
+    assert {table["kind"] for table in data["tables"]} == {"epoch", "measurement"}
+    assert len(data["geometry"][0]["frames"]) == len(data["cosines"]["frames"]) == 3
+    assert watcher.run("absent") is None

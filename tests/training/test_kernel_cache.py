@@ -1,0 +1,42 @@
+"""The process that compiles the kernel gets the numbers of those that load it from the cache."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nclab
+
+SCRIPT = """
+import hashlib, torch
+from nclab.models.mlp import Shape
+from nclab.training import Fleet, Member, Recipe
+
+torch.set_num_threads(1)
+inputs = torch.randn(130, 8, generator=torch.Generator().manual_seed(0))
+members = [Member("affine", 1e-3), Member("plain", 1e-2), Member("none", 1e-3)]
+shape, recipe = Shape(inputs=8, layers=4, width=24), Recipe(epochs=5, batch=32)
+fleet = Fleet(shape, members, recipe, inputs, torch.arange(130) % 4)
+digest = hashlib.sha256()
+for _ in range(recipe.epochs):
+    digest.update(repr(fleet.train_epoch()).encode())
+for index in range(len(members)):
+    for name, tensor in sorted(fleet.tensors(index).items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_compiled_and_loaded_code_round_alike(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    source = str(Path(nclab.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", SCRIPT]
+    found = [
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        for _ in range(2)
+    ]
+    assert list(tmp_path.rglob("*.nbc")), "the first process has filled the cache"
+    assert found[0] == found[1]
