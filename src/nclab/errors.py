@@ -28,5 +28,16 @@ class RecordError(NclabError):
     """A run on disk that cannot be written, read or gone on with."""
 
 
+class MissingExtra(NclabError, ImportError):
+    """An optional package that is not installed; the message says which extra brings it.
+
+    >>> str(MissingExtra("The callback", package="lightning"))
+    'The callback needs lightning. Run `pip install nclab[lightning]`.'
+    """
+
+    def __init__(self, what: str, *, package: str, extra: str | None = None) -> None:
+        super().__init__(f"{what} needs {package}. Run `pip install nclab[{extra or package}]`.")
+
+
 class NclabWarning(UserWarning):
     """A number is right but less telling than it looks; the message says why."""

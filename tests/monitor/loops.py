@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -57,3 +58,23 @@ def train(
                 optimiser.zero_grad()
     torch.rand(1)
     return {**model.state_dict(), "random": torch.get_rng_state()}
+
+
+def assert_same(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> None:
+    """Equal in every bit."""
+    assert ours.keys() == plain.keys()
+    for name in plain:
+        assert torch.equal(ours[name], plain[name]), name
+
+
+def assert_alike(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """The same rows of a history, but for the rounding of logits in single precision."""
+    assert len(ours) == len(theirs)
+    for own, other in zip(ours, theirs, strict=True):
+        numbers = {name for name, value in other.items() if isinstance(value, float)}
+        assert {name: own[name] for name in numbers} == pytest.approx(
+            {name: other[name] for name in numbers}, rel=1e-7, abs=1e-12
+        )
+        assert {name: own[name] for name in own if name not in numbers} == {
+            name: other[name] for name in other if name not in numbers
+        }

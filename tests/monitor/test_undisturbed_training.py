@@ -12,14 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import nclab
 from nclab.monitor.event import Event
-from tests.monitor.loops import CLASSES, batches, network, train
-
-
-def assert_same(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> None:
-    """Equal in every bit."""
-    assert ours.keys() == plain.keys()
-    for name in plain:
-        assert torch.equal(ours[name], plain[name]), name
+from tests.monitor.loops import CLASSES, assert_same, batches, network, train
 
 
 def both_ways(model: nn.Module, **options: object) -> list[Event]:

@@ -86,3 +86,13 @@ def test_frames_keep_both_ends() -> None:
     assert steps[-1] == 94
     assert len(steps) == 5
     assert len(frames.lines()) <= 21
+
+
+def test_lists_are_passed_over_and_names_stay() -> None:
+    columns = Columns()
+    layer = {"layer": "blocks[0]", "note": 'a":[1]', "cosines": [[1.0, None], [-1e-5, 2]], "x": 3}
+    columns.extend([json.dumps({"kind": "m", "step": 1, "layers": [layer]}).encode()])
+    packed = json.dumps({"kind": "m", "step": 2, "layers": [layer]}, separators=(",", ":"))
+    columns.extend([packed.encode()])
+    assert columns.names() == [("blocks[0]", "x")]
+    assert columns.points(("blocks[0]", "x"), "step") == ([1.0, 2.0], [3.0, 3.0])

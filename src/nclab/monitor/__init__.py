@@ -12,6 +12,7 @@ from nclab.monitor.event import Alarm, Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Every, Logarithmic
 from nclab.monitor.sinks import History, RecordSink
+from nclab.monitor.sinks_loggers import MlflowSink, TensorBoardSink, WandbSink
 
 __all__ = [
     "DEFAULT_ALARMS",
@@ -24,7 +25,10 @@ __all__ = [
     "History",
     "Logarithmic",
     "MinorityCollapse",
+    "MlflowSink",
     "Monitor",
     "NotFinite",
     "RecordSink",
+    "TensorBoardSink",
+    "WandbSink",
 ]

@@ -24,7 +24,7 @@ from nclab.monitor.presets import choose
 from nclab.monitor.running import RunningEstimate
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
 from nclab.monitor.sinks import History, Sink
-from nclab.monitor.tap import Labels, Reading, Tap
+from nclab.monitor.tap import Finder, Labels, Reading, Tap
 from nclab.monitor.watched import Watched
 
 Item = TypeVar("Item")
@@ -146,6 +146,8 @@ class Monitor:
         """Say, before the forward pass of a batch, which labels it has.
 
         `mask` (B, T) is 1 for the tokens to be averaged. Called by `watch`; with it you need not.
+        Where the loop shows no batches, a function takes their place that finds labels and mask
+        in what the model is called with: `observe(lambda args, kwargs: (kwargs["labels"], None))`.
         """
         if self._open:
             self.step()
@@ -159,7 +161,9 @@ class Monitor:
             if self._tap.passes == 0:
                 refuse_unreadable(self.model)
             self._read_before = self._tap.passes
-            self._tap.expect(Labels(_class_numbers(labels), mask))
+            self._tap.expect(
+                _finder(labels) if callable(labels) else Labels(_class_numbers(labels), mask)
+            )
         self._open = True
 
     def step(self, number: int | None = None) -> None:
@@ -170,7 +174,8 @@ class Monitor:
             self._require_reading()
         self._batches += 1
         self.steps = self.steps + 1 if number is None else number
-        due = self.schedule.unit == "steps" and self.schedule.due(self.steps)
+        begun = self.steps > 0  # with accumulated gradients the first batches make no step
+        due = begun and self.schedule.unit == "steps" and self.schedule.due(self.steps)
         if due and self.steps != self._last_step:
             self._last_step = self.steps
             self._emit_estimate()
@@ -316,6 +321,16 @@ class Monitor:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
         for sink in self.sinks:
             sink(event)
+
+
+def _finder(
+    find: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]],
+) -> Finder:
+    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Labels:
+        labels, mask = find(args, kwargs)
+        return Labels(_class_numbers(labels), mask)
+
+    return found
 
 
 def _class_numbers(values: Any) -> Tensor:

@@ -21,6 +21,10 @@ class Labels(NamedTuple):
     mask: Tensor | None
 
 
+Finder = Callable[[tuple[Any, ...], dict[str, Any]], Labels]
+"""Finds the labels in what the model is called with."""
+
+
 class Reading(NamedTuple):
     """What one forward pass has shown: rows of every place, the logits, the labels."""
 
@@ -45,7 +49,7 @@ class Tap:
         """Training passes without labels."""
         self.refused: str | None = None
         """Why the last pass with labels could not be read."""
-        self._expected: Labels | None = None
+        self._expected: Labels | Finder | None = None
         self._reading: Labels | None = None
         self._handles: list[Any] = []
         self._ready = False
@@ -59,15 +63,15 @@ class Tap:
         if not self._handles:
             self._before(self.survey.model, self._begin)
 
-    def expect(self, labels: Labels | None) -> None:
-        """The labels of the next training pass; None for none."""
+    def expect(self, labels: Labels | Finder | None) -> None:
+        """The labels of the next training pass, or how to find them there; None for none."""
         if labels is not None and (not self._ready or self._recorder is not None):
             self.remove()
             self._install()
         self._expected = labels
         self._reading = None
 
-    def remove(self) -> Labels | None:
+    def remove(self) -> Labels | Finder | None:
         """Take all hooks off; the labels that were still expected are returned."""
         expected = self._expected
         for handle in self._handles:
@@ -112,7 +116,8 @@ class Tap:
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():
             return
-        self._reading = self._expected if model.training else None
+        expected = self._expected if model.training else None
+        self._reading = expected(args, kwargs) if callable(expected) else expected
         if self._reading is None:
             self.unclaimed += model.training
             return

@@ -40,16 +40,17 @@ class Tail:
 
     def poll(self) -> list[dict[str, Any]]:
         """New complete records since the last call; from the first one if `restarted`."""
-        return list(parse(self.lines(), self._path, kinds=self._kinds, arrays=self._arrays))
+        lines = self.content().split(b"\n")[:-1]
+        return list(parse(lines, self._path, kinds=self._kinds, arrays=self._arrays))
 
-    def lines(self) -> list[bytes]:
-        """The same as raw lines of every kind, for readers that decode only some of them."""
+    def content(self) -> bytes:
+        """The same as whole lines of every kind, for readers that decode only some of them."""
         self.restarted = False
         try:
             stream = self._path.open("rb")
         except FileNotFoundError:
             self._begin_again()
-            return []
+            return b""
         with stream:
             stream.seek(self._place - len(self._before))
             content = stream.read()
@@ -60,10 +61,10 @@ class Tail:
         fresh = content[len(self._before) :]
         whole = fresh[: fresh.rfind(b"\n") + 1]
         if not whole:
-            return []
+            return b""
         self._place += len(whole)
         self._before = (self._before + whole[-MEMORY:])[-MEMORY:]
-        return whole.split(b"\n")[:-1]
+        return whole
 
     def _begin_again(self) -> None:
         self.restarted = self._place > 0

@@ -1,5 +1,6 @@
 """The scalars of many records as columns, thinned as they grow, for curves on a screen."""
 
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from math import nan
@@ -15,6 +16,8 @@ BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
 PLACES = ("step", "epoch")
+ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
+"""A list of numbers as the value of a key; curves need none, and they are most of a record."""
 
 
 class Columns:
@@ -53,7 +56,7 @@ class Columns:
         self.seen += len(lines)
         self._newest_kept = (self.seen - 1) % self.stride == 0
         if not self._newest_kept:
-            at, found = _scalars(decode(lines[-1]) or {})
+            at, found = _scalars(_decode(lines[-1]))
             self._newest_at = {name: float(value) for name, value in at.items()}
             self._newest = {key: float(value) for key, value in found.items()}
 
@@ -102,7 +105,8 @@ class Columns:
     def _widen(self, lines: Sequence[bytes]) -> None:
         limit = self.limit
         if not len(self):
-            mean = sum(map(len, lines)) / len(lines)
+            some = [len(lines[place]) for place in (0, len(lines) // 2, -1)]
+            mean = sum(some) / len(some)
             limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))
         while (self.seen + len(lines)) / self.stride > 2 * limit:
             self.stride *= 2
@@ -112,7 +116,7 @@ class Columns:
                 self.values = {key: column[::2] for key, column in self.values.items()}
 
     def _keep(self, line: bytes) -> None:
-        at, found = _scalars(decode(line) or {})
+        at, found = _scalars(_decode(line))
         rows = len(self)
         for name, column in self._at.items():
             column.append(at.get(name, nan))
@@ -151,6 +155,11 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
                     if type(number) is float or type(number) is int:
                         found[title, key] = number
     return at, found
+
+
+def _decode(line: bytes) -> dict[str, Any]:
+    """A record without its lists of numbers, empty where the line is damaged."""
+    return decode(ARRAY.sub(b'":null', line)) or {}
 
 
 def _known(value: float) -> float | None:

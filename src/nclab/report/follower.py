@@ -1,8 +1,8 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
@@ -49,23 +49,16 @@ class Follower:
             size = 0
         before = (self.heartbeat, self.end)
         self.heartbeat = read_state(self.folder)
-        lines = [] if size == self._size else self._tail.lines()
+        content = b"" if size == self._size else self._tail.content()
         self._size = size
-        if self._tail.restarted and lines:
+        if self._tail.restarted and content:
             self.generation += 1
             self._begin()
-        self._take(lines)
-        return bool(lines) or before != (self.heartbeat, self.end)
+        for kind, lines in split(content).items():
+            self._take(kind, lines)
+        return bool(content) or before != (self.heartbeat, self.end)
 
-    def _take(self, lines: list[bytes]) -> None:
-        rest = [line for line in lines if line.startswith(b'{"kind":"')]
-        while rest:  # a few kinds only, and most lines are of one
-            opening = rest[0][: rest[0].find(b'"', 9) + 1]
-            found = [line for line in rest if line.startswith(opening)]
-            rest = [line for line in rest if not line.startswith(opening)]
-            self._take_kind(opening[9:-1].decode("ascii", "replace"), found)
-
-    def _take_kind(self, kind: str, lines: list[bytes]) -> None:
+    def _take(self, kind: str, lines: Sequence[bytes]) -> None:
         if kind == "end":
             self.end = decode(lines[-1])
         elif kind == "geometry":
@@ -130,6 +123,56 @@ class Follower:
         return columns.seen if columns else 0
 
 
+class Lines(Sequence[bytes]):
+    """Some lines of a text, cut out of it only when they are looked at."""
+
+    def __init__(self, content: bytes, starts: list[int]) -> None:
+        self._content, self._starts = content, starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return [self._line(start) for start in self._starts[place]]
+        return self._line(self._starts[place])
+
+    def _line(self, start: int) -> bytes:
+        return self._content[start : self._content.index(b"\n", start)]
+
+
+def split(content: bytes) -> dict[str, Lines]:
+    """The lines of a journal by the kind of their records, without decoding them.
+
+    >>> found = split(b'{"kind":"a","n":1}\\n{"kind":"b"}\\ndamaged\\n{"kind":"a","n":2}\\n')
+    >>> list(found), found["a"][-1]
+    (['a', 'b'], b'{"kind":"a","n":2}')
+    """
+    starts: dict[bytes, list[int]] = {}
+    opening, same = b"\n", []  # no line begins like this
+    place = 0
+    end = content.find(b"\n")
+    while end >= 0:
+        if content.startswith(opening, place):
+            same.append(place)
+        elif content.startswith(b'{"kind":"', place):
+            opening = content[place : content.find(b'"', place + 9) + 1]
+            same = starts.setdefault(opening, [])
+            same.append(place)
+        place = end + 1
+        end = content.find(b"\n", place)
+    return {
+        kind[9:-1].decode("ascii", "replace"): Lines(content, found)
+        for kind, found in starts.items()
+    }
+
+
 class Frames:
     """Lines that are shown one at a time: every stride-th and the newest, decoded when asked.
 
@@ -144,19 +187,19 @@ class Frames:
         self._kept: list[bytes] = []
         self.newest = b""
 
-    def extend(self, lines: list[bytes]) -> None:
+    def extend(self, lines: Sequence[bytes]) -> None:
         """Take new lines."""
         while (self.seen + len(lines)) / self.stride > 2 * self.limit:
             self.stride *= 2
             self._kept = self._kept[::2]
         self._kept += lines[-self.seen % self.stride :: self.stride]
         self.seen += len(lines)
-        self.newest = lines[-1] if lines else self.newest
+        self.newest = lines[-1] if len(lines) else self.newest
 
     def lines(self, most: int | None = None) -> list[bytes]:
         """Evenly chosen lines, at most so many, always with the newest."""
         kept = self._kept
-        if kept and kept[-1] is not self.newest:
+        if kept and (self.seen - 1) % self.stride:
             kept = [*kept, self.newest]
         if most is None or len(kept) <= most:
             return list(kept)
@@ -167,8 +210,3 @@ class Frames:
     def records(self, most: int | None = None) -> list[dict[str, Any]]:
         """The same, decoded."""
         return [record for record in map(decode, self.lines(most)) if record]
-
-
-def shown(value: Any) -> str:
-    """A configuration value as text."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -26,6 +26,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 ASSETS = Path(__file__).with_name("assets")
 SHOWN_PAPERS = ("pan2023", "ji2022")
 LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
+FIRST_RUNS = 12
+"""Of the runs on the overview; the others are on their page."""
 TONES = {
     "holds": "good",
     "reproduced": "good",
@@ -105,6 +107,7 @@ class Pages:
             skipped=content.skipped,
             problems=content.problems,
             runs=self._rows(),
+            shown=FIRST_RUNS,
             commands=self._commands(),
             versions=self._versions(),
         )
@@ -137,7 +140,7 @@ class Pages:
         )
 
     def _runs(self) -> str:
-        return self._fill("runs.html", "runs.html", title="Runs", runs=self._rows())
+        return self._fill("runs.html", "runs.html", title="Runs", runs=self._rows(), shown=None)
 
     def _run(self, slug: str) -> str:
         run = self.runs[slug]
@@ -199,9 +202,11 @@ class Pages:
             or (claim.get("needs") and claim.get("needs") == experiment.name)
             or (claim.get("links") or {}).get("figure") in figures
         }
-        for id_, finding in findings.items():
+        if found:
+            return list(found.values())
+        for id_, finding in findings.items():  # nobody has judged the claims yet
             if isinstance(finding, Mapping):
-                found.setdefault(str(id_), {**NOTHING, "id": id_, "source": id_, **finding})
+                found[str(id_)] = {**NOTHING, "id": id_, "source": id_, **finding}
         return list(found.values())
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -217,11 +222,16 @@ class Pages:
         return found
 
     def _hero(self) -> dict[str, Any]:
-        """The run whose 3-D picture opens the report: the one with most frames."""
-        frames = {
-            slug: run.geometry.seen for slug, run in self.runs.items() if run.geometry.seen > 1
-        }
-        slug = max(frames, key=lambda one: frames[one], default=None)
+        """The run whose 3-D picture opens the report: of those with most frames the tightest."""
+
+        def rank(slug: str) -> tuple[int, float]:
+            run = self.runs[slug]
+            layers = run.last_measurement().get("layers") or [{}]
+            tight = layers[-1].get("min_intra") if isinstance(layers[-1], dict) else None
+            return run.geometry.seen, tight if isinstance(tight, float) else -2.0
+
+        able = [slug for slug, run in self.runs.items() if run.geometry.seen > 1]
+        slug = max(able, key=rank, default=None)
         return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
 
     def _gallery(self) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.files import write_whole
 from nclab.statistics.blocks import GroupedProducts, row_blocks, rows_to_read
-from nclab.statistics.checks import as_features, as_labels
+from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
@@ -183,6 +183,19 @@ class ClassMoments(ClassSums):
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
+        return result
+
+    @classmethod
+    def over(
+        cls, state: Mapping[str, Tensor], *, ignore_index: int | None = IGNORE_INDEX
+    ) -> "ClassMoments":
+        """A stream whose `update` adds to the given tensors themselves; `merge` makes new ones.
+
+        They are named and shaped as in `state_dict`, without the header, and are not checked.
+        """
+        result = cls(2, 2, ignore_index=ignore_index)
+        for name in (*PER_CLASS, "_residual_scatter"):
+            setattr(result, name, state.get(name.removeprefix("_")))
         return result
 
     def write(self, path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,223 @@
+"""CollapseCallback: the monitor inside a Lightning trainer."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from nclab.errors import MissingExtra, ModelError, NclabError
+from nclab.features.batches import split_in_place
+from nclab.monitor.event import Event
+from nclab.monitor.monitor import Monitor
+from nclab.monitor.schedule import Schedule, as_schedule
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError as error:
+    raise MissingExtra("The callback", package="lightning") from error
+
+LOADERS = ("train", "val")
+
+
+class CollapseCallback(Callback):
+    """Watches collapse during `Trainer.fit` and never changes the training.
+
+    What is watched are the training batches; sanity checks and validation do not count. Values
+    appear as `nc/<layer>/<metric>` in `trainer.callback_metrics`, where early stopping and
+    checkpoints can follow them, and in the trainer's loggers. `callback.monitor` has the history
+    and the alarms. The state is part of the trainer's checkpoints.
+
+    Args:
+        every: epochs between measurements; "500 steps", "log epochs"; or a schedule. Steps are
+            those of the optimiser.
+        layers, preset: as for `nclab.Monitor`.
+        model: name of the module that is trained as a classifier, such as "net", if that is not
+            the LightningModule; found by itself where `forward` is not defined.
+        labels: takes the labels from a batch that is neither (inputs, labels) nor a mapping.
+        exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
+            "val" loader, or a loader of your own.
+        options: `alarms`, `sinks`, `classifier`, `pool` of `nclab.Monitor`.
+    """
+
+    def __init__(
+        self,
+        every: int | str | Schedule = 1,
+        *,
+        layers: str | Sequence[str] | None = None,
+        preset: str = "standard",
+        model: str | None = None,
+        labels: Callable[[Any], Any] | None = None,
+        exact: str | Iterable[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.schedule = as_schedule(every)
+        if exact is not None and self.schedule.unit != "epochs":
+            raise NclabError("Expected epochs in every= together with exact=, got steps.")
+        if isinstance(exact, str) and exact not in LOADERS:
+            raise NclabError(f"Expected exact='train', 'val' or a loader, got {exact!r}.")
+        self._monitor: Monitor | None = None
+        self._options = {"layers": layers, "preset": preset, **options}
+        self._model = model
+        self._labels = labels
+        self._exact = exact
+        self._state: Mapping[str, Any] | None = None
+        self._unlogged: Event | None = None
+        # Refuse wrong options now; a module without parameters draws no random numbers.
+        Monitor(nn.Identity(), self.schedule, **self._options)
+
+    @property
+    def monitor(self) -> Monitor:
+        """What watches the training, or has watched the last one."""
+        if self._monitor is None:
+            raise NclabError("Expected a training first, got none. Train with this callback.")
+        return self._monitor
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin to watch, or go on where a checkpoint stood."""
+        if getattr(pl_module, "_compiler_ctx", None) is not None and self._exact is None:
+            raise ModelError(
+                "Expected a LightningModule that is not compiled, since compiled code runs around "
+                "hooks. Fit the plain module, or pass exact='train'."
+            )
+        model = _watched(pl_module, self._model)
+        self._monitor = Monitor(model, self.schedule, **self._options)
+        if self._state is not None:
+            state, self._state = self._state, None
+            if trainer.global_rank > 0:  # the sums in a checkpoint are those of the first process
+                state = {**state, "running": {"layers": {}}}
+            self.monitor.load_state_dict(state)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """An epoch begins."""
+        length = trainer.num_training_batches
+        known = isinstance(length, int)
+        self.monitor.epoch_begin(batches=int(length) if known else None)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Hand the labels over."""
+        monitor = self.monitor
+        if self._exact is not None or not monitor.watching:
+            return
+        if self._labels is not None:
+            monitor.observe(self._labels(batch))
+        else:
+            parts = split_in_place(batch)
+            monitor.observe(parts.labels, mask=parts.mask)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Count the step; the last batch of an epoch also ends it, before any validation."""
+        monitor = self.monitor
+        if self._exact is not None:
+            monitor.steps = trainer.global_step
+            return
+        before = monitor.last
+        try:
+            monitor.step(trainer.global_step)
+        except ModelError as error:
+            name = self._model or "net"
+            hint = (
+                f"If training_step calls a module of its own, pass its name, as in model={name!r}"
+            )
+            raise ModelError(f"{error} {hint}.") from error
+        if monitor.last is not before and monitor.last is not None:
+            publish(trainer, monitor.last)
+            for logger in trainer.loggers:
+                logger.log_metrics(monitor.last.scalars(), step=monitor.last.step)
+        if trainer.is_last_batch:
+            self._end_epoch(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log what the epoch has shown."""
+        self._end_epoch(trainer)
+        event, self._unlogged = self._unlogged, None
+        if event is not None:
+            several = trainer.world_size > 1  # all have the same number, but Lightning asks
+            pl_module.log_dict(event.scalars(), batch_size=1, sync_dist=several)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the hooks off and close the sinks."""
+        self.monitor.close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """The same after an error."""
+        if self._monitor is not None:
+            self._monitor.close(exception)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: plain values and tensors."""
+        return {} if self._monitor is None else self._monitor.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there, once training starts."""
+        self._state = state_dict
+
+    def _end_epoch(self, trainer: Trainer) -> None:
+        monitor, epoch = self.monitor, trainer.current_epoch + 1
+        if monitor.epochs >= epoch:  # ended with its last batch
+            return
+        before = monitor.last
+        if self._exact is None:
+            monitor.epoch_end(epoch)
+        else:
+            monitor.epochs = epoch
+            if self.schedule.due(epoch):
+                monitor.measure(_loader(trainer, self._exact))
+        if monitor.last is not before:
+            self._unlogged = monitor.last
+            assert monitor.last is not None
+            publish(trainer, monitor.last)
+
+
+def publish(trainer: Trainer, event: Event) -> None:
+    """Put the scalars where other callbacks look for them."""
+    device = trainer.strategy.root_device
+    trainer.callback_metrics.update(
+        {name: torch.tensor(value, device=device) for name, value in event.scalars().items()}
+    )
+
+
+def _watched(module: LightningModule, name: str | None) -> nn.Module:
+    """The module whose forward pass is that of a training step."""
+    if name is not None:
+        try:
+            return module.get_submodule(name)
+        except AttributeError as error:
+            known = ", ".join(child for child, _ in module.named_children())
+            raise ModelError(
+                f"Expected model= the name of a module, such as {known}; got {name!r}."
+            ) from error
+    if type(module).forward is not LightningModule.forward:
+        return module
+    children = {
+        child: own for child, own in module.named_children() if any(True for _ in own.parameters())
+    }
+    if len(children) == 1:
+        return next(iter(children.values()))
+    raise ModelError(
+        f"Expected a LightningModule with forward() or with one network inside, got "
+        f"{', '.join(children) or 'none'}. Pass model= the name of the network."
+    )
+
+
+def _loader(trainer: Trainer, exact: str | Iterable[Any]) -> Iterable[Any]:
+    if not isinstance(exact, str):
+        return exact
+    loader: Any = trainer.train_dataloader if exact == "train" else trainer.val_dataloaders
+    if isinstance(loader, (list, tuple)) and len(loader) == 1:
+        loader = loader[0]
+    if loader is None or isinstance(loader, (list, tuple, dict)):
+        what = "none" if loader is None else f"{len(loader)} of them"
+        raise NclabError(f"Expected one {exact} loader, got {what}. Pass exact= a loader.")
+    return loader

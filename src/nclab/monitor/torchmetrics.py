@@ -1,0 +1,213 @@
+"""NeuralCollapse: the moments of one layer as a torchmetrics Metric, for loops that use those."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nclab.errors import MissingExtra
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.gather import gather
+from nclab.measurement.layer_stream import SCATTER_LIMIT, Head
+from nclab.metrics.catalogue import METRICS
+from nclab.statistics import ClassMoments
+from nclab.statistics.blocks import device_with_float64
+from nclab.statistics.checks import IGNORE_INDEX, check_sizes
+
+try:
+    from torchmetrics import Metric
+except ImportError as error:
+    raise MissingExtra("The metric", package="torchmetrics") from error
+
+REASONS = {
+    "second look": "a metric sees each feature once; use nclab.measure_features",
+    "scatter": "the d x d scatter is left out; pass scatter=True",
+    "weight": "no classifier weights were given; pass them to collapse(weight, bias)",
+}
+NO_LOGITS = "a metric of features sees no logits"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Moments as one row of float64 numbers, which processes exchange and merge as a whole.
+
+    >>> layout = Layout(num_classes=2, dim=2, scatter=False, ignore_index=None)
+    >>> rows = torch.zeros(2, layout.size, dtype=torch.float64)
+    >>> for row, feature in zip(rows, ([1.0, 0.0], [3.0, 0.0])):
+    ...     layout.update(row, [feature, [0.0, 1.0]], [0, 1])
+    >>> layout.moments(layout(rows)).means.tolist()
+    [[2.0, 0.0], [0.0, 1.0]]
+    """
+
+    num_classes: int
+    dim: int
+    scatter: bool
+    ignore_index: int | None
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """What the row holds, in order."""
+        classes, dim = self.num_classes, self.dim
+        shapes: dict[str, tuple[int, ...]] = {
+            "seen": (2,),
+            "count": (classes,),
+            "zeros": (classes,),
+            "residual_square": (classes,),
+            "pivot": (classes, dim),
+            "residual_sum": (classes, dim),
+            "unit_sum": (classes, dim),
+        }
+        return shapes | ({"residual_scatter": (dim, dim)} if self.scatter else {})
+
+    @property
+    def size(self) -> int:
+        """Numbers in the row."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def views(self, row: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """The parts of a row by name, sharing its memory."""
+        start = 0
+        for name, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            yield name, row[start:stop].view(shape)
+            start = stop
+
+    def moments(self, row: Tensor) -> ClassMoments:
+        """The moments a row holds; what they add to their sums is added to the row."""
+        parts = dict(self.views(row))
+        seen = parts.pop("seen").tolist()
+        parts |= {name: parts[name].long() for name in ("count", "zeros")}
+        moments = ClassMoments.over(parts, ignore_index=self.ignore_index)
+        moments.ignored, moments.rows_seen = int(seen[0]), int(seen[1])
+        return moments
+
+    def update(self, row: Tensor, features: Any, labels: Any) -> None:
+        """Add a batch to a row."""
+        moments = self.moments(row)
+        moments.update(features, labels)
+        self._write(row, moments, {"count": moments.counts, "zeros": moments.zero_counts})
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """One row of what (processes, size) rows hold, merged as `ClassMoments.merge` does."""
+        total = self.moments(rows[0])
+        for row in rows[1:]:
+            total.merge(self.moments(row))
+        merged = torch.empty_like(rows[0])
+        self._write(merged, total, total.state_dict())
+        return merged
+
+    def _write(self, row: Tensor, moments: ClassMoments, state: Mapping[str, Tensor]) -> None:
+        for name, view in self.views(row):
+            if name == "seen":
+                view[0], view[1] = moments.ignored, moments.rows_seen
+            elif name in state:
+                view.copy_(state[name])
+
+
+class NeuralCollapse(Metric):
+    """Every one-pass metric of a layer's features, as a dict of float64 scalars.
+
+    `update(features, labels)` with features (B, d); `compute()` gives `min_intra`,
+    `nc1_trace_ratio`, `cdnv` and so on, with `layer=` named `nc/<layer>/<metric>`. Under
+    torch.distributed the moments of all processes are merged exactly. The state is float64 and
+    stays it, whatever is done to the dtype of the model around it. Classes without samples are
+    left out; a value that is not defined, as with fewer than two classes, is nan.
+
+    Args:
+        layer: the name of the layer, for the names of the results.
+        scatter: keep the d x d scatter, which `nc1_trace_pinv` needs; by default up to d = 4096.
+        ignore_index: label of rows to skip.
+        kwargs: what every torchmetrics Metric takes, such as `sync_on_compute`.
+
+    >>> metric = NeuralCollapse(num_classes=2, dim=2)
+    >>> metric.update(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 0]))
+    >>> metric.update(torch.tensor([[-2.0, 0.0]]), torch.tensor([1]))
+    >>> float(metric.compute()["max_inter"])
+    -1.0
+    """
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+    sums: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        layer: str | None = None,
+        scatter: bool | None = None,
+        ignore_index: int | None = IGNORE_INDEX,
+        **kwargs: Any,
+    ) -> None:
+        check_sizes(num_classes, dim)
+        super().__init__(**kwargs)
+        keep = dim <= SCATTER_LIMIT if scatter is None else scatter
+        self.layout = Layout(num_classes, dim, keep, ignore_index)
+        self.layer = layer
+        blank = torch.zeros(self.layout.size, dtype=torch.float64)
+        self.add_state("sums", blank, dist_reduce_fx=self.layout)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics that one pass over features gives."""
+        given = ("features", "scatter") if self.layout.scatter else ("features",)
+        return tuple(metric.name for metric in METRICS if metric.needs in given)
+
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch of features (B, d) and labels (B,)."""
+        if self.sums.is_inference() and not torch.is_inference_mode_enabled():
+            self.sums = self.sums.clone()
+        with torch.no_grad():
+            self.layout.update(self.sums, features, labels)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The metrics of all that was seen."""
+        present = int((self.layout.moments(self.sums).counts > 0).sum())
+        found = self._collapse(None, None).scalars() if present >= 2 else {}
+        prefix = "" if self.layer is None else f"nc/{self.layer}/"
+        values = ((name, found.get(name)) for name in self.names)
+        return {
+            prefix + name: torch.tensor(
+                math.nan if value is None else value, dtype=torch.float64, device=self.sums.device
+            )
+            for name, value in values
+        }
+
+    def collapse(self, weight: Any = None, bias: Any = None) -> Collapse:
+        """The whole measurement, with the arrays behind the scalars.
+
+        `weight` (C, d) and `bias` (C,) of the classifier add what compares it with the class
+        means. Under torch.distributed all processes must call it.
+        """
+        with self.sync_context(should_sync=self._to_sync, should_unsync=self._should_unsync):
+            return self._collapse(weight, bias)
+
+    def _collapse(self, weight: Any, bias: Any) -> Collapse:
+        moments = self.layout.moments(self.sums.clone())
+        if weight is None:
+            return gather(moments, layer=self.layer, reasons=REASONS)
+        head = Head.checked(weight, bias, self.layout.num_classes)
+        head.check_dim(self.layout.dim)
+        return gather(
+            moments,
+            weight=head.weight.to(moments.device),
+            bias=None if head.bias is None else head.bias.to(moments.device),
+            layer=self.layer,
+            reasons=REASONS | {"weight": NO_LOGITS},
+        )
+
+    def _apply(self, fn: Callable[..., Any], exclude_state: Sequence[str] = ()) -> nn.Module:
+        # `.to(torch.float32)` of a model around it would round the sums: they only change device.
+        this = super()._apply(fn, exclude_state=(*exclude_state, "sums"))
+        device = device_with_float64(self.device)
+        self.sums = self.sums.to(device)
+        default = self._defaults["sums"]
+        assert isinstance(default, Tensor)
+        self._defaults["sums"] = default.to(device)
+        self._computed = self._forward_cache = None
+        return this

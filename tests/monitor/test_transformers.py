@@ -1,0 +1,167 @@
+"""A real Trainer on a tiny random BERT: the same weights with and without the callback."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import nclab
+from tests.monitor.loops import assert_alike, assert_same
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
+pytest.importorskip("accelerate", reason="needs the extra transformers")
+
+from nclab.monitor.transformers import STATE_FILE, CollapseCallback  # noqa: E402
+
+CLASSES = 3
+LAST = "dropout"
+
+
+def dataset(samples: int = 24) -> list[dict[str, Tensor]]:
+    """Random words, of which the first tells the class, padded to one length."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for number in range(samples):
+        words = torch.randint(10, 50, (6,), generator=generator)
+        words[0] = number % CLASSES + 2
+        mask = (torch.arange(6) < 3 + number % 4).long()
+        rows.append(
+            {
+                "input_ids": words * mask,
+                "attention_mask": mask,
+                "labels": torch.tensor(number % CLASSES),
+            }
+        )
+    return rows
+
+
+def bert() -> Any:
+    """A random model of the kind that reads sentences."""
+    torch.manual_seed(0)
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(
+            vocab_size=50,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=8,
+            num_labels=CLASSES,
+        )
+    )
+
+
+def trainer(folder: Path, *callbacks: Any, **options: Any) -> Any:
+    """A trainer of such a model, ready to train for two epochs."""
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder),
+        **{
+            "num_train_epochs": 2,
+            "per_device_train_batch_size": 4,
+            "learning_rate": 1e-3,
+            "logging_steps": 2,
+            "save_strategy": "no",
+            "eval_strategy": "epoch",
+            "report_to": [],
+            "use_cpu": True,
+            "disable_tqdm": True,
+            "log_level": "error",
+            **options,
+        },
+    )
+    return transformers.Trainer(
+        bert(),
+        arguments,
+        train_dataset=dataset(),
+        eval_dataset=dataset(6),
+        callbacks=list(callbacks),
+    )
+
+
+def weights(trained: Any) -> dict[str, Tensor]:
+    """The model's state and the state of the generator."""
+    return {**trained.model.state_dict(), "random": torch.get_rng_state()}
+
+
+def test_weights_are_the_same_and_values_are_logged(tmp_path: Path) -> None:
+    plain = trainer(tmp_path)
+    plain.train()
+    before = weights(plain)
+    callback = CollapseCallback(preset="full")
+    watched = trainer(tmp_path, callback)
+    watched.train()
+    assert_same(weights(watched), before)
+    rows = callback.monitor.history.rows
+    own = [row for row in rows if row["layer"] == LAST]
+    assert [(row["step"], row["epoch"], row["samples"]) for row in own] == [(6, 1, 24), (12, 2, 24)]
+    assert len(rows) == 2 * 10
+    name = f"nc/{LAST}/nc1_trace_ratio"
+    logged = [entry for entry in watched.state.log_history if name in entry]
+    assert [(entry["step"], entry["epoch"]) for entry in logged] == [(6, 1.0), (12, 2.0)]
+    assert [entry[name] for entry in logged] == [row["nc1_trace_ratio"] for row in own]
+    others = [entry for entry in watched.state.log_history if name not in entry]
+    assert [entry.keys() for entry in others] == [entry.keys() for entry in plain.state.log_history]
+    assert not any(module._forward_pre_hooks for module in watched.model.modules())
+
+
+def test_attached_it_logs_through_the_trainer(tmp_path: Path) -> None:
+    seen: list[dict[str, float]] = []
+
+    class Logger(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+        """Stands before ours, as the loggers of report_to do."""
+
+        def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
+            seen.append(dict(logs))
+
+    options: dict[str, Any] = {
+        "gradient_accumulation_steps": 2,
+        "logging_strategy": "epoch",
+        "eval_strategy": "no",
+    }
+    plain = trainer(tmp_path, **options)
+    plain.train()
+    before = weights(plain)
+    watched = trainer(tmp_path, Logger(), **options)
+    callback = CollapseCallback("log steps", preset="economy").attach(watched)
+    watched.train()
+    assert_same(weights(watched), before)
+    rows = callback.monitor.history.rows
+    assert [(row["step"], row["samples"]) for row in rows] == [(step, 8) for step in range(1, 7)]
+    name = f"nc/{LAST}/cdnv"
+    assert [logs[name] for logs in seen if name in logs] == [row["cdnv"] for row in rows]
+    assert sum("loss" in logs for logs in seen) == 2  # the trainer's own wish to log is kept
+    steps = [entry["step"] for entry in watched.state.log_history if name in entry]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("step", [6, 9], ids=["after an epoch", "in the middle of one"])
+def test_a_resumed_training_goes_on(step: int, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3, "eval_strategy": "no"}
+    whole = CollapseCallback()
+    first = trainer(tmp_path, whole, **options)
+    first.train()
+    folder = tmp_path / f"checkpoint-{step}"
+    assert (folder / STATE_FILE).is_file()
+    again = CollapseCallback()
+    second = trainer(tmp_path, again, **options)
+    second.train(resume_from_checkpoint=str(folder))
+    assert_alike(again.monitor.history.rows, whole.monitor.history.rows)
+    for name, value in first.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], value), name
+
+
+def test_what_hooks_cannot_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(nclab.NclabError, match=r"without label_smoothing_factor, got 0\.1"):
+        trainer(tmp_path, CollapseCallback(), label_smoothing_factor=0.1).train()
+    kept = trainer(tmp_path, CollapseCallback())
+    kept.compute_loss_func = lambda outputs, labels, **_: outputs.logits.sum()
+    with pytest.raises(
+        nclab.DataError, match="labels among the inputs of the model, got input_ids"
+    ):
+        kept.train()
+    with pytest.raises(nclab.NclabError, match="Expected preset="):
+        CollapseCallback(preset="huge")
