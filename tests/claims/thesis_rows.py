@@ -47,6 +47,7 @@ def norms() -> dict[str, Any]:
             "mean_intra": row["min_intra"] + 0.02,
             "balanced_loss": row["loss"],
             "excess_loss": 0.1 * row["loss"],
+            "optimal_loss": 0.9 * row["loss"],
             "guaranteed_mean_intra": row["min_intra"] - 0.2,
             "guaranteed_min_intra": row["min_intra"] - 0.3,
             "guarantee_slack": 0.1,

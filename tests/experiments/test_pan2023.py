@@ -1,6 +1,7 @@
 """The experiments of chapter 3 at a tiny size: real training, shared runs, plain numbers."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
 )
 DECAYS = (1e-3, 1e-2)
+ROOT = Path(__file__).parents[2]
 MODULES = {
     "pan2023_fig31": pan2023_fig31,
     "pan2023_fig33": pan2023_fig33,
@@ -43,7 +45,7 @@ def numbers(out: Path) -> dict[str, dict[str, Any]]:
     """All five, one after the other in one folder."""
     both = {"seeds": (0, 1), "out": out}
     small = {"networks": TINY, "layers": 4, "weight_decays": DECAYS}
-    places = (Place("teacher", 4, DECAYS), Place("conic", 4, DECAYS))
+    places = (Place(TINY, "teacher", 4, DECAYS), Place(TINY, "conic", 4, DECAYS))
     found = {
         "pan2023_fig31": pan2023_fig31.figure(pan2023_fig31.Config(**small), **both),  # type: ignore[arg-type]
         "pan2023_fig33": pan2023_fig33.figure(
@@ -56,7 +58,7 @@ def numbers(out: Path) -> dict[str, dict[str, Any]]:
             **both,  # type: ignore[arg-type]
         ),
         "pan2023_conjectures": pan2023_conjectures.conjectures(
-            pan2023_conjectures.Config(TINY, places),
+            pan2023_conjectures.Config(places),
             **both,  # type: ignore[arg-type]
         ),
     }
@@ -144,13 +146,13 @@ def test_presets_share_their_runs() -> None:
         fig33 = pan2023_fig33.PRESETS[preset]
         norms = pan2023_norms.PRESETS[preset]
         complexity = pan2023_complexity.PRESETS[preset]
-        assert norms.networks == fig31.networks == complexity.networks == fig33.networks
+        assert norms.networks == fig31.networks == complexity.networks
         assert norms.weight_decays == fig31.weight_decays
         assert set(complexity.weight_decays) <= set(fig31.weight_decays)
         assert 3 in complexity.teacher_depths
         places = pan2023_conjectures.PRESETS[preset].places
-        assert Place("teacher", fig31.layers, fig31.weight_decays) in places
-        assert Place("teacher", fig33.layers, fig33.weight_decays) in places
+        assert Place(fig31.networks, "teacher", fig31.layers, fig31.weight_decays) in places
+        assert Place(fig33.networks, "teacher", fig33.layers, fig33.weight_decays) in places
 
 
 def test_the_paper_preset_is_the_thesis() -> None:
@@ -188,3 +190,14 @@ def test_the_guarantee_is_that_of_the_certificate(
 
 def test_a_network_without_loss_guarantees_nothing() -> None:
     assert set(pan2023_norms.guarantee({}).values()) == {None}
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[str, Any]]) -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
+    section = builder["results"](MODULES[name], numbers[name])
+    assert section.startswith(builder["BEGIN"])
+    assert section.endswith(builder["END"])
+    assert f"](images/{MODULES[name].pictures(numbers[name])[0].name}.png)" in section
+    for found in numbers[name]["findings"].values():
+        assert f"| {found['claim']} | {found['source']} | {found['verdict']} |" in section

@@ -4,7 +4,7 @@ Claim: a data set of lower complexity can achieve more significant collapse.
 Source: pan2023, Sec. 1.4
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def compare(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any
     return {**numbers, "findings": findings(NAME, numbers)}
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Cosines by weight decay and depth of the teacher, and the verdicts."""
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
     rows = [
@@ -76,11 +76,11 @@ def tables(numbers: dict[str, Any]) -> list[Table]:
     return [Table("Last-layer features", columns, rows), verdicts(numbers["findings"])]
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Cosines against the depth of the teacher."""
     return pan2023_theory.complexity(numbers)

@@ -4,7 +4,7 @@ Claim: collapse improves with weight decay and with depth, and effective depth f
 Source: pan2023, Conj. 3.1.1
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from nclab.experiments.pan2023_networks import (
     PAPER,
     QUICK,
     QUICK_DECAYS,
+    QUICK_DEEP,
     Data,
     Networks,
     last_layers,
@@ -38,8 +39,9 @@ NAME = "pan2023_conjectures"
 
 @dataclass(frozen=True)
 class Place:
-    """Data and depth on which the conjectures are tried."""
+    """Networks and data on which the conjectures are tried."""
 
+    networks: Networks
     data: Data
     layers: int
     weight_decays: tuple[float, ...]
@@ -47,29 +49,26 @@ class Place:
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the experiment; teacher data are those of figures 3.1 and 3.3."""
+    """Where the conjectures are tried; teacher data are those of figures 3.1 and 3.3."""
 
-    networks: Networks
     places: tuple[Place, ...]
 
 
 PRESETS = {
     "quick": Config(
-        QUICK,
         (
-            Place("teacher", 6, QUICK_DECAYS),
-            Place("teacher", 15, DEEP_DECAYS),
-            Place("conic", 6, QUICK_DECAYS),
-        ),
+            Place(QUICK, "teacher", 6, QUICK_DECAYS),
+            Place(QUICK_DEEP, "teacher", 15, DEEP_DECAYS),
+            Place(QUICK, "conic", 6, QUICK_DECAYS),
+        )
     ),
     "paper": Config(
-        PAPER,
         (
-            Place("teacher", 6, DECAYS),
-            Place("teacher", 15, DEEP_DECAYS),
-            Place("conic", 6, DECAYS),
-            Place("conic", 15, DEEP_DECAYS),
-        ),
+            Place(PAPER, "teacher", 6, DECAYS),
+            Place(PAPER, "teacher", 15, DEEP_DECAYS),
+            Place(PAPER, "conic", 6, DECAYS),
+            Place(PAPER, "conic", 15, DEEP_DECAYS),
+        )
     ),
 }
 
@@ -83,7 +82,7 @@ def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str,
     """The experiment at any size: the smallest e of every seed, and intervals over seeds."""
     rows = []
     for place in config.places:
-        runs = config.networks.train(
+        runs = place.networks.train(
             out,
             seeds=seeds,
             layers=place.layers,
@@ -98,7 +97,11 @@ def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str,
             rows += [{**where, **row} for row in smallest(networks)]
     worst = worst_of_seeds(rows)
     numbers: dict[str, Any] = {
-        "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
+        "config": {
+            **asdict(config.places[0].networks),
+            **asdict(config),
+            "seeds": list(seeds),
+        },
         "rows": rows,
         "worst": worst,
         "intervals": intervals(worst),
@@ -166,7 +169,7 @@ def _gap(row: dict[str, Any]) -> float:
     return value
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """The smallest e by conjecture and data, and the verdicts."""
     ordered = sorted(numbers["intervals"], key=lambda row: row["conjecture"])
     rows = [
@@ -188,11 +191,11 @@ def tables(numbers: dict[str, Any]) -> list[Table]:
     return [Table("Smallest e", columns, rows), verdicts(numbers["findings"])]
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """The smallest e of every conjecture, seed by seed."""
     return pan2023_theory.conjectures(numbers)

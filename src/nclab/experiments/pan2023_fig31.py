@@ -4,7 +4,7 @@ Claim: significant collapse emerges only with affine batch norm and enough weigh
 Source: pan2023, Fig. 3.1
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def figure(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]
     return {**numbers, "findings": findings(NAME, numbers)}
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Cosines by norm and weight decay, and the verdicts."""
     rows: list[tuple[str, ...]] = []
     for (norm, decay), own in group(numbers["rows"], "norm", "weight_decay").items():
@@ -84,11 +84,11 @@ def _cells(rows: list[Row]) -> tuple[str, ...]:
     )
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Figure 3.1 and the difference behind its claims."""
     return pan2023.fig31(numbers)

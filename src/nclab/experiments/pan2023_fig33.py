@@ -4,7 +4,7 @@ Claim: collapse sharpens from layer to layer, and weight decay lowers the effect
 Source: pan2023, Fig. 3.3
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from nclab.claims.pan2023_training import findings
 from nclab.experiments.pan2023_networks import (
     DEEP_DECAYS,
     PAPER,
-    QUICK,
+    QUICK_DEEP,
     Networks,
     last_layers,
     preset_of,
@@ -26,7 +26,7 @@ from nclab.figures.spread import column
 from nclab.metrics.effective_depth import effective_depth
 
 NAME = "pan2023_fig33"
-EPSILONS = (0.001, 0.01, 0.05)
+EPSILONS = (0.005, 0.01, 0.05)
 """Errors of nearest class centres at which the effective depth is taken."""
 
 
@@ -40,7 +40,7 @@ class Config:
     epsilons: tuple[float, ...] = EPSILONS
 
 
-PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(QUICK_DEEP), "paper": Config(PAPER)}
 
 
 def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
     return found
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Depths and middle layers by weight decay, every layer, and the verdicts."""
     errors = sorted({row["epsilon"] for row in numbers["depths"]})
     depths = group(numbers["depths"], "weight_decay", "epsilon")
@@ -138,11 +138,11 @@ def _known(layers: Sequence[Any]) -> bool:
     return len(layers) > 2 and all(row["max_inter"] is not None for row in layers)
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Figure 3.3, and effective depth and middle layers against weight decay."""
     return pan2023.fig33(numbers)

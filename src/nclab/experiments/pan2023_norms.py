@@ -107,7 +107,7 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def tables(numbers: dict[str, Any]) -> list[Table]:
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """Norms, losses and guarantees by weight decay, and the verdicts."""
     rows = []
     for (decay,), own in group(numbers["rows"], "weight_decay").items():
@@ -133,11 +133,11 @@ def tables(numbers: dict[str, Any]) -> list[Table]:
     return [Table(title, (*columns, *promised), rows), verdicts(numbers["findings"])]
 
 
-def show(numbers: dict[str, Any]) -> list[Any]:
+def show(numbers: Mapping[str, Any]) -> list[Any]:
     """The tables, for the terminal."""
     return [as_rich(table) for table in tables(numbers)]
 
 
-def pictures(numbers: dict[str, Any]) -> list[Picture]:
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """Norms, losses and guarantees against weight decay."""
     return pan2023_theory.norms(numbers)

@@ -82,6 +82,7 @@ def fig31(numbers: Numbers) -> list[Picture]:
         (*lines, *failures(rows, "weight_decay", [gap])),
         x_scale="log",
         references=(Reference("simplex ETF, 1 + 1/(C−1)", y=1 + 1 / (classes - 1)),),
+        y_range=(-0.06, 1.14 * (1 + 1 / (classes - 1))),
         x_ticks=TICKS,
     )
     note = SPREAD + failed_note(rows)

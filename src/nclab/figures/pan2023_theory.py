@@ -9,7 +9,7 @@ from nclab.figures.spread import SPREAD, Look, Row, Value, column, converged, fa
 
 Numbers = Mapping[str, Any]
 
-MEASURED, OPTIMUM, GUARANTEED = 0, 1, 2
+MEASURED, OPTIMUM, GUARANTEED, EXCESS = 0, 1, 2, 3
 
 
 def norms(numbers: Numbers) -> list[Picture]:
@@ -18,16 +18,24 @@ def norms(numbers: Numbers) -> list[Picture]:
     measured = Look("measured", MEASURED)
     decays = [float(row["weight_decay"]) for row in optima]
 
-    def panel(title: str, value: Value, optimum: str | None, label: str) -> Panel:
+    def panel(
+        title: str, value: Value, optimum: str | None, label: str, scale: Scale = "linear"
+    ) -> Panel:
         lines = [spread(rows, "weight_decay", value, measured)]
         if optimum is not None:
             best = [float(row[optimum]) for row in optima]
             lines.append(
                 Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
             )
-        scale: Scale = "log" if label == "nats" else "linear"
         return Panel(title, DECAY, label, tuple(lines), "log", scale, x_ticks=TICKS)
 
+    loss = panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats", "log")
+    excess = spread(
+        rows,
+        "weight_decay",
+        column("excess_loss"),
+        Look("excess ε over the best for these norms", EXCESS, "dotted", "hollow"),
+    )
     intra = Panel(
         "intra-class cosine",
         DECAY,
@@ -60,8 +68,8 @@ def norms(numbers: Numbers) -> list[Picture]:
                 panel("feature norm α", column("alpha"), "alpha", "α"),
                 panel("classifier norm β", column("beta"), "beta", "β"),
                 panel("product αβ", product, "product", "αβ"),
-                panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats"),
-                panel("excess loss ε = loss − m(αβ)", column("excess_loss"), None, "nats"),
+                loss._replace(series=(*loss.series, excess)),
+                panel("excess over the best, ε/m(αβ)", relative_excess, None, "ε/m", "log"),
                 intra,
             ),
             3,
@@ -111,6 +119,7 @@ def complexity(numbers: Numbers) -> list[Picture]:
             tuple(difference),
             references=(Reference("simplex ETF", y=1 + 1 / (classes - 1)),),
             x_ticks=depths,
+            y_range=(0.0, 1.14 * (1 + 1 / (classes - 1))),
         )
     )
     return [
@@ -181,6 +190,13 @@ def conjectures(numbers: Numbers) -> list[Picture]:
 def product(row: Row) -> float | None:
     """αβ."""
     return None if row["alpha"] is None or row["beta"] is None else row["alpha"] * row["beta"]
+
+
+def relative_excess(row: Row) -> float | None:
+    """ε/m; None where either was not measured."""
+    if row["excess_loss"] is None or not row["optimal_loss"]:
+        return None
+    return float(row["excess_loss"]) / float(row["optimal_loss"])
 
 
 def _matching(rows: Iterable[Row], where: Row) -> list[Row]:
