@@ -88,6 +88,56 @@ def test_gradient_checkpointing_counts_each_sample_once(reentrant: bool) -> None
     assert [collapse.samples for collapse in monitor.last.layers] == [60, 60]
 
 
+def failing_once(monitor: nclab.Monitor, then: Callable[[Tensor], object]) -> int:
+    """The samples read where the third pass fails and something else follows."""
+    for number, (inputs, _) in enumerate(monitor.watch(batches())):
+        if number == 2:
+            with pytest.raises(RuntimeError):
+                monitor.model(inputs[:, :3])
+            then(inputs)
+        else:
+            monitor.model(inputs)
+    assert monitor.last is not None
+    return monitor.last.report.samples
+
+
+def test_a_pass_that_failed_may_be_tried_again() -> None:
+    with nclab.Monitor(network()) as monitor:
+        assert failing_once(monitor, monitor.model) == 60
+
+
+def test_an_evaluation_after_a_pass_that_failed_is_not_read() -> None:
+    model = network()
+
+    def evaluate(inputs: Tensor) -> None:
+        model.eval()(inputs)
+        model.train()
+
+    with nclab.Monitor(model) as monitor, pytest.warns(nclab.NclabWarning, match="left out"):
+        assert failing_once(monitor, evaluate) == 50
+
+
+def step_as_forward(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Calls the model inside its own call, as Lightning does for DistributedDataParallel."""
+    forward, found = model.forward, []
+
+    def step(inputs: Tensor) -> Tensor:
+        model.forward = forward
+        found.append(model(inputs))
+        return found[0].sum()
+
+    model.forward = step
+    model(inputs)
+    return found[0]
+
+
+def test_a_training_step_in_the_place_of_the_forward_pass() -> None:
+    inside = both_ways(network(dropout=0.2), forward=step_as_forward)
+    plain = both_ways(network(dropout=0.2))
+    for ours, theirs in zip(inside, plain, strict=True):
+        assert ours.scalars() == theirs.scalars()
+
+
 def test_exact_measurements_between_epochs_change_nothing() -> None:
     model = network(dropout=0.2)
     plain = train(deepcopy(model), None)

@@ -101,6 +101,11 @@ class Recorder:
         for handle in self._handles:
             handle.remove()
 
+    def restart(self) -> None:
+        """Forget the pass so far."""
+        for seen in (self.calls, self.rows, self._open, self._times, self._met):
+            seen.clear()
+
     def _entering(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if torch.compiler.is_compiling():  # what is traced here would become part of the model

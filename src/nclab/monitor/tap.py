@@ -116,8 +116,15 @@ class Tap:
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():
             return
-        expected = self._expected if model.training else None
-        self._reading = expected(args, kwargs) if callable(expected) else expected
+        expected = self._expected
+        if not model.training:
+            self._reading = None
+        elif self._reading is None:
+            self._reading = expected(args, kwargs) if callable(expected) else expected
+        elif self._recorder is not None:
+            # Called inside its own call, as by trainers that put a training step for the forward
+            # pass: the inner one is the pass to read.
+            self._recorder.restart()
         if self._reading is None:
             self.unclaimed += model.training
             return
