@@ -36,6 +36,7 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/ulpm.py
+	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/records.py
 

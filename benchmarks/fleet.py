@@ -6,12 +6,14 @@ by epoch, and the best epoch of each counts. The peak of sgemm is that of the st
 products or of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
 
     python benchmarks/fleet.py [--json] [--rounds 5] [--norm affine] [--backend auto]
+    python benchmarks/fleet.py --blas [--json]    # where the matrix products come from
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -140,6 +142,45 @@ def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str
     }
 
 
+def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
+    """Microseconds of a hidden layer's three products, by library and by order of the features."""
+    from nclab.training.compiled import scipy_gemm, torch_gemm
+    from nclab.training.kernel import PLAIN, TRANSPOSED, multiply
+
+    W, V = (torch.randn(width, width).numpy() for _ in range(2))
+    ways: dict[tuple[str, str, str], Callable[[], object]] = {}
+    for library, address in (("torch", torch_gemm("sgemm")), ("scipy", scipy_gemm("sgemm"))):
+        for order, size in (("(width, n)", (width, BATCH)), ("(n, width)", (BATCH, width))):
+            H, G, out = (torch.randn(*size).numpy() for _ in range(3))
+            if order == "(width, n)":
+                calls = {
+                    "forward": (W, PLAIN, H, PLAIN, 0.0, out),
+                    "backward": (W, TRANSPOSED, G, PLAIN, 0.0, out),
+                    "weights": (G, PLAIN, H, TRANSPOSED, 1.0, V),
+                }
+            else:
+                calls = {
+                    "forward": (H, PLAIN, W, TRANSPOSED, 0.0, out),
+                    "backward": (G, PLAIN, W, PLAIN, 0.0, out),
+                    "weights": (G, TRANSPOSED, H, PLAIN, 1.0, V),
+                }
+            for name, call in calls.items():
+                if address is not None:
+                    ways[library, order, name] = partial(multiply, address, *call)
+    best = dict.fromkeys(ways, float("inf"))
+    count = 20 * 300 // width
+    for _ in range(rounds * 10):
+        for key, way in ways.items():
+            way()
+            seconds = cpu_seconds(lambda: [way() for _ in range(count)])  # noqa: B023
+            best[key] = min(best[key], 1e6 * seconds / count)
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for (library, order, name), value in best.items():
+        row = {"width": width, "library": library, "features": order}
+        rows.setdefault((library, order), row)[name] = round(value, 1)
+    return list(rows.values())
+
+
 def main() -> None:
     """Everything on one thread, in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -147,16 +188,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="epochs of each; the best counts")
     parser.add_argument("--norm", choices=get_args(Norm), default="affine")
     parser.add_argument("--backend", choices=get_args(Backend), default="auto")
+    parser.add_argument("--blas", action="store_true", help="compare libraries and orders instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    for width, layers in SIZES:
+    if options.blas:
+        rows = [row for width in (64, 300) for row in compare_blas(width, options.rounds)]
+    for width, layers in () if options.blas else SIZES:
         shape = Shape(width=width, layers=layers)
         rows.append(compare(shape, options.norm, options.backend, options.rounds))
-        if not options.json:
-            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     if options.json:
         print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
 
 
 if __name__ == "__main__":

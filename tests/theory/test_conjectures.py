@@ -55,7 +55,16 @@ def test_depth_conjecture_holds_at_it_and_nowhere_below(layers: list[list[float]
         return depths == sorted(depths, reverse=True)
 
     assert error == 1.0 or holds(error)
-    assert not any(holds(step / 40) for step in range(40) if step / 40 < error - 1e-9)
+    reached = max(min(1 - value for value in own) for own in layers)
+    assert error >= reached
+    tried = [step / 40 for step in range(40) if reached <= step / 40 < error - 1e-9]
+    assert not any(holds(epsilon) for epsilon in tried)
+
+
+def test_depths_that_are_equal_because_none_is_reached_do_not_count() -> None:
+    layers = [[0.5, 0.9, 0.9], [0.5, 0.7, 0.95]]
+    assert effective_depth(layers[0], epsilon=0.0) == effective_depth(layers[1], epsilon=0.0)
+    assert smallest_depth_error([1e-4, 1e-3], layers) == pytest.approx(0.3)
 
 
 def test_weight_decays_may_come_in_any_order() -> None:

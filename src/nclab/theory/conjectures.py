@@ -54,10 +54,12 @@ def smallest_depth_error(
 ) -> float:
     r"""Smallest e at which the e-effective depth does not grow with weight decay.
 
-    $$\min\{e \ge 0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
+    $$\min\{e \ge e_0 : d^e(\lambda_1) \ge d^e(\lambda_2) \text{ for all } \lambda_1<\lambda_2\}$$
 
-    Depths change only where e passes the error of some layer, so these are all there is to try.
-    At the largest of them every depth is 1: the set is never empty, and only a small e says much.
+    e_0 is the smallest error that every network reaches in some layer: below it a depth is that
+    of the whole network by convention, and equal depths would say nothing. Depths change only
+    where e passes the error of some layer, so these are all there is to try. At the largest of
+    them every depth is 1: the set is never empty, and only a small e says much.
 
     Source: pan2023, Conj. 3.2.2
     Range: [0, 1].
@@ -66,8 +68,10 @@ def smallest_depth_error(
     0.5
     """
     line = _ordered(weight_decays, ncc_accuracies)
-    errors = {0.0} | {max(1 - float(value), 0.0) for _, layers in line for value in layers}
-    for error in sorted(errors - {1.0}):
+    errors = [[max(1 - float(value), 0.0) for value in layers] for _, layers in line]
+    reached = max(min(own) for own in errors)
+    candidates = {error for own in errors for error in own if reached <= error < 1}
+    for error in sorted(candidates):
         depths = [effective_depth(layers, epsilon=error) for _, layers in line]
         if all(before >= after for before, after in pairwise(depths)):
             return error

@@ -11,7 +11,7 @@ from torch import Tensor
 from nclab.training.kernel import Numbers, Work, run_epoch
 from nclab.training.portable import EPSILON, RUNNING
 from nclab.training.recipe import Recipe
-from nclab.training.state import ALIGNMENT, State
+from nclab.training.state import ALIGNMENT, State, places
 
 
 def train_epoch(
@@ -33,7 +33,7 @@ def train_epoch(
     run_epoch(
         gemm_address(dtype),
         (state.parameters.numpy(), state.momenta.numpy(), state.statistics.numpy()),
-        (state.places().numpy(), norm),
+        (places(shape, state.norm).numpy(), norm),
         (inputs.numpy(), labels.numpy(), order.numpy(), recipe.batch),
         Work(*(tensor.numpy() for tensor in (*work, moments))),
         Numbers(*torch.tensor(scalars, dtype=dtype).numpy()),
@@ -50,9 +50,18 @@ def gemm_address(dtype: torch.dtype) -> int:
     so that the code that calls it can be cached.
     """
     name = "sgemm" if dtype == torch.float32 else "dgemm"
+    return torch_gemm(name) or scipy_gemm(name)
+
+
+def torch_gemm(name: str) -> int | None:
+    """The address in torch's own library, if it was built with MKL and shows it."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    if torch.backends.mkl.is_available() and library.exists():
-        function = getattr(ctypes.CDLL(str(library)), f"{name}_", None)
-        if function is not None:
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    if not torch.backends.mkl.is_available() or not library.exists():
+        return None
+    function = getattr(ctypes.CDLL(str(library)), f"{name}_", None)
+    return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
+
+
+def scipy_gemm(name: str) -> int:
+    """The address in scipy, whose number of threads OPENBLAS_NUM_THREADS sets."""
     return int(get_cython_function_address("scipy.linalg.cython_blas", name))

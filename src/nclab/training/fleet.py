@@ -112,7 +112,7 @@ class Fleet:
         if self._deaths[index]:
             return EpochStats(math.nan, math.nan, False, self._deaths[index])
         state, member = self._states[index], self.members[index]
-        before = state.snapshot()
+        state.keep()
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
@@ -127,7 +127,7 @@ class Fleet:
         )
         broken = _first_broken(losses, state)
         if broken is not None:
-            state.restore(before)
+            state.restore()
             self._deaths[index] = (
                 f"{broken} in epoch {epoch + 1} of {self.recipe.epochs} (weight decay "
                 f"{member.weight_decay:g}, rate {rate:g}); the state after epoch {epoch} is kept"
@@ -175,6 +175,6 @@ def _first_broken(losses: Tensor, state: State) -> str | None:
     if not finite.all():
         step = int(finite.long().argmin())
         return f"the loss became {float(losses[step])} at step {step + 1}"
-    if not (state.parameters.isfinite().all() and state.statistics.isfinite().all()):
+    if not all(bound.isfinite() for bound in state.parameters.aminmax()):  # a nan is both
         return "the weights became infinite"
     return None

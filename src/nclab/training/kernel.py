@@ -101,12 +101,12 @@ def _forward(
     for index in range(last):
         layer = _layer(parameters, places[index])
         A = _matrix(work.active[index], layer.weight.shape[0], n)
-        _gemm(blas, layer.weight, PLAIN, H, PLAIN, 0.0, A)
+        multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, A)
         H = _matrix(work.features[index + 1], layer.weight.shape[0], n)
         _activate(A, H, layer, norm, work.moments[index], statistics[index], numbers)
     layer = _layer(parameters, places[last])
     logits = _matrix(work.gradients[0], layer.weight.shape[0], n)
-    _gemm(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
+    multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
     for c in range(layer.bias.shape[0]):
         for i in range(n):
             logits[c, i] += layer.bias[c]
@@ -131,15 +131,13 @@ def _backward(
             A = _matrix(work.active[index], layer.weight.shape[0], n)
             _activate_backward(G, A, layer, v, norm, work.moments[index], numbers)
         H = _matrix(work.features[index], layer.weight.shape[1], n)
-        _gemm(blas, G, PLAIN, H, TRANSPOSED, 1.0, v.weight)
+        multiply(blas, G, PLAIN, H, TRANSPOSED, 1.0, v.weight)
         if index > 0:
             below = _matrix(work.gradients[(last - index + 1) % 2], layer.weight.shape[1], n)
-            _gemm(blas, layer.weight, TRANSPOSED, G, PLAIN, 0.0, below)
+            multiply(blas, layer.weight, TRANSPOSED, G, PLAIN, 0.0, below)
             G = below
         start, end = places[index, 2], places[index, 6]
-        _descend(parameters[start:end], momenta[start:end], numbers)
-        if again:
-            _prepare(parameters[start:end], momenta[start:end], numbers)
+        _descend(parameters[start:end], momenta[start:end], numbers, again)
 
 
 @_compiled
@@ -149,7 +147,7 @@ def _matrix(room: Array, rows: int, columns: int) -> Array:
 
 @_compiled
 def _layer(flat: Array, place: Array) -> Layer:
-    """Views of a flat vector, where `State.places` says."""
+    """Views of a flat vector, where `places` says."""
     outputs, inputs = place[0], place[1]
     return Layer(
         flat[place[2] : place[2] + outputs * inputs].reshape((outputs, inputs)),
@@ -161,14 +159,21 @@ def _layer(flat: Array, place: Array) -> Layer:
 
 @_compiled
 def _prepare(parameters: Array, momenta: Array, numbers: Numbers) -> None:
+    """What the gradients are added to: momentum v + weight_decay theta."""
     for i in range(parameters.shape[0]):
         momenta[i] = numbers.momentum * momenta[i] + numbers.weight_decay * parameters[i]
 
 
 @_compiled
-def _descend(parameters: Array, momenta: Array, numbers: Numbers) -> None:
-    for i in range(parameters.shape[0]):
-        parameters[i] -= numbers.rate * momenta[i]
+def _descend(parameters: Array, momenta: Array, numbers: Numbers, again: bool) -> None:
+    """theta <- theta - rate v, and all that `_prepare` does if another step follows."""
+    if again:
+        for i in range(parameters.shape[0]):
+            parameters[i] -= numbers.rate * momenta[i]
+            momenta[i] = numbers.momentum * momenta[i] + numbers.weight_decay * parameters[i]
+    else:
+        for i in range(parameters.shape[0]):
+            parameters[i] -= numbers.rate * momenta[i]
 
 
 @_compiled
@@ -182,18 +187,29 @@ def _activate(
     numbers: Numbers,
 ) -> None:
     """A <- relu(A + bias); H <- scale (A - mean) / sigma + shift, neuron by neuron."""
-    n, unbiased = A.dtype.type(A.shape[1]), A.dtype.type(A.shape[1] / max(A.shape[1] - 1, 1))
+    n = A.shape[1]
+    count, unbiased = A.dtype.type(n), A.dtype.type(n / max(n - 1, 1))
     biased, affine = layer.bias.shape[0] > 0, layer.scale.shape[0] > 0
     for j in range(A.shape[0]):
-        total = _relu(A[j], layer.bias[j] if biased else numbers.zero, numbers)
+        bias = layer.bias[j] if biased else numbers.zero
+        total = numbers.zero
+        for i in range(n):
+            z = A[j, i] + bias
+            z = numbers.zero if z < numbers.zero else z  # a nan stays one
+            A[j, i] = z
+            total += z
         if not norm:
             continue
-        mean = total / n
-        variance = _squares(A[j], mean, numbers) / n
+        mean = total / count
+        squares = numbers.zero
+        for i in range(n):
+            squares += (A[j, i] - mean) * (A[j, i] - mean)
+        variance = squares / count
         inverse = numbers.one / math.sqrt(variance + numbers.epsilon)
-        scale = layer.scale[j] if affine else numbers.one
+        scale = inverse * layer.scale[j] if affine else inverse
         shift = layer.shift[j] if affine else numbers.zero
-        _normalise(A[j], mean, inverse * scale, shift, H[j])
+        for i in range(n):
+            H[j, i] = (A[j, i] - mean) * scale + shift
         moments[0, j], moments[1, j] = mean, inverse
         statistics[0, j] += numbers.running * (mean - statistics[0, j])
         statistics[1, j] += numbers.running * (unbiased * variance - statistics[1, j])
@@ -204,72 +220,31 @@ def _activate_backward(
     G: Array, A: Array, layer: Layer, v: Layer, norm: bool, moments: Array, numbers: Numbers
 ) -> None:
     """G <- [A > 0] scale / sigma (G - mean(G) - X mean(G X)), where X = (A - mean) / sigma."""
-    n = G.dtype.type(G.shape[1])
+    n = G.shape[1]
+    count = G.dtype.type(n)
     biased, affine = v.bias.shape[0] > 0, v.scale.shape[0] > 0
     for j in range(G.shape[0]):
         mean, factor, low, slope = numbers.zero, numbers.one, numbers.zero, numbers.zero
         if norm:
-            mean, factor = moments[0, j], moments[1, j]
-            low, slope = _products(G[j], A[j], mean, numbers)  # sums of G and G (A - mean)
-            slope *= factor
+            mean, inverse = moments[0, j], moments[1, j]
+            shift, scale = numbers.zero, numbers.zero
+            for i in range(n):
+                shift += G[j, i]
+                scale += G[j, i] * (A[j, i] - mean)
+            scale *= inverse
+            factor, low, slope = inverse, shift / count, inverse * scale / count
             if affine:
-                v.shift[j] += low
-                v.scale[j] += slope
-            low, slope = low / n, factor * slope / n
-            if affine:
+                v.shift[j] += shift
+                v.scale[j] += scale
                 factor *= layer.scale[j]
-        total = _gradient(G[j], A[j], mean, factor, low, slope, numbers)
+        total = numbers.zero
+        for i in range(n):
+            g = factor * (G[j, i] - low - (A[j, i] - mean) * slope)
+            g = g if A[j, i] > numbers.zero else numbers.zero
+            G[j, i] = g
+            total += g
         if biased:
             v.bias[j] += total
-
-
-@_compiled
-def _relu(Z: Array, bias: Any, numbers: Numbers) -> Any:
-    """Add the bias and cut at zero; the sum. A nan stays one."""
-    total = numbers.zero
-    for i in range(Z.shape[0]):
-        z = Z[i] + bias
-        z = numbers.zero if z < numbers.zero else z
-        Z[i] = z
-        total += z
-    return total
-
-
-@_compiled
-def _squares(A: Array, mean: Any, numbers: Numbers) -> Any:
-    total = numbers.zero
-    for i in range(A.shape[0]):
-        total += (A[i] - mean) * (A[i] - mean)
-    return total
-
-
-@_compiled
-def _normalise(A: Array, mean: Any, factor: Any, shift: Any, H: Array) -> None:
-    for i in range(A.shape[0]):
-        H[i] = (A[i] - mean) * factor + shift
-
-
-@_compiled
-def _products(G: Array, A: Array, mean: Any, numbers: Numbers) -> Any:
-    total, product = numbers.zero, numbers.zero
-    for i in range(G.shape[0]):
-        total += G[i]
-        product += G[i] * (A[i] - mean)
-    return total, product
-
-
-@_compiled
-def _gradient(
-    G: Array, A: Array, mean: Any, factor: Any, low: Any, slope: Any, numbers: Numbers
-) -> Any:
-    """G <- [A > 0] factor (G - low - slope (A - mean)); the sum."""
-    total = numbers.zero
-    for i in range(G.shape[0]):
-        g = factor * (G[i] - low - (A[i] - mean) * slope)
-        g = g if A[i] > numbers.zero else numbers.zero
-        G[i] = g
-        total += g
-    return total
 
 
 @_compiled
@@ -318,7 +293,7 @@ def _call_by_reference(context: Any, address: Any, arguments: Any) -> Any:
 
 
 @_compiled
-def _gemm(address: int, A: Any, A_as: int, B: Any, B_as: int, beta: float, C: Any) -> None:
+def multiply(address: int, A: Any, A_as: int, B: Any, B_as: int, beta: float, C: Any) -> None:
     """C <- op(A) op(B) + beta C, for arrays that lie row by row: to BLAS, their transposes."""
     one, factor = C.dtype.type(1), C.dtype.type(beta)
     rows, columns = np.int32(C.shape[0]), np.int32(C.shape[1])

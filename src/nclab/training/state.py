@@ -40,6 +40,9 @@ class State:
     generator: torch.Generator
     """Draws the batch order; always on the CPU, so that every device trains on the same batches."""
 
+    def __post_init__(self) -> None:
+        self._kept: list[Tensor] = []
+
     @classmethod
     def start(
         cls, shape: Shape, norm: Norm, seed: int, device: torch.device, dtype: torch.dtype
@@ -75,19 +78,10 @@ class State:
         """Parameters and momenta of every layer, from the first to the classifier."""
         parameters = named_views(self.parameters, self.shape, self.norm)
         momenta = named_views(self.momenta, self.shape, self.norm)
-        prefixes = [f"hidden.{index}." for index in range(self.shape.layers - 1)]
-        return [(_layer(parameters, key), _layer(momenta, key)) for key in [*prefixes, ""]]
-
-    def places(self) -> Tensor:
-        """Outputs, inputs, starts of weight, bias, scale and shift (or -1), and end, by layer."""
-        base = self.parameters.data_ptr()
-        size = self.parameters.element_size()
-        rows, end = [], self.parameters.numel()
-        for layer, _ in reversed(self.layers()):
-            starts = [-1 if part is None else (part.data_ptr() - base) // size for part in layer]
-            rows.append([*layer.weight.shape, *starts, end])
-            end = starts[0]
-        return torch.tensor(rows[::-1])
+        return [
+            (Layer(*map(parameters.get, names)), Layer(*map(momenta.get, names)))  # type: ignore[arg-type]
+            for names in _names(self.shape)
+        ]
 
     def model(self) -> MLP:
         """A copy as a module in evaluation mode."""
@@ -118,17 +112,22 @@ class State:
             view.copy_(tensors[name])
         self.generator.set_state(tensors["generator"].cpu())
 
-    def snapshot(self) -> tuple[Tensor, ...]:
-        """A cheap copy, for `restore`."""
-        vectors = (self.parameters, self.momenta, self.statistics)
-        return (*(vector.clone() for vector in vectors), self.generator.get_state())
+    def keep(self) -> None:
+        """Remember this state, for `restore`, in memory that is taken only once."""
+        if not self._kept:
+            self._kept = [torch.empty_like(vector) for vector in self._vectors()]
+        for copy, vector in zip(self._kept, self._vectors(), strict=True):
+            copy.copy_(vector)
+        self._kept_generator = self.generator.get_state()
 
-    def restore(self, snapshot: tuple[Tensor, ...]) -> None:
-        """Go back to a snapshot."""
-        vectors = (self.parameters, self.momenta, self.statistics)
-        for vector, copy in zip(vectors, snapshot, strict=False):
+    def restore(self) -> None:
+        """Go back to what `keep` remembered."""
+        for copy, vector in zip(self._kept, self._vectors(), strict=True):
             vector.copy_(copy)
-        self.generator.set_state(snapshot[-1])
+        self.generator.set_state(self._kept_generator)
+
+    def _vectors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.parameters, self.momenta, self.statistics
 
     def _views(self) -> dict[str, Tensor]:
         momenta = named_views(self.momenta, self.shape, self.norm)
@@ -167,11 +166,23 @@ def _layout(shape: Shape, norm: Norm) -> list[_Place]:
     return places
 
 
-def _layer(views: dict[str, Tensor], prefix: str) -> Layer:
-    linear = f"{prefix}linear" if prefix else "classifier"
-    return Layer(
-        weight=views[f"{linear}.weight"],
-        bias=views.get(f"{linear}.bias"),
-        scale=views.get(f"{prefix}norm.weight"),
-        shift=views.get(f"{prefix}norm.bias"),
-    )
+@cache
+def places(shape: Shape, norm: Norm) -> Tensor:
+    """By layer: outputs, inputs, where weight, bias, scale and shift start (or -1), its end."""
+    known = {place.name: place for place in _layout(shape, norm)}
+    rows = []
+    for names in _names(shape):
+        parts = [known[name] for name in names if name in known]
+        starts = [known[name].start if name in known else -1 for name in names]
+        rows.append([*parts[0].size, *starts, parts[-1].end])
+    return torch.tensor(rows)
+
+
+def _names(shape: Shape) -> list[tuple[str, str, str, str]]:
+    """Names of weight, bias, scale and shift of every layer; not every model has them all."""
+    prefixes = [f"hidden.{index}." for index in range(shape.layers - 1)]
+    pairs = [(f"{prefix}linear", f"{prefix}norm") for prefix in prefixes]
+    return [
+        (f"{linear}.weight", f"{linear}.bias", f"{norm}.weight", f"{norm}.bias")
+        for linear, norm in [*pairs, ("classifier", "none")]
+    ]
