@@ -37,6 +37,7 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/ulpm.py
 	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/records.py
 

@@ -56,7 +56,10 @@ def build(runs: Path, name: str) -> Path:
         target = PAGES / "images" / f"{picture.name}.png"
         draw(picture).savefig(target, dpi=200, metadata={"Software": None})
     page = PAGES / f"{name}.md"
-    page.write_text(inserted(page.read_text(), results(module, numbers)))
+    options = f"--preset {numbers['preset']} --seeds {len(numbers['seeds'])}"
+    command = f"From `nclab reproduce {name} {options}`."
+    section = results(module, numbers).replace(BEGIN, f"{BEGIN}\n\n{command}")
+    page.write_text(inserted(page.read_text(), section))
     return page
 
 

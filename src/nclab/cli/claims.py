@@ -34,7 +34,7 @@ def command(
     from nclab.claims.ledger import find, judge_all
     from nclab.claims.runs import read_numbers
     from nclab.claims.table import claims_table
-    from nclab.experiments.threads import one_thread
+    from nclab.threads import one_thread
 
     chosen = find(ids or [])
     if runs is not None and not runs.is_dir():

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nclab.experiments import ulpm_run
-from nclab.experiments.threads import one_thread
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.progress import track
 from nclab.text import number
+from nclab.threads import one_thread
 from nclab.ulpm.trajectory import Trajectory
 
 QUANTITIES = {

@@ -10,9 +10,9 @@ from typing import Any
 from nclab.errors import MissingData
 from nclab.experiments import Experiment, find
 from nclab.experiments.keep import NUMBERS, heading, keep, kept_numbers, make_folder, write_json
-from nclab.experiments.threads import one_thread
 from nclab.progress import bar
 from nclab.records.manifest import commit, versions
+from nclab.threads import one_thread
 
 CLAIMS = "claims.json"
 SKIPPED = "skipped.json"

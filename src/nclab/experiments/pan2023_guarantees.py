@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from nclab.experiments.small_network import NetworkConfig, train
-from nclab.experiments.threads import one_thread
 from nclab.figures import theory
 from nclab.figures.picture import Picture
 from nclab.measurement import measure
@@ -23,6 +22,7 @@ from nclab.progress import track
 from nclab.theory.certificate import certify
 from nclab.theory.regularised import regularised_optimum
 from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.threads import one_thread
 
 TELLING = 3e-3
 """Weight decay from which on the certificates of trained networks say a lot."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from nclab.experiments.small_network import NetworkConfig, train
-from nclab.experiments.threads import one_thread
 from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
 from nclab.measurement.table import layers, side_by_side
 from nclab.metrics import simplex_etf
+from nclab.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.figures.draw import draw
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Numbers, Panel, Picture, Reference, Series
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 Array = NDArray[np.float64]
 Rows = Sequence[Mapping[str, Any]]
@@ -186,16 +185,6 @@ def _spread(x: Numbers, values: Array, colour: int, label: str) -> tuple[Series,
         Series(label, x, _list(values.mean(1)), colour=colour),
         Series("", every, _list(values.ravel()), colour=colour, style="none", marker="filled"),
     )
-
-
-def draw_guarantees(data: GuaranteePanels) -> "Figure":
-    """`guarantees_picture` by matplotlib."""
-    return draw(guarantees_picture(data))
-
-
-def draw_networks(data: NetworkPanels) -> "Figure":
-    """`networks_picture` by matplotlib."""
-    return draw(networks_picture(data))
 
 
 def _list(values: Array) -> list[float | None]:

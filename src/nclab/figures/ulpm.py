@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.errors import NclabError
-from nclab.figures.draw import draw
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import HeatMap, Panel, Picture, Reference, Series, Style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 Array = NDArray[np.float64]
 Samples = Sequence[Mapping[str, Any]]
@@ -277,16 +276,6 @@ def slice_picture(data: SliceMap, *, directions: tuple[str, str], name: str = "s
     )
     caption = "The loss on a piece of the sphere around the point."
     return Picture(name, "The loss around the point", (panel,), 1, caption, (4.2, 3.4))
-
-
-def draw_quantities(data: QuantityPanels) -> "Figure":
-    """`quantities_picture` by matplotlib."""
-    return draw(quantities_picture(data))
-
-
-def draw_margins(data: MarginPanels) -> "Figure":
-    """`margins_picture` by matplotlib."""
-    return draw(margins_picture(data))
 
 
 def _list(values: Array) -> list[float | None]:

@@ -37,6 +37,8 @@ TONES = {
     "not reproduced": "bad",
 }
 ORDER = (*TONES, "open")
+SPATIAL = 4
+"""Up to so many classes, centred means fit into three dimensions."""
 
 
 @dataclass(frozen=True)
@@ -222,13 +224,15 @@ class Pages:
         return found
 
     def _hero(self) -> dict[str, Any]:
-        """The run whose 3-D picture opens the report: of those with most frames the tightest."""
+        """The run whose 3-D picture opens the report: exact, many frames, tight."""
 
-        def rank(slug: str) -> tuple[int, float]:
+        def rank(slug: str) -> tuple[bool, int, float]:
             run = self.runs[slug]
             layers = run.last_measurement().get("layers") or [{}]
-            tight = layers[-1].get("min_intra") if isinstance(layers[-1], dict) else None
-            return run.geometry.seen, tight if isinstance(tight, float) else -2.0
+            last = layers[-1] if isinstance(layers[-1], dict) else {}
+            tight, classes = last.get("min_intra"), last.get("num_classes")
+            exact = isinstance(classes, int) and classes <= SPATIAL
+            return exact, run.geometry.seen, tight if isinstance(tight, float) else -2.0
 
         able = [slug for slug, run in self.runs.items() if run.geometry.seen > 1]
         slug = max(able, key=rank, default=None)
