@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -88,7 +89,8 @@ def test_a_metric_that_is_nan_is_infinitely_far_from_collapse(name: str) -> None
     event = _event(cloud(0.01))
     assert [alarm.name for alarm in raised(CollapseReached(), event)] == ["collapse reached"]
     [layer] = event.layers
-    broken = replace(event.report, layers=(replace(layer, **{name: math.nan}),))
+    changed: dict[str, Any] = {name: math.nan}
+    broken = replace(event.report, layers=(replace(layer, **changed),))
     fired = frozenset({("collapse reached", layer.layer or "", ())})
     event = replace(event, report=broken, fired=fired)
     assert raised(CollapseReached(), event) == []
