@@ -17,6 +17,7 @@ from nclab.experiments import (
 )
 from nclab.experiments.pan2023_conjectures import Place
 from nclab.experiments.pan2023_networks import Networks, last_layers
+from nclab.figures.picture import Panel
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab.theory.certificate import certify
@@ -117,7 +118,28 @@ def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]
     }
     assert seeds == expected
     for row in found["intervals"]:
-        assert 0 <= row["low"] <= row["median"] <= row["high"]
+        assert (row["low"] is None) == (row["seeds"] < 2)
+        if row["low"] is not None:
+            assert 0 <= row["low"] <= row["median"] <= row["high"]
+
+
+def test_one_seed_has_no_interval_in_table_and_picture() -> None:
+    worst = [row for row in thesis_rows.conjectures()["worst"] if row["seed"] == 1]
+    found = pan2023_conjectures.intervals(worst)
+    numbers = {"worst": worst, "intervals": found, "small": 0.05, "findings": {}}
+    assert pan2023_conjectures.tables(numbers)[0].rows[0][3:] == ("0.0100", "–", "0.0100")
+    first = pan2023_conjectures.pictures(numbers)[0].panels[0]
+    assert isinstance(first, Panel)
+    assert first.series[0].low is None
+
+
+def test_a_network_without_cosines_in_some_layer_is_not_defined() -> None:
+    layer = {"min_intra": 0.5, "max_inter": 0.1, "nc4_ncc_accuracy": 1.0}
+    network = {**layer, "measured": [layer, layer]}
+    assert pan2023_conjectures.defined(network)
+    for name in layer:
+        spoiled = {**network, "measured": [layer | {name: None}, layer]}
+        assert not pan2023_conjectures.defined(spoiled)
 
 
 @pytest.mark.parametrize("name", list(MODULES))
