@@ -20,6 +20,7 @@ from nclab.experiments.pan2023_networks import Networks, last_layers
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab.theory.certificate import certify
+from tests.claims import thesis_rows
 
 TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
@@ -190,6 +191,24 @@ def test_the_guarantee_is_that_of_the_certificate(
 
 def test_a_network_without_loss_guarantees_nothing() -> None:
     assert set(pan2023_norms.guarantee({}).values()) == {None}
+
+
+def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
+    numbers = thesis_rows.fig33() | {"findings": {}}
+    for run in numbers["runs"]:
+        run.update(min_intra=0.9, max_inter=-0.28)
+        if run["seed"] == 1 and run["weight_decay"] == 1e-4:
+            run["converged"] = False
+    for row in numbers["depths"]:
+        if row["seed"] == 1:
+            row["depth"] = 14
+    for row in numbers["rows"]:
+        if row["seed"] == 1:
+            row["max_inter"] = 0.9
+    shown = pan2023_fig33.tables(numbers)[0].rows
+    assert shown[0][2:4] == ("7.0 ± 0.0", "7.0 ± 0.0")
+    assert shown[0][-2:] == ("-0.040 ± 0.000", "0.00 ± 0.00")
+    assert shown[-1][2:] == ("–", "–", "not converged", "not converged", "–", "–")
 
 
 @pytest.mark.parametrize("name", list(MODULES))
