@@ -89,7 +89,7 @@ def fig33() -> dict[str, Any]:
         for place, decay in enumerate(DEEP_DECAYS):
             key = {"weight_decay": decay, "seed": seed}
             failed = decay == 1e-2
-            first = 6 - place
+            first = 7 - place
             for layer in range(1, LAYERS + 1):
                 bump = 0.05 * layer if decay in (3e-3, 5e-3) and layer < 9 else 0.0
                 rows.append(
@@ -120,6 +120,7 @@ def conjectures() -> dict[str, Any]:
             "conjecture": name,
             "data": data,
             "layers": 6,
+            "seeds": len(SEEDS),
             "median": 0.01,
             "low": 0.0,
             "high": 0.02,
@@ -127,7 +128,9 @@ def conjectures() -> dict[str, Any]:
         }
         for name, data in places
     ]
-    return {"config": {"classes": 4}, "worst": worst, "intervals": intervals, "small": 0.05}
+    tried = [{"data": data, "layers": 6} for data in ("teacher", "conic")]
+    config = {"classes": 4, "places": tried, "seeds": list(SEEDS)}
+    return {"config": config, "worst": worst, "intervals": intervals, "small": 0.05}
 
 
 EXPERIMENTS = {
