@@ -153,6 +153,52 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     assert "a.picture.json" in page
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("skipped.json", 5, "skipped.json"),
+        ("claims.json", 5, "claims.json"),
+        ("claims.json", [{"id": "pan2023/a", "links": "abc"}], "links"),
+        ("claims.json", [{"id": "pan2023/a", "verdict": [1]}], "verdict"),
+        ("pan2023_x/numbers.json", {"seeds": 3}, "seeds"),
+        ("pan2023_x/numbers.json", {"seeds": {"a": 1}}, "seeds"),
+        ("pan2023_x/numbers.json", {"findings": ["a"]}, "findings"),
+        ("bad/manifest.json", {"format": "nclab run"}, "bad/manifest.json"),
+    ],
+)
+def test_an_odd_file_costs_only_itself(
+    tmp_path: Path, file: str, content: object, said: str
+) -> None:
+    root = tmp_path / "runs"
+    for name in ("good", "bad"):
+        open_run(root / name, kind="fleet", config={}, seed=0, name=f"the {name} one").close()
+    (root / "pan2023_x").mkdir()
+    (root / file).write_text(json.dumps(content))
+    page = write_report(root).page.read_text()
+    assert "the good one" in page
+    assert said in page.partition("Could not be read")[2].partition("</ul>")[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"kind": "measurement", "step": 2, "layers": 5},
+        {"kind": "measurement", "step": 2, "layers": {"a": 1}},
+        {"kind": "measurement", "step": 2, "layers": [{"inter_cosine": [1, 2]}]},
+        {"kind": "measurement", "step": 2, "epoch": 10**400, "layers": [{"loss": 10**400}]},
+        {"kind": "geometry", "step": 2, "points": [[None, 0.0, 1.0]], "means": [None]},
+    ],
+)
+def test_an_odd_record_costs_only_itself(tmp_path: Path, record: dict[str, object]) -> None:
+    root = tmp_path / "runs"
+    with open_run(root / "one", kind="fleet", config={}, seed=0) as run:
+        run.append({"kind": "measurement", "step": 1, "layers": [{"min_intra": 0.5}]})
+        run.append(record)
+    report = write_report(root)
+    assert report.runs == 1
+    assert '"min_intra"' in (report.page.parent / "data/runs/one.js").read_text()
+
+
 def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "pan2023_old"
     folder.mkdir(parents=True)

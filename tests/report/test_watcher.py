@@ -69,6 +69,26 @@ def test_runs_appear_and_go(watcher: Watcher) -> None:
     assert watcher.list_runs() == []
 
 
+def test_a_bad_run_is_a_problem_of_its_own(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bad", "good"):
+        with open_run(watcher.root / name, kind="fleet", config={}, seed=0) as run:
+            run.append(measurement(1))
+    refresh = Follower.refresh
+
+    def failing(run: Follower) -> bool:
+        if run.name == "bad":
+            raise OverflowError("too large")
+        return refresh(run)
+
+    monkeypatch.setattr(Follower, "refresh", failing)
+    for _ in range(2):
+        watcher.refresh()
+        assert [run["name"] for run in watcher.list_runs()] == ["good"]
+        assert "The run bad is left out" in (watcher.render("index.html") or "")
+
+
 def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     with open_run(folder, kind="fleet", config={}, seed=0) as run:

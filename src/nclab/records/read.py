@@ -91,10 +91,13 @@ def glance(folder: str | os.PathLike[str]) -> RunView:
     return _view(place, manifest, records, wanted.get("end"))
 
 
-def find_runs(root: str | os.PathLike[str]) -> list[Path]:
-    """Every run in a folder and up to three levels below it, sorted by path."""
+def find_runs(root: str | os.PathLike[str], *, damaged: list[str] | None = None) -> list[Path]:
+    """Every run in a folder and up to three levels below it, sorted by path.
+
+    Journals whose manifest cannot be read are said in `damaged`.
+    """
     found: list[Path] = []
-    _search(Path(root), DEPTH, found)
+    _search(Path(root), DEPTH, found, [] if damaged is None else damaged)
     return sorted(found)
 
 
@@ -189,12 +192,13 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
             yield rest
 
 
-def _search(folder: Path, depth: int, found: list[Path]) -> None:
+def _search(folder: Path, depth: int, found: list[Path], damaged: list[str]) -> None:
     if (folder / MANIFEST).is_file():
         try:
             read_manifest(folder)
-        except RecordError:
-            pass
+        except RecordError as error:
+            if (folder / JOURNAL).is_file():  # else it is another program's manifest
+                damaged.append(str(error))
         else:
             found.append(folder)
             return
@@ -206,4 +210,4 @@ def _search(folder: Path, depth: int, found: list[Path]) -> None:
         return
     for entry in below:
         if entry.is_dir():
-            _search(Path(entry.path), depth - 1, found)
+            _search(Path(entry.path), depth - 1, found, damaged)

@@ -16,6 +16,8 @@ BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
 PLACES = ("step", "epoch")
+HUGE = 10**300
+"""JSON has whole numbers that no float holds; they are passed over."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
 """A list of numbers as the value of a key; curves need none, and they are most of a record."""
 
@@ -133,13 +135,13 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     for name, value in record.items():
         kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
         if name in PLACES:
-            if kind is float or kind is int:
+            if kind is float or (kind is int and -HUGE < value < HUGE):
                 at[name] = value
-        elif kind is float or kind is int:
+        elif kind is float or (kind is int and -HUGE < value < HUGE):
             found["", prefix + name] = value
         elif name == "train" and kind is dict:
             for key, number in value.items():
-                if type(number) is float or type(number) is int:
+                if _is_number(number):
                     found["", "train " + key] = number
         elif name == "layers" and kind is list:
             for place, layer in enumerate(value):
@@ -147,7 +149,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
                     continue
                 title = str(layer.get("layer") or f"layer {place + 1}")
                 for key, number in layer.items():
-                    if type(number) is float or type(number) is int:
+                    if _is_number(number):
                         found[title, key] = number
     return at, found
 
@@ -155,6 +157,10 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
 def _decode(line: bytes) -> dict[str, Any]:
     """A record without its lists of numbers, empty where the line is damaged."""
     return decode(ARRAY.sub(b'":null', line)) or {}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and -HUGE < value < HUGE)
 
 
 def _known(value: float) -> float | None:

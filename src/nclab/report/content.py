@@ -13,15 +13,9 @@ from nclab.errors import NclabError
 from nclab.figures.picture import Picture, from_json
 from nclab.papers import PAPERS
 from nclab.records import find_runs
+from nclab.report.checks import read_claims, read_numbers
 
 PICTURE = ".picture.json"
-NOTHING: Mapping[str, Any] = {
-    **dict.fromkeys(("kind", "text", "source", "evidence", "needs"), ""),
-    "verdict": "open",
-    "numbers": {},
-    "links": {},
-}
-"""A claim of which only the id is known."""
 IMAGES = (".svg", ".png", ".pdf")
 
 
@@ -102,12 +96,8 @@ def read_content(root: Path) -> Content:
     ]
     judged = _json(root / "claims.json", problems, root)
     claims = judged.get("claims") if isinstance(judged, dict) else judged
-    kept = [
-        {**NOTHING, **claim, "id": str(claim["id"])}
-        for claim in (claims if isinstance(claims, list) else [])
-        if isinstance(claim, dict) and "id" in claim
-    ]
-    skipped = _skipped(_json(root / "skipped.json", problems, root))
+    kept = read_claims(claims, problems)
+    skipped = _skipped(_json(root / "skipped.json", problems, root), problems)
     return Content(root, tuple(experiments), tuple(kept), tuple(skipped), tuple(problems))
 
 
@@ -123,9 +113,12 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
     return sorted(found)
 
 
-def runs_below(root: Path) -> list[Path]:
+def runs_below(root: Path, problems: list[str]) -> list[Path]:
     """The runs in a folder, those that a link leads out of it left aside."""
-    return [folder for folder in find_runs(root) if inside(folder, root)]
+    damaged: list[str] = []
+    found = [folder for folder in find_runs(root, damaged=damaged) if inside(folder, root)]
+    problems += [one.replace(f"{root}/", "") for one in damaged]
+    return found
 
 
 def inside(path: Path, root: Path) -> bool:
@@ -173,7 +166,8 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | N
     if numbers is None and not figures:
         return None
     file = numbers_file if isinstance(numbers, dict) else None
-    return Experiment(folder.name, numbers if isinstance(numbers, dict) else {}, figures, file)
+    kept = {} if numbers is None else read_numbers(numbers, f"{folder.name}/numbers.json", problems)
+    return Experiment(folder.name, kept, figures, file)
 
 
 def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
@@ -186,15 +180,18 @@ def _json(path: Path, problems: list[str], root: Path) -> Any:
     if not path.is_file() or not inside(path, root):
         return None
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), parse_constant=lambda _: None)
     except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{path.relative_to(root)} cannot be read: {error}")
         return None
 
 
-def _skipped(content: Any) -> list[tuple[str, str]]:
+def _skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
     if isinstance(content, dict):
         return [(str(name), str(why)) for name, why in content.items()]
+    if content is not None and not isinstance(content, list):
+        problems.append("skipped.json: expected a list or an object")
+        return []
     found = []
     for one in content or []:
         if isinstance(one, dict):

@@ -52,18 +52,18 @@ class Desk:
         """The page on which runs are compared; its numbers come by events."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(self._watcher.pages().live_page())
+        return HTMLResponse(await asyncio.to_thread(self._watcher.live_page))
 
     async def page(self, request: "Request") -> "Response":
         """A page of the report, as of now."""
         from starlette.responses import HTMLResponse
 
         name = request.path_params["name"]
-        pages = (await self._fresh()).pages()
-        if name not in pages.names():  # perhaps of a run that has just begun
-            await asyncio.to_thread(self._watcher.refresh, again=True)
-            pages = self._watcher.pages()
-        text = await asyncio.to_thread(pages.render, name)
+        watcher = await self._fresh()
+        text = await asyncio.to_thread(watcher.render, name)
+        if text is None:  # perhaps of a run that has just begun
+            await asyncio.to_thread(watcher.refresh, again=True)
+            text = await asyncio.to_thread(watcher.render, name)
         return _missing() if text is None else HTMLResponse(text)
 
     async def runs(self, request: "Request") -> "Response":

@@ -1,9 +1,10 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+from nclab.errors import NclabError, RecordError
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
 from nclab.records.lines import decode
@@ -13,6 +14,17 @@ from nclab.report.columns import LIMIT, Columns, Key
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
+ODD = (
+    NclabError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a run that others wrote may raise; it must not cost the reader all the other runs."""
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
@@ -22,7 +34,7 @@ class Follower:
 
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
         self.folder = folder
-        self.manifest: Manifest = read_manifest(folder)
+        self.manifest: Manifest = _checked(read_manifest(folder), folder)
         self.path = folder.relative_to(root).as_posix()
         """Where the run is in the folder of runs; `.` for that folder itself."""
         self._limit = limit
@@ -88,7 +100,7 @@ class Follower:
             return 1.0
         step, total = self.heartbeat.get("step"), self.heartbeat.get("total")
         if isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
-            return min(1.0, max(0.0, step / total))
+            return min(1.0, max(0.0, step / total)) if step < total else 1.0
         return None
 
     def layers(self) -> list[str]:
@@ -118,6 +130,29 @@ class Follower:
         """How many measurements there are."""
         columns = self.columns.get("measurement")
         return columns.seen if columns else 0
+
+
+def last_layer(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The layer that the classifier reads, empty where a measurement has none.
+
+    >>> last_layer({"layers": [{"layer": "fc"}]}), last_layer({"layers": 5})
+    ({'layer': 'fc'}, {})
+    """
+    layers = record.get("layers")
+    last = layers[-1] if isinstance(layers, list) and layers else {}
+    return last if isinstance(last, dict) else {}
+
+
+def _checked(manifest: Manifest, folder: Path) -> Manifest:
+    kinds = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
+    for name, kind in kinds.items():
+        value = getattr(manifest, name)
+        if not isinstance(value, kind):
+            raise RecordError(
+                f"Expected {name} of type {kind.__name__} in the manifest of {folder}, "
+                f"got {type(value).__name__}."
+            )
+    return manifest
 
 
 class Lines(Sequence[bytes]):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nclab.errors import NclabError
+from nclab.report.follower import last_layer
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.budget import LossBudget, loss_budget
 from nclab.theory.class_bounds import class_bounds
@@ -29,16 +30,15 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
     >>> found["rows"][1]["guaranteed"] < found["rows"][1]["measured"]
     True
     """
-    layers = measurement.get("layers") or []
-    layer = layers[-1] if layers and isinstance(layers[-1], Mapping) else {}
+    layer = last_layer(measurement)
     if any(not isinstance(layer.get(name), int | float) for name in NEEDED):
         return None
-    sizes = int(layer["num_classes"]), float(layer["alpha"]), float(layer["beta"])
     try:
+        sizes = int(layer["num_classes"]), float(layer["alpha"]), float(layer["beta"])
         bias = float(layer.get("bias_norm") or 0.0)
         budget = loss_budget(*sizes, float(layer["balanced_loss"]), bias_norm=bias)
         return _guarantees(budget, layer, alpha=sizes[1], beta=sizes[2])
-    except NclabError as error:
+    except (NclabError, OverflowError) as error:
         return {"rows": [], "words": str(error), "classes": None}
 
 

@@ -14,8 +14,9 @@ from nclab.errors import NclabError
 from nclab.figures.palette import DARK, LIGHT
 from nclab.papers import PAPERS
 from nclab.records.manifest import versions
-from nclab.report.content import NOTHING, Content, Experiment, Figure, safe_name
-from nclab.report.follower import Follower
+from nclab.report.checks import NOTHING
+from nclab.report.content import Content, Experiment, Figure, safe_name
+from nclab.report.follower import Follower, last_layer
 from nclab.report.run_data import summary
 from nclab.text import number
 
@@ -228,8 +229,7 @@ class Pages:
 
         def rank(slug: str) -> tuple[bool, int, float]:
             run = self.runs[slug]
-            layers = run.last_measurement().get("layers") or [{}]
-            last = layers[-1] if isinstance(layers[-1], dict) else {}
+            last = last_layer(run.last_measurement())
             intra, inter, classes = (
                 last.get(name) for name in ("min_intra", "max_inter", "num_classes")
             )
@@ -267,9 +267,7 @@ class Pages:
         rows = []
         for slug, run in self.runs.items():
             record = run.last_measurement()
-            layers = record.get("layers") or [{}]
-            last = {**(layers[-1] if isinstance(layers[-1], dict) else {})}
-            last["epoch"] = record.get("epoch")
+            last = {**last_layer(record), "epoch": record.get("epoch")}
             rows.append({"slug": slug, **summary(run), "last": [last.get(name) for name in LAST]})
         return rows
 
@@ -317,12 +315,19 @@ def _environment() -> "Environment":
     )
     environment.filters |= {
         "tone": lambda verdict: TONES.get(verdict, "open"),
-        "number": lambda value: number(value) if isinstance(value, int | float) else "–",
+        "number": _number,
         "pretty": _pretty,
         "safe_name": safe_name,
         "alarm": _alarm,
     }
     return environment
+
+
+def _number(value: Any) -> str:
+    try:
+        return number(value) if isinstance(value, int | float) else "–"
+    except OverflowError:
+        return "–"
 
 
 def _pretty(value: Any) -> str:

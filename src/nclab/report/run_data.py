@@ -1,9 +1,10 @@
 """What the page of one run draws: curves, class cosines and the 3-D picture, small enough."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nclab.report.follower import SIZES, Follower
+from nclab.report.follower import SIZES, Follower, last_layer
 
 EVERY_LAYER = (
     "min_intra",
@@ -26,6 +27,8 @@ EVERY_LAYER = (
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
+DAMAGED = (TypeError, ValueError, OverflowError)
+"""What a frame raises that holds no numbers."""
 
 
 class Room(NamedTuple):
@@ -59,8 +62,7 @@ def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str,
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()
-    measured = last.get("layers") or [{}]
-    classes = measured[-1].get("num_classes") if isinstance(measured[-1], dict) else None
+    classes = last_layer(last).get("num_classes")
     return {
         "slug": slug,
         **summary(run),
@@ -82,7 +84,7 @@ def summary(run: Follower) -> dict[str, Any]:
         "kind": run.manifest.kind,
         "state": run.state,
         "progress": run.progress,
-        "why": (run.end or {}).get("why", ""),
+        "why": str((run.end or {}).get("why") or ""),
         "records": sum(columns.seen for columns in run.columns.values()),
     }
 
@@ -125,11 +127,13 @@ def _cosines(run: Follower, room: Room) -> dict[str, Any] | None:
     """The class cosines of the last layer, one matrix a frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
-        layers = record.get("layers") or [{}]
-        matrix = layers[-1].get("inter_cosine") if isinstance(layers[-1], dict) else None
-        if not matrix or len(matrix) > MOST_CLASSES:
+        matrix = last_layer(record).get("inter_cosine")
+        if not isinstance(matrix, list) or not 0 < len(matrix) <= MOST_CLASSES:
             continue
-        flat = [None if v is None else round(v * FINE) for row in matrix for v in row]
+        try:
+            flat = [None if v is None else round(v * FINE) for row in matrix for v in row]
+        except DAMAGED:
+            continue
         frames.append({"epoch": record.get("epoch"), "step": record.get("step"), "values": flat})
     if not frames:
         return None
@@ -147,10 +151,20 @@ def _geometry(run: Follower, room: Room) -> list[dict[str, Any]]:
         {
             "layer": layer,
             "fine": FINE,
-            "frames": [_frame(one, room.spots) for one in _some(all_, most)],
+            "frames": frames,
         }
         for layer, all_ in by_layer.items()
+        if (frames := _frames(_some(all_, most), room.spots))
     ]
+
+
+def _frames(records: list[dict[str, Any]], spots: int) -> list[dict[str, Any]]:
+    """Frames without those that are damaged, or of features that were not finite."""
+    frames = []
+    for record in records:
+        with contextlib.suppress(*DAMAGED):
+            frames.append(_frame(record, spots))
+    return frames
 
 
 def _frame(record: dict[str, Any], spots: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from nclab.figures.picture import to_json
 from nclab.files import write_whole
 from nclab.progress import track
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
-from nclab.report.follower import Follower
+from nclab.report.follower import ODD, Follower
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.run_data import Room, room_for, run_data
 from nclab.report.table import picture_csv
 
 MARK = "report.json"
 FORMAT = "nclab report"
+FOLDERS = ("assets", "data/figures", "data/numbers", "data/runs", "papers", "runs")
 OURS = ("assets", "data", "papers", "runs")
 """Folders of a report; an earlier one's are replaced."""
 
@@ -46,20 +47,23 @@ def write_report(runs: Path, out: Path | None = None) -> Report:
     """Write the report of a folder of runs; by default into `report` in that folder."""
     root = check_folder(runs)
     target = root / "report" if out is None else out
-    _make_room(target)
+    _check_target(target)
+    problems: list[str] = []
     content = read_content(root)
-    followers = follow_all(root)
+    followers, scripts = read_runs(root, problems)
+    content = replace(content, problems=(*content.problems, *problems))
     plotly = plotly_script()
     pages = Pages(content, followers, plotly=plotly is not None)
-    for folder in ("assets", "data/figures", "data/numbers", "data/runs", "papers", "runs"):
-        (target / folder).mkdir(parents=True, exist_ok=True)
-    for name, text in assets(plotly):
-        _write(target / "assets" / name, text)
-    _write_data(target / "data", content, followers)
+    files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
+    files |= {f"data/{name}": text for name, text in _data(content)}
+    files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
     for name in track(pages.names(), "pages"):
         page = pages.render(name)
         assert page is not None
-        _write(target / name, page)
+        files[name] = page
+    _make_room(target)  # only now: an earlier report stays until the new one is there
+    for name, text in files.items():
+        _write(target / name, text)
     tally: dict[str, int] = {}
     for claim in content.claims:
         verdict = str(claim.get("verdict") or "open")
@@ -74,14 +78,28 @@ def write_report(runs: Path, out: Path | None = None) -> Report:
     )
 
 
-def follow_all(root: Path) -> dict[str, Follower]:
-    """Every run of a folder, read to its end, by slug."""
+def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, Follower], dict[str, str]]:
+    """Every run of a folder, read to its end, and its script, both by slug."""
     found: dict[str, Follower] = {}
-    for folder in track(runs_below(root), "reading runs"):
-        run = Follower(folder, root=root)
-        run.refresh()
-        found[slug_of(run)] = run
-    return found
+    scripts: dict[str, str] = {}
+    folders = runs_below(root, problems)
+    room = room_for(len(folders))
+    for folder in track(folders, "reading runs"):
+        try:
+            run = Follower(folder, root=root)
+            run.refresh()
+            slug = slug_of(run)
+            scripts[slug] = run_script(slug, run, room)
+        except ODD as error:
+            problems.append(problem_of(folder, root, error))
+            continue
+        found[slug] = run
+    return found, scripts
+
+
+def problem_of(folder: Path, root: Path, error: Exception) -> str:
+    """Why a run is not shown, in one line."""
+    return f"The run {folder.relative_to(root)} is left out: {type(error).__name__}: {error}"
 
 
 def slug_of(run: Follower) -> str:
@@ -125,42 +143,45 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _write_data(folder: Path, content: Content, followers: Mapping[str, Follower]) -> None:
+def _data(content: Content) -> Iterable[tuple[str, str | bytes]]:
+    """Numbers and images behind the pages."""
     for experiment in content.experiments:
         if experiment.file is not None:
-            _write(
-                folder / "numbers" / f"{safe_name(experiment.name)}.json",
-                experiment.file.read_bytes(),
-            )
+            yield f"numbers/{safe_name(experiment.name)}.json", experiment.file.read_bytes()
         for figure in experiment.figures:
-            base = folder / "figures" / figure.id
+            base = f"figures/{figure.id}"
             if figure.picture.panels:
-                _write(base.with_name(f"{figure.id}.js"), figure_script(figure.id, figure.picture))
-                _write(base.with_name(f"{figure.id}.json"), compact(to_json(figure.picture)))
-                _write(base.with_name(f"{figure.id}.csv"), picture_csv(figure.picture))
+                yield f"{base}.js", figure_script(figure.id, figure.picture)
+                yield f"{base}.json", compact(to_json(figure.picture))
+                yield f"{base}.csv", picture_csv(figure.picture)
             for suffix, image in figure.images.items():
-                _write(base.with_name(f"{figure.id}{suffix}"), image.read_bytes())
-    _write(folder / "claims.json", json.dumps(list(content.claims), indent=1, ensure_ascii=False))
-    room = room_for(len(followers))
-    for slug, run in track(list(followers.items()), "runs"):
-        _write(folder / "runs" / f"{slug}.js", run_script(slug, run, room))
+                yield f"{base}{suffix}", image.read_bytes()
+    yield "claims.json", json.dumps(list(content.claims), indent=1, ensure_ascii=False)
 
 
-def _make_room(target: Path) -> None:
-    """An empty folder, or an earlier report that is replaced; nothing else is touched."""
+def _check_target(target: Path) -> None:
+    """A new or empty folder, or an earlier report; every other one is refused."""
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        there = any(target.iterdir())
+        there = target.exists() and any(target.iterdir())
     except OSError as error:
-        raise NclabError(f"Cannot make the folder {target}: {error.strerror}.") from error
+        raise NclabError(f"Cannot write to the folder {target}: {error.strerror}.") from error
     if there and not _is_ours(target / MARK):
         raise NclabError(
             f"Expected a new or empty folder or an earlier report, but {target} has other files "
             "in it. Pass another folder with --out."
         )
-    for name in OURS:
-        if (target / name).is_dir() and not (target / name).is_symlink():
-            shutil.rmtree(target / name)
+
+
+def _make_room(target: Path) -> None:
+    """Make the folders of a report; those of an earlier one are replaced, nothing else is."""
+    try:
+        for name in OURS:
+            if (target / name).is_dir() and not (target / name).is_symlink():
+                shutil.rmtree(target / name)
+        for name in FOLDERS:
+            (target / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NclabError(f"Cannot make the folder {target}: {error.strerror}.") from error
     _write(target / MARK, json.dumps({"format": FORMAT}) + "\n")
 
 
@@ -174,4 +195,8 @@ def _is_ours(mark: Path) -> bool:
 
 
 def _write(path: Path, content: str | bytes) -> None:
-    write_whole(path, content.encode() if isinstance(content, str) else content, flush=False)
+    write_whole(
+        path,
+        content.encode("utf-8", "replace") if isinstance(content, str) else content,
+        flush=False,
+    )

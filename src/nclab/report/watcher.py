@@ -2,16 +2,16 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nclab.errors import RecordError
 from nclab.report.columns import Key
 from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.follower import Follower
+from nclab.report.follower import ODD, Follower
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data, short, summary
-from nclab.report.site import plotly_script, slug_of
+from nclab.report.site import plotly_script, problem_of, slug_of
 
 REFRESH_SECONDS = 0.4
 """No journal is looked at more often."""
@@ -38,6 +38,9 @@ class Watcher:
         """By slug, a number that grows whenever the run does."""
         self.content: Content = read_content(root)
         self.plotly = plotly_script()
+        self._problems: list[str] = []
+        self._odd: dict[Path, str] = {}
+        """Runs whose journals could not be read, and why."""
         self._lock = threading.Lock()
         self._looked = self._searched = 0.0
         self._stamp = stamp(root)
@@ -51,21 +54,30 @@ class Watcher:
             if not self._searched or now - self._searched >= SEARCH_SECONDS or again:
                 self._search()
                 self._searched = time.monotonic()
-            for slug, run in self.runs.items():
-                if run.refresh():
+            for slug, run in list(self.runs.items()):
+                try:
+                    grown = run.refresh()
+                except ODD as error:
+                    self._odd[run.folder] = problem_of(run.folder, self.root, error)
+                    del self.runs[slug]
+                    continue
+                if grown:
                     self.versions[slug] = self.versions.get(slug, 0) + 1
             self._looked = time.monotonic()
 
     def _search(self) -> None:
         known = {run.folder for run in self.runs.values()}
-        found = runs_below(self.root)
+        self._problems = []
+        found = runs_below(self.root, self._problems)
+        self._odd = {folder: why for folder, why in self._odd.items() if folder in found}
         for folder in found:
-            if folder in known:
+            if folder in known or folder in self._odd:
                 continue
             try:
                 run = Follower(folder, root=self.root)
-            except RecordError:
-                continue  # its manifest is being written
+            except ODD as error:  # looked at again: only its manifest was read
+                self._problems.append(problem_of(folder, self.root, error))
+                continue
             self.runs[slug_of(run)] = run
         gone = [slug for slug, run in self.runs.items() if run.folder not in set(found)]
         for slug in gone:
@@ -76,10 +88,20 @@ class Watcher:
             self._stamp = now
             self.content = read_content(self.root)
 
-    def pages(self) -> Pages:
-        """The pages of this moment."""
+    def render(self, name: str) -> str | None:
+        """One page of this moment, None if there is no such page."""
+        with self._lock:  # runs grow meanwhile
+            return self._pages().render(name)
+
+    def live_page(self) -> str:
+        """The page on which runs are compared."""
         with self._lock:
-            return Pages(self.content, dict(self.runs), plotly=self.plotly is not None, live=True)
+            return self._pages().live_page()
+
+    def _pages(self) -> Pages:
+        problems = (*self.content.problems, *self._problems, *self._odd.values())
+        content = replace(self.content, problems=problems)
+        return Pages(content, self.runs, plotly=self.plotly is not None, live=True)
 
     def list_runs(self) -> list[dict[str, Any]]:
         """Every run in one line, with what can be drawn of it."""

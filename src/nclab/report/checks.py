@@ -1,0 +1,80 @@
+"""Files that others may have written, held against what the pages expect of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict")
+NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(TEXTS, ""),
+    "verdict": "open",
+    "numbers": {},
+    "links": {},
+}
+"""A claim of which only the id is known."""
+
+
+def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
+    """The claims that are complete; the others are said.
+
+    >>> problems = []
+    >>> [one["id"] for one in read_claims([{"id": "a"}, {"id": "b", "links": "x"}], problems)]
+    ['a']
+    >>> problems
+    ["claims.json: claim 'b' is left out: expected an object as links"]
+    """
+    if content is not None and not isinstance(content, list):
+        problems.append("claims.json: expected a list of claims")
+    found = []
+    for place, claim in enumerate(content if isinstance(content, list) else []):
+        if not isinstance(claim, dict) or not isinstance(claim.get("id"), str):
+            problems.append(f"claims.json: claim {place + 1} is left out: it has no id")
+        elif wrong := _wrong(claim):
+            problems.append(f"claims.json: claim {claim['id']!r} is left out: {wrong}")
+        else:
+            found.append({**NOTHING, **claim})
+    return found
+
+
+def read_numbers(content: Any, where: str, problems: list[str]) -> dict[str, Any]:
+    """The numbers of an experiment without the parts that pages could not show; those are said."""
+    if not isinstance(content, dict):
+        problems.append(f"{where}: expected an object")
+        return {}
+    kept = dict(content)
+    seeds, findings = kept.get("seeds"), kept.get("findings")
+    if not (seeds is None or (isinstance(seeds, list) and all(type(n) is int for n in seeds))):
+        problems.append(f"{where}: expected a list of whole numbers as seeds")
+        del kept["seeds"]
+    if not isinstance(kept.get("preset"), str | None):
+        problems.append(f"{where}: expected a text as preset")
+        del kept["preset"]
+    if findings is not None and not isinstance(findings, dict):
+        problems.append(f"{where}: expected an object as findings")
+        del kept["findings"]
+    elif findings:
+        kept["findings"] = _findings(findings, where, problems)
+    return kept
+
+
+def _findings(findings: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    found = {}
+    for name, finding in findings.items():
+        wrong = _wrong(finding) if isinstance(finding, dict) else "expected an object"
+        if wrong:
+            problems.append(f"{where}: finding {name!r} is left out: {wrong}")
+        else:
+            found[name] = finding
+    return found
+
+
+def _wrong(claim: Mapping[str, Any]) -> str:
+    """What is wrong with a claim, empty if nothing is."""
+    for name in TEXTS:
+        if not isinstance(claim.get(name), str | None):
+            return f"expected a text as {name}"
+    links = claim.get("links") or {}
+    if not isinstance(links, dict):
+        return "expected an object as links"
+    if not all(isinstance(target, str | None) for target in links.values()):
+        return "expected texts in links"
+    return ""
