@@ -41,8 +41,10 @@ def results(module: Any, numbers: dict[str, Any]) -> str:
 
 def inserted(page: str, section: str) -> str:
     """A page with the text between its two marks replaced."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"Expected the marks {BEGIN} and {END} in the page, in this order.")
     return before + section + after
 
 
@@ -56,7 +58,10 @@ def build(runs: Path, name: str) -> Path:
         target = PAGES / "images" / f"{picture.name}.png"
         draw(picture).savefig(target, dpi=200, metadata={"Software": None})
     page = PAGES / f"{name}.md"
-    options = f"--preset {numbers['preset']} --seeds {len(numbers['seeds'])}"
+    seeds = numbers["seeds"]
+    options = f"--preset {numbers['preset']} --seeds {len(seeds)}"
+    if seeds[0]:
+        options += f" --seed {seeds[0]}"
     command = f"From `nclab reproduce {name} {options}`."
     section = results(module, numbers).replace(BEGIN, f"{BEGIN}\n\n{command}")
     page.write_text(inserted(page.read_text(), section))

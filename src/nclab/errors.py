@@ -17,7 +17,7 @@ class DataError(NclabError):
 
 
 class MissingData(DataError):
-    """A data set that is not on this machine; the message says how to get it."""
+    """A data set that is not on this machine, or damaged; the message says how to get it."""
 
 
 class ModelError(NclabError):

@@ -158,9 +158,50 @@ def test_numbers_of_an_experiment_are_used_instead() -> None:
     assert found["ji2022/fig-2b"] == "reproduced"
 
 
-def test_numbers_that_lack_something_are_one_line() -> None:
-    with pytest.raises(NclabError, match=r"numbers of ji2022_fig2 .* 'per_seed'.*reproduce"):
-        judge_all(experiments={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"])
+ODD_SLOPES: tuple[Any, ...] = (None, [], "steep", float("nan"), float("inf"), {"a": 1})
+
+
+def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
+    [row] = judge_all(experiments={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"])
+    assert row["verdict"] == "open"
+    assert row["evidence"] == (
+        "cannot be judged from ji2022_fig2/numbers.json (KeyError: 'per_seed'); "
+        "run `nclab reproduce ji2022_fig2` again"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, "text", {}, {"a": 1}, [None], [{}], [3]])
+def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
+    for claim in all_claims():
+        for key in ("rows", "per_seed", "depths", "intervals") if claim.needs else ():
+            for numbers in ({key: odd}, {**NUMBERS.get(claim.needs, {}), key: odd}):
+                finding = claim.check(experiments={claim.needs: numbers})
+                json.dumps(finding.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("slope", ODD_SLOPES)
+def test_odd_slopes_are_never_a_traceback(slope: Any) -> None:
+    numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": slope}}]}
+    [row] = judge_all(experiments={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"])
+    assert row["verdict"] == "open"
+
+
+def test_an_error_on_gathered_numbers_is_a_bug_and_raises() -> None:
+    def judge(numbers: Any) -> Finding:
+        raise KeyError(numbers["there"])
+
+    claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, lambda _: {"there": 1})
+    with pytest.raises(KeyError):
+        claim.check()
+
+
+def test_rows_say_of_which_preset_their_numbers_are() -> None:
+    experiments = {"ji2022_fig2": {"preset": "quick", "per_seed": []}}
+    rows = judge_all("paper", experiments, ids=["ji2022/fig-2a", "ji2022/eq-9", "ji2022/fig-3"])
+    presets = {row["id"]: row["preset"] for row in rows}
+    assert presets["ji2022/fig-2a"] == "quick"
+    assert presets["ji2022/eq-9"] == "paper"
+    assert {value for name, value in presets.items() if "fig-3" in name} == {None}
 
 
 def test_a_claim_without_numbers_is_open() -> None:
@@ -180,10 +221,15 @@ def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "numbers.json").write_text('{"slopes": {}}')
     assert read_numbers(tmp_path, claims) == {"ji2022_fig2": {"slopes": {}}}
-    for text in ("{", "[]"):
+    other = '{"experiment": "ji2022_fig3", "per_seed": []}'
+    for text, why in (("{", "JSONDecodeError"), ("[]", "list"), (other, "'ji2022_fig3'")):
         (folder / "numbers.json").write_text(text)
-        with pytest.raises(NclabError, match=r"numbers\.json"):
-            read_numbers(tmp_path, claims)
+        numbers = read_numbers(tmp_path, claims)
+        assert why in numbers["ji2022_fig2"]["unreadable"]
+        rows = judge_all(experiments=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"])
+        assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
+        assert all(why in row["evidence"] for row in rows if row["needs"])
+        assert [row["verdict"] for row in rows if not row["needs"]] == ["refuted"]
 
 
 def test_errata_and_verdicts_agree() -> None:

@@ -64,6 +64,67 @@ SPOILED: dict[str, Callable[[Numbers], Any]] = {
 """For every claim, a behaviour that contradicts it."""
 
 
+def flat(key: str, **values: float) -> Callable[[Numbers], Any]:
+    """Numbers in which nothing moves."""
+    return each(key, lambda row: values)
+
+
+FLAT: dict[str, Callable[[Numbers], Any]] = {
+    "3.1-grows": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.1-grows-to-3e-3": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.1-falls-without-norm": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.1-norm-helps-decay": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.1-guarantee-grows": flat("rows", guaranteed_mean_intra=0.5),
+    "1.4-simpler-data": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.2-accuracy-rises": flat("rows", ncc_accuracy=0.9),
+    "3.2-intra-rises": flat("rows", min_intra=0.5),
+    "3.2-gap-rises": flat("rows", min_intra=0.5, max_inter=0.1),
+}
+"""For every claim that something rises or falls, a behaviour in which it stays."""
+
+
+@pytest.mark.parametrize("name", list(FLAT))
+def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
+    sentence = next(one for one in SENTENCES if one.name == name)
+    found = sentence.judge(FLAT[name](EXPERIMENTS[sentence.experiment]()))
+    assert found.verdict is NOT, found.evidence
+
+
+def test_one_flat_network_is_not_hidden_among_many_layers() -> None:
+    numbers = EXPERIMENTS["pan2023_fig33"]()
+    for row in numbers["rows"]:
+        if row["seed"] == 0 and row["weight_decay"] == 1e-3:
+            row["min_intra"] = 0.5
+    found = findings("pan2023_fig33", numbers)["3.2-intra-rises"]
+    assert found["verdict"] == Verdict.PARTLY
+    assert "first to last: 17 of 18 comparisons hold" in found["evidence"]
+
+
+def test_a_failed_run_with_perfect_accuracy_has_not_converged() -> None:
+    numbers = EXPERIMENTS["pan2023_fig31"]()
+    failed = each("rows", lambda row: {"converged": False, "accuracy": 1.0})(numbers)
+    assert findings("pan2023_fig31", failed)["3.1-converges"]["verdict"] == NOT
+
+
+def test_affine_alone_must_not_be_enough() -> None:
+    numbers = EXPERIMENTS["pan2023_fig31"]()
+    for row in numbers["rows"]:
+        if row["norm"] == "affine":
+            row.update(min_intra=1.0, max_inter=-1 / 3)
+    assert findings("pan2023_fig31", numbers)["3.1-only-affine"]["verdict"] == NOT
+
+
+def test_networks_without_cosines_are_left_out_and_counted() -> None:
+    numbers = EXPERIMENTS["pan2023_fig33"]()
+    for row in numbers["rows"]:
+        if row["seed"] == 0 and row["weight_decay"] == 3e-3 and row["layer"] == 5:
+            row.update(min_intra=None, max_inter=None, ncc_accuracy=None)
+    found = findings("pan2023_fig33", numbers)
+    for name in ("accuracy-rises", "intra-rises", "gap-rises", "inter-positive", "inter-unstable"):
+        assert found[f"3.2-{name}"]["verdict"] == Verdict.REPRODUCED
+        assert "undefined in some layer: 1 converged network" in found[f"3.2-{name}"]["evidence"]
+
+
 @pytest.mark.parametrize("sentence", SENTENCES, ids=lambda sentence: sentence.name)
 def test_the_verdict_follows_the_numbers(sentence: Sentence) -> None:
     numbers = EXPERIMENTS[sentence.experiment]()

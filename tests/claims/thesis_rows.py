@@ -89,7 +89,7 @@ def fig33() -> dict[str, Any]:
         for place, decay in enumerate(DEEP_DECAYS):
             key = {"weight_decay": decay, "seed": seed}
             failed = decay == 1e-2
-            first = 6 - place
+            first = 7 - place
             for layer in range(1, LAYERS + 1):
                 bump = 0.05 * layer if decay in (3e-3, 5e-3) and layer < 9 else 0.0
                 rows.append(

@@ -35,6 +35,23 @@ def test_numbers_of_runs_are_judged(tmp_path: Path) -> None:
     assert json.loads(done.out)[0]["verdict"] == "not reproduced"
 
 
+def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
+    for name, text in (
+        ("ji2022_fig2", '{"preset": "quick", "per_seed": [{"slopes": NaN}]}'),
+        ("ji2022_fig3", "\x00"),
+        ("pan2023_fig31", '{"rows": {"a": 1}}'),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "numbers.json").write_text(text)
+    asked = ("ji2022/fig-2a", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path)
+    done = call("claims", *asked, "--json")
+    assert done.code == 0
+    rows = json.loads(done.out)
+    assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
+    assert rows[0]["preset"] == "quick"
+    assert "(preset quick)" in " ".join(call("claims", *asked).out.split())
+
+
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     for arguments in (["lemma-2.4.6"], ["--runs", tmp_path / "none"], ["--preset", "slow"]):
         done = call("claims", *arguments)

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 import nclab
+from nclab.claims import ledger
 from nclab.experiments import find, tour
 from nclab.experiments.main_job import Job
 from nclab.experiments.small_network import NetworkConfig
+from nclab.figures.picture import Panel, Picture, Series
 from nclab.text import as_text
 from tests.cli.runner import call
 
@@ -61,3 +63,44 @@ def test_an_unknown_target_is_refused() -> None:
     done = call("reproduce", "torus")
     assert done.code == 2
     assert done.err.count("\n") == 1
+
+
+def test_missing_figures_are_drawn_and_other_skips_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tour.PRESETS, "quick", TINY)
+    picture = Picture("line", "A line", (Panel("", "x", "y", (Series("", [0, 1], [0, 1]),)),))
+    monkeypatch.setattr(tour, "pictures", lambda numbers: [picture])
+    (tmp_path / "skipped.json").write_text('{"ji2022_fig3": "no data", "tour": "long ago"}')
+    for _ in range(2):
+        Job("quick", (0,), tmp_path).run(["tour"], lambda *_: None)
+        figure = tmp_path / "tour" / "line.svg"
+        assert figure.exists()
+        figure.unlink()
+    assert json.loads((tmp_path / "skipped.json").read_text()) == {"ji2022_fig3": "no data"}
+
+
+def test_claims_are_judged_again_only_when_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def judge_all(preset: str, numbers: object) -> list[object]:
+        judged.append(preset)
+        return []
+
+    monkeypatch.setattr(ledger, "judge_all", judge_all)
+
+    def judge(preset: str, numbers: str) -> None:
+        (tmp_path / "tour").mkdir(exist_ok=True)
+        (tmp_path / "tour" / "numbers.json").write_text(numbers)
+        Job(preset, (0,), tmp_path, numbers={"tour": {}}).judge()
+
+    judge("quick", "{}")
+    judge("quick", "{}")
+    assert judged == ["quick"]
+    judge("quick", '{"other": 1}')
+    judge("paper", '{"other": 1}')
+    (tmp_path / "claims.json").write_text("[]")
+    judge("paper", '{"other": 1}')
+    assert judged == ["quick", "quick", "paper", "paper"]

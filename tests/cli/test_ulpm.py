@@ -85,11 +85,11 @@ def test_without_matplotlib_everything_else_is_written(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     done = call(*SMALL, "--steps", 200, "--out", tmp_path / "run")
     assert done.code == 0, done.err
-    assert "no figures: Figures need matplotlib" in done.out
+    assert "no figures: A figure needs matplotlib" in done.out
     assert (tmp_path / "run" / "samples.jsonl").exists()
     done = call("landscape", tmp_path / "run" / "point.safetensors", "--out", tmp_path / "point")
     assert done.code == 0, done.err
-    assert "no figures: Figures need matplotlib" in done.out
+    assert "no figures: A figure needs matplotlib" in done.out
 
 
 @pytest.mark.parametrize(

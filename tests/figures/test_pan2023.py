@@ -71,7 +71,7 @@ def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
     assert list(first.series[0].x) == list(range(1, 15))
     effective, middle = panel(depths), panel(depths, 1)
     assert [line.label for line in effective.series] == ["ε = 0.01", "ε = 0.05"]
-    assert list(effective.series[0].y) == [6, 5, 4, 3, 2, 1]
+    assert list(effective.series[0].y) == [7, 6, 5, 4, 3, 2]
     assert 1e-2 not in effective.series[0].x
     assert middle.series[0].y[0] == pytest.approx(-0.04)
 

@@ -1,7 +1,10 @@
 """Every alarm fires when it should, once, and stays silent when it should not."""
 
 import logging
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +64,39 @@ def test_collapse_reached_with_thresholds_of_ones_own() -> None:
         CollapseReached({"loss": 0.1})
 
 
+@pytest.mark.parametrize("alarm", [CollapseReached, CollapseLost])
+@pytest.mark.parametrize(
+    ("thresholds", "text"),
+    [
+        ({}, "got none"),
+        ({"loss": 0.1}, "got 'loss'"),
+        ({"no_such_metric": 0.1}, "got 'no_such_metric'"),
+        ({"cdnv": 0.0}, "cdnv above 0, got 0.0"),
+        ({"cdnv": math.nan}, "cdnv above 0, got nan"),
+        ({"cdnv": "0.1"}, "cdnv above 0, got '0.1'"),
+    ],
+)
+def test_thresholds_that_would_stop_a_training_are_refused(
+    alarm: type[CollapseReached | CollapseLost], thresholds: dict[str, float], text: str
+) -> None:
+    with pytest.raises(nclab.NclabError, match=text) as refused:
+        alarm(thresholds)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["nc1_trace_ratio", "nc2_equiangularity_means"])
+def test_a_metric_that_is_nan_is_infinitely_far_from_collapse(name: str) -> None:
+    event = _event(cloud(0.01))
+    assert [alarm.name for alarm in raised(CollapseReached(), event)] == ["collapse reached"]
+    [layer] = event.layers
+    changed: dict[str, Any] = {name: math.nan}
+    broken = replace(event.report, layers=(replace(layer, **changed),))
+    fired = frozenset({("collapse reached", layer.layer or "", ())})
+    event = replace(event, report=broken, fired=fired)
+    assert raised(CollapseReached(), event) == []
+    assert [alarm.value for alarm in raised(CollapseLost(), event)] == [math.inf]
+
+
 def both(event: Event) -> list[Alarm]:
     return [*CollapseReached()(event), *CollapseLost()(event)]
 
@@ -89,7 +125,7 @@ def test_collapse_that_wavers_near_the_threshold_is_not_lost() -> None:
 
 
 def _event(features: Tensor) -> Event:
-    collapse = nclab.measure_features(features, LABELS)
+    collapse = replace(nclab.measure_features(features, LABELS), layer="0")
     report = nclab.Report((collapse,), "fc", 40, {}, ())
     return Event(1, 1.0, "loader", report)
 

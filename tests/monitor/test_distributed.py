@@ -84,3 +84,9 @@ def test_the_estimate_is_that_of_the_union(found: list[dict[str, Any]]) -> None:
 def test_a_process_without_data_is_named_by_all(found: list[dict[str, Any]]) -> None:
     for result in found:
         assert "processes [1] saw no batch" in result["refused"]
+
+
+def test_an_epoch_without_a_batch_on_any_process_counts_quietly(
+    found: list[dict[str, Any]],
+) -> None:
+    assert [result["idle"] for result in found] == [[1, 0], [1, 0]]

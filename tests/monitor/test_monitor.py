@@ -83,6 +83,30 @@ def test_measure_is_nclab_measure() -> None:
     assert monitor.last.source == "loader"
 
 
+def test_measurements_of_an_unwatched_loop_are_told_apart() -> None:
+    events: list[Event] = []
+    with nclab.Monitor(network(), preset="full", sinks=events.append) as monitor:
+        for epoch in (1, 2, 3):
+            monitor.measure(batches(seed=epoch), epoch=epoch, step=6 * epoch)
+    assert [(event.step, event.epoch) for event in events] == [(6, 1.0), (12, 2.0), (18, 3.0)]
+    assert (monitor.steps, monitor.epochs) == (18, 3)
+    epochs, values = monitor.history.series("cdnv")
+    assert epochs == [1.0, 2.0, 3.0]
+    assert values == [event.layers[-1].cdnv for event in events]
+
+
+def test_every_measurement_is_a_point_even_at_the_same_step() -> None:
+    events: list[Event] = []
+    with nclab.Monitor(network(), preset="full", sinks=events.append) as monitor:
+        for seed in range(3):
+            monitor.measure(batches(seed=seed))
+    again = nclab.Monitor(network(), preset="full")
+    again.load_state_dict(monitor.state_dict())
+    again.measure(batches(seed=3))
+    assert monitor.history.series("cdnv")[1] == [event.layers[-1].cdnv for event in events]
+    assert len(again.history.series("cdnv")[1]) == 4
+
+
 def test_explicit_calls_do_what_watch_does() -> None:
     seen = []
     for explicit in (False, True):

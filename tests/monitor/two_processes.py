@@ -64,6 +64,8 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
             refused = ""
         except nclab.DataError as error:
             refused = str(error)
+    with nclab.Monitor(still) as idle:
+        idle.epoch_end()
     dist.destroy_process_group()
     return {
         "same": same,
@@ -71,6 +73,7 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
         "estimate": estimate,
         "exact": exact,
         "refused": refused,
+        "idle": [idle.epochs, len(idle.history.rows)],
     }
 
 

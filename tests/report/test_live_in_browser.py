@@ -65,6 +65,21 @@ def test_it_grows_pauses_and_goes_back(browser: Any, live: Live) -> None:
     assert all(url.startswith(here) for url in watched.requests)
 
 
+def test_a_page_opened_before_the_first_measurement_fills(browser: Any, live: Live) -> None:
+    watched = Watched(browser)
+    page = watched.page
+    with open_run(live.root / "one", kind="fleet", config={}, seed=0) as run:
+        page.goto(f"http://127.0.0.1:{live.port}/")
+        watched.until("document.querySelectorAll('#run-list li').length === 1")
+        run.append({**measurement(1), "zeta": 1.0})
+        watched.until(f"nclab.live.chart.view.series.length && {LAST} === 1")
+        assert page.input_value("#metric") == "min_intra"
+        run.append(measurement(2))
+        watched.until(f"{LAST} === 2")
+    watched.context.close()
+    assert watched.errors == []
+
+
 def test_runs_are_chosen_and_opened(browser: Any, tmp_path: Path) -> None:
     server = Live(reproduced(tmp_path / "runs"))
     watched = Watched(browser, color_scheme="dark")

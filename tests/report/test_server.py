@@ -85,6 +85,26 @@ def test_own_names_are_allowed(live: Live) -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "host", "expected"),
+    [
+        ("[fd00::1]:8000", "FD00:0::1", True),
+        ("[fd00::1]", "fd00::1", True),
+        ("[fd00::2]", "FD00:0::1", False),
+        ("[fd00::1]:8000", "0:0::0", True),
+        ("evil.example", "0:0::0", False),
+        ("[::1]evil.example", "127.0.0.1", False),
+        ("[::1]:evil", "127.0.0.1", False),
+        ("[::1", "127.0.0.1", False),
+        ("[localhost]", "127.0.0.1", False),
+        ("localhost:evil", "127.0.0.1", False),
+        ("[0:0:0:0:0:0:0:1]:80", "127.0.0.1", True),
+    ],
+)
+def test_addresses_are_compared_as_addresses(header: str, host: str, expected: bool) -> None:
+    assert allowed(header, host) == expected
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "/../secret.txt",
@@ -174,6 +194,25 @@ def test_a_new_point_comes_as_an_event(tmp_path: Path) -> None:
             assert first["runs"][0]["name"] == "one"
             run.append({"kind": "measurement", "step": 2, "epoch": 2, "loss": 0.25})
             assert next_event(answer)["curves"]["one"][0]["y"] == [0.5, 0.25]
+    finally:
+        connection.close()
+        server.stop()
+
+
+def test_the_first_measurement_chooses_what_is_shown(tmp_path: Path) -> None:
+    server = Live(tmp_path)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
+            connection.request("GET", "/api/events?metric=")
+            answer = connection.getresponse()
+            assert next_event(answer)["metric"] == ""
+            run.append({"kind": "measurement", "step": 1, "epoch": 1, "loss": 0.5})
+            found = next_event(answer)
+            while found["metric"] == "":  # the heartbeat may have come before
+                found = next_event(answer)
+            assert found["metric"] == "loss"
+            assert found["curves"]["one"][0]["y"] == [0.5]
     finally:
         connection.close()
         server.stop()

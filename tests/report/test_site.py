@@ -118,6 +118,19 @@ def test_a_report_is_replaced_and_other_files_are_not(tmp_path: Path) -> None:
     assert (other / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("mark", ['{"accuracy": 0.9}', "[1]", "no JSON", "{}"])
+def test_another_programs_report_is_not_touched(tmp_path: Path, mark: str) -> None:
+    root, other = tmp_path / "runs", tmp_path / "mine"
+    root.mkdir()
+    (other / "data").mkdir(parents=True)
+    (other / "data" / "samples.csv").write_text("mine")
+    (other / "report.json").write_text(mark)
+    with pytest.raises(NclabError, match="other files"):
+        write_report(root, other)
+    assert (other / "data" / "samples.csv").read_text() == "mine"
+    assert (other / "report.json").read_text() == mark
+
+
 def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     open_run(root / "one", kind="monitor", config={}, seed=0).close()

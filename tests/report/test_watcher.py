@@ -80,7 +80,7 @@ def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
         run.resume(0)
         run.append(measurement(7))
         follower.refresh()
-    assert follower.generation == 1
+    assert follower.measured() == 1
     assert follower.curve(("second", "min_intra"), "step") == ([7.0], [0.7])
 
 

@@ -1,5 +1,6 @@
 """A claim: one statement of a paper, the check that runs, and what the check says."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,11 +8,15 @@ from typing import Any
 
 from nclab.claims.links import formula_anchor
 from nclab.claims.verdict import Finding, Verdict
-from nclab.errors import NclabError
 
 Numbers = Mapping[str, Any]
 Gather = Callable[[str], Numbers]
 Judge = Callable[[Numbers], Finding]
+
+UNREADABLE = "unreadable"
+"""In place of an experiment's numbers: why those on disk cannot be read."""
+ODD = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What a judge raises on numbers that no experiment of this version wrote."""
 
 
 class Kind(StrEnum):
@@ -75,16 +80,41 @@ class Claim:
             if self.gather is None:
                 return Finding(Verdict.OPEN, f"needs `nclab reproduce {self.needs}`", {})
             return self.judge(self.gather(preset))
+        if UNREADABLE in numbers:
+            return self._unjudged(str(numbers[UNREADABLE]))
         try:
-            return self.judge(numbers)
-        except (KeyError, TypeError, IndexError) as error:
-            raise NclabError(
-                f"Expected the numbers of {self.needs} for {self.id}, got some that lack "
-                f"{error}. Run nclab reproduce {self.needs} again."
-            ) from error
+            finding = self.judge(numbers)
+            json.dumps(finding.to_dict(), allow_nan=False)
+        except ODD as error:
+            return self._unjudged(f"{type(error).__name__}: {error}")
+        return finding
 
-    def to_dict(self, finding: Finding) -> dict[str, Any]:
-        """The claim and its finding as plain JSON values."""
+    def preset_of(
+        self, preset: str, experiments: Mapping[str, Numbers] | None = None
+    ) -> str | None:
+        """The preset of the numbers that `check` judges; None where they do not say, or are not.
+
+        >>> fields = ("pan2023/x", Kind.RESULT, "X.", "pan2023, Sec. 3.1", lambda numbers: None)
+        >>> claim = Claim(*fields, needs="pan2023_fig31")
+        >>> claim.preset_of("paper", {"pan2023_fig31": {"preset": "quick"}})
+        'quick'
+        """
+        numbers = (experiments or {}).get(self.needs)
+        if numbers is None:
+            return None if self.gather is None else preset
+        own = numbers.get("preset")
+        return own if isinstance(own, str) else None
+
+    def _unjudged(self, why: str) -> Finding:
+        short = " ".join(why.split())[:200]
+        evidence = (
+            f"cannot be judged from {self.needs}/numbers.json ({short}); "
+            f"run `nclab reproduce {self.needs}` again"
+        )
+        return Finding(Verdict.OPEN, evidence, {})
+
+    def to_dict(self, finding: Finding, preset: str | None = None) -> dict[str, Any]:
+        """The claim and its finding as plain JSON values, with the preset of its numbers."""
         from nclab.claims.errata import anchor_of
 
         return {
@@ -93,6 +123,7 @@ class Claim:
             "text": self.text,
             "source": self.source,
             **finding.to_dict(),
+            "preset": preset,
             "needs": self.needs,
             "links": {
                 "formula": formula_anchor(self.code),

@@ -20,6 +20,16 @@ class Comparison(NamedTuple):
     """By how much it holds; negative where it does not."""
 
 
+class Line(NamedTuple):
+    """Values along weight decay, depth or layers that the claim says rise."""
+
+    what: str
+    places: Sequence[float]
+    values: Sequence[float]
+    sign: int = 1
+    """-1 where the claim says that they fall."""
+
+
 def weigh(
     comparisons: Iterable[Comparison], *, tolerance: float = 0.0, enough: float = 1.0
 ) -> Finding:
@@ -81,3 +91,36 @@ def rises(
         Comparison(f"{what} {places[i]:g} to {places[i + 1]:g}", sign * (values[i + 1] - values[i]))
         for i in range(len(values) - 1)
     ]
+
+
+def weigh_lines(lines: Iterable[Line], *, visible: float, enough: float = 1.0) -> Finding:
+    """Weigh the steps of lines, and whether each line rises visibly from its first to its last.
+
+    A step may go back by `visible`; without the second demand a flat line would pass as rising.
+    The verdict is the weaker of the two.
+
+    >>> flat = Line("seed 0: weight decay", [1e-4, 1e-3], [0.5, 0.5])
+    >>> weigh_lines([flat], visible=0.01).verdict.value
+    'not reproduced'
+    """
+    known = [line for line in lines if len(line.values) > 1]
+    steps = weigh(
+        (step for line in known for step in rises(*line[:3], sign=line.sign)),
+        tolerance=visible,
+        enough=enough,
+    )
+    if not known:
+        return steps
+    whole = weigh(
+        Comparison(
+            f"{line.what} {line.places[0]:g} to {line.places[-1]:g}",
+            line.sign * (line.values[-1] - line.values[0]) - visible,
+        )
+        for line in known
+    )
+    order = (Verdict.NOT_REPRODUCED, Verdict.PARTLY, Verdict.REPRODUCED)
+    return Finding(
+        min(steps.verdict, whole.verdict, key=order.index),
+        f"steps: {steps.evidence}; first to last: {whole.evidence}",
+        {**steps.numbers, "first_to_last": whole.numbers},
+    )

@@ -87,7 +87,7 @@ def judge_all(
     'holds'
     """
     return [
-        claim.to_dict(claim.check(preset, experiments))
+        claim.to_dict(claim.check(preset, experiments), claim.preset_of(preset, experiments))
         for claim in track(find(ids), "judging claims")
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from nclab.claims.comparisons import Comparison, rises, weigh
+from nclab.claims.comparisons import Comparison, Line, rises, weigh, weigh_lines
 from nclab.claims.pan2023_weight_decay import VISIBLE, gap, seeds
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
@@ -66,17 +66,17 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
 
 def accuracy_rises(numbers: Numbers) -> Finding:
     """Nearest-class-centre accuracy rises from layer to layer, with very few exceptions."""
-    return _along_layers(numbers, lambda row: float(row["ncc_accuracy"]))
+    return _along_layers(numbers, lambda row: float(row["ncc_accuracy"]), "ncc_accuracy")
 
 
 def intra_rises(numbers: Numbers) -> Finding:
     """Min intra rises from layer to layer, with very few exceptions."""
-    return _along_layers(numbers, lambda row: float(row["min_intra"]))
+    return _along_layers(numbers, lambda row: float(row["min_intra"]), "min_intra")
 
 
 def gap_rises(numbers: Numbers) -> Finding:
     """Min intra - max inter rises from layer to layer, with very few exceptions."""
-    return _along_layers(numbers, gap)
+    return _along_layers(numbers, gap, "min_intra", "max_inter")
 
 
 def depth_falls(numbers: Numbers) -> Finding:
@@ -108,27 +108,30 @@ def middle_inter(layers: Sequence[Row]) -> float:
 
 def inter_positive(numbers: Numbers) -> Finding:
     """At 3e-3 and 5e-3 many middle layers of converged networks have a positive max inter."""
-    return weigh(
-        Comparison(_place(run), middle_inter(layers_of(numbers, run)) - MANY)
-        for run in _converged(numbers)
+    networks, skipped = _measured(numbers, "max_inter")
+    found = weigh(
+        Comparison(_place(run), middle_inter(layers) - MANY)
+        for run, layers in networks
         if run["weight_decay"] in UNSTABLE_DECAYS
     )
+    return _noting(found, skipped)
 
 
 def inter_unstable(numbers: Numbers) -> Finding:
     """Somewhere from 3e-3 on max inter climbs across the layers more than at any smaller decay."""
+    networks, skipped = _measured(numbers, "max_inter")
     found = []
     for seed in seeds(numbers["runs"]):
         climbs = [
-            (run["weight_decay"] >= min(UNSTABLE_DECAYS), _ascent(layers_of(numbers, run)))
-            for run in _converged(numbers)
+            (run["weight_decay"] >= min(UNSTABLE_DECAYS), _ascent(layers))
+            for run, layers in networks
             if run["seed"] == seed
         ]
         large = [climb for is_large, climb in climbs if is_large]
         small = [climb for is_large, climb in climbs if not is_large]
         if large and small:
             found.append(Comparison(f"seed {seed}", max(large) - max(small) - VISIBLE))
-    return weigh(found)
+    return _noting(weigh(found), skipped)
 
 
 def conjecture(numbers: Numbers, *, name: str) -> Finding:
@@ -169,13 +172,38 @@ def conjecture_322(numbers: Numbers) -> Finding:
     return conjecture(numbers, name="3.2.2")
 
 
-def _along_layers(numbers: Numbers, value: Callable[[Row], float]) -> Finding:
-    found = []
-    for run in _converged(numbers):
-        layers = layers_of(numbers, run)
-        places = [float(row["layer"]) for row in layers]
-        found += rises(f"{_place(run)}: layer", places, [value(row) for row in layers])
-    return weigh(found, tolerance=VISIBLE, enough=FEW_EXCEPTIONS)
+def _along_layers(numbers: Numbers, value: Callable[[Row], float], *needs: str) -> Finding:
+    networks, skipped = _measured(numbers, *needs)
+    lines = [
+        Line(
+            f"{_place(run)}: layer",
+            [float(row["layer"]) for row in layers],
+            [value(row) for row in layers],
+        )
+        for run, layers in networks
+    ]
+    return _noting(weigh_lines(lines, visible=VISIBLE, enough=FEW_EXCEPTIONS), skipped)
+
+
+def _measured(numbers: Numbers, *needs: str) -> tuple[list[tuple[Row, list[Row]]], int]:
+    """Converged networks with their layers, and how many more lack one of these in some layer."""
+    known = [(run, layers_of(numbers, run)) for run in _converged(numbers)]
+    found = [
+        (run, layers)
+        for run, layers in known
+        if all(row[name] is not None for row in layers for name in needs)
+    ]
+    return found, len(known) - len(found)
+
+
+def _noting(finding: Finding, skipped: int) -> Finding:
+    """The finding, with a word on converged networks that could not be judged."""
+    if not skipped:
+        return finding
+    note = f"left out, undefined in some layer: {skipped} converged network{'s' * (skipped > 1)}"
+    return Finding(
+        finding.verdict, f"{finding.evidence}; {note}", {**finding.numbers, "skipped": skipped}
+    )
 
 
 def _ascent(layers: Sequence[Row]) -> float:

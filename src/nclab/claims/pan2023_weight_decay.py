@@ -4,10 +4,10 @@ A judge is a pure function of an experiment's numbers; runs that did not converg
 every comparison, as the thesis leaves them out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nclab.claims.comparisons import Comparison, rises, weigh
+from nclab.claims.comparisons import Comparison, Line, rises, weigh, weigh_lines
 from nclab.claims.verdict import Finding
 
 Numbers = Mapping[str, Any]
@@ -53,9 +53,12 @@ def series(rows: Iterable[Row], key: str = "weight_decay", **match: Any) -> list
 
 
 def converges(numbers: Numbers) -> Finding:
-    """Every network reaches perfect accuracy, but for no batch norm above 5e-3."""
+    """Every network converges, but for no batch norm above 5e-3.
+
+    One that did not fails by its missing accuracy, or entirely if only its accuracy is perfect.
+    """
     return weigh(
-        Comparison(_place(row), 0.0 if row["converged"] else float(row["accuracy"] or 0.0) - 1)
+        Comparison(_place(row), 0.0 if row["converged"] else _missing(row))
         for row in numbers["rows"]
         if not (row["norm"] == "none" and row["weight_decay"] > FAILING_DECAY)
     )
@@ -71,7 +74,10 @@ def fails_without_norm(numbers: Numbers) -> Finding:
 
 
 def only_affine(numbers: Numbers) -> Finding:
-    """Significant collapse appears with affine batch norm and nowhere else, seed by seed."""
+    """Significant collapse appears with affine batch norm and nowhere else, seed by seed.
+
+    At the smallest weight decay affine batch norm must not be enough.
+    """
     full = 1 + 1 / (int(numbers["config"]["classes"]) - 1)
     rows = numbers["rows"]
     found = []
@@ -82,15 +88,15 @@ def only_affine(numbers: Numbers) -> Finding:
             for norm in ("plain", "none")
             for row in series(rows, seed=seed, norm=norm)
         ]
-        if affine and others:
-            margin = min(max(affine) - SIGNIFICANT, SIGNIFICANT - max(others))
+        if len(affine) > 1 and others:
+            margin = min(max(affine) - SIGNIFICANT, SIGNIFICANT - max(affine[0], *others))
             found.append(Comparison(f"seed {seed}", margin))
     return weigh(found)
 
 
 def grows(numbers: Numbers, *, norm: str = "affine", up_to: float = 1.0) -> Finding:
-    """Collapse grows at every step of weight decay."""
-    return weigh(_steps(numbers["rows"], norm=norm, up_to=up_to), tolerance=VISIBLE)
+    """Collapse grows at every step of weight decay, and visibly from the first to the last."""
+    return weigh_lines(_lines(numbers["rows"], norm=norm, up_to=up_to), visible=VISIBLE)
 
 
 def grows_to_moderate(numbers: Numbers) -> Finding:
@@ -100,7 +106,7 @@ def grows_to_moderate(numbers: Numbers) -> Finding:
 
 def falls_without_norm(numbers: Numbers) -> Finding:
     """Without batch norm, weight decay makes collapse weaker at every step."""
-    return weigh(_steps(numbers["rows"], norm="none", sign=-1), tolerance=VISIBLE)
+    return weigh_lines(_lines(numbers["rows"], norm="none", sign=-1), visible=VISIBLE)
 
 
 def norm_helps_decay(numbers: Numbers) -> Finding:
@@ -152,14 +158,11 @@ def norms_fall(numbers: Numbers) -> Finding:
 def guarantee_grows(numbers: Numbers) -> Finding:
     """What the loss guarantees about intra-class cosines grows at every step of weight decay."""
     rows, name = numbers["rows"], "guaranteed_mean_intra"
-    return weigh(
-        (
-            step
-            for seed in seeds(rows)
-            for step in _rises(series(rows, seed=seed), name, f"seed {seed}, weight decay")
-        ),
-        tolerance=VISIBLE,
-    )
+    lines = []
+    for seed in seeds(rows):
+        known = [row for row in series(rows, seed=seed) if row[name] is not None]
+        lines.append(_line(f"seed {seed}, weight decay", known, lambda row: float(row[name])))
+    return weigh_lines(lines, visible=VISIBLE)
 
 
 def guarantee_kept(numbers: Numbers) -> Finding:
@@ -180,19 +183,27 @@ def simpler_data(numbers: Numbers) -> Finding:
             line = series(rows, "teacher_depth", seed=seed, weight_decay=decay)
             depths = [float(row["teacher_depth"]) for row in line]
             what = f"seed {seed}, weight decay {decay:g}: teacher depth"
-            found += rises(what, depths, [gap(row) for row in line], sign=-1)
-    return weigh(found, tolerance=VISIBLE)
+            found.append(Line(what, depths, [gap(row) for row in line], sign=-1))
+    return weigh_lines(found, visible=VISIBLE)
 
 
-def _steps(
-    rows: Sequence[Row], *, norm: str, sign: int = 1, up_to: float = 1.0
-) -> Iterable[Comparison]:
+def _lines(rows: Sequence[Row], *, norm: str, sign: int = 1, up_to: float = 1.0) -> list[Line]:
+    """The degree of collapse along weight decay, seed by seed."""
+    found = []
     for seed in seeds(rows):
         line = [row for row in series(rows, seed=seed, norm=norm) if row["weight_decay"] <= up_to]
-        decays = [float(row["weight_decay"]) for row in line]
-        yield from rises(
-            f"seed {seed}, weight decay", decays, [gap(row) for row in line], sign=sign
-        )
+        found.append(_line(f"seed {seed}, weight decay", line, gap, sign))
+    return found
+
+
+def _line(what: str, rows: Sequence[Row], value: Callable[[Row], float], sign: int = 1) -> Line:
+    decays = [float(row["weight_decay"]) for row in rows]
+    return Line(what, decays, [value(row) for row in rows], sign)
+
+
+def _missing(row: Row) -> float:
+    accuracy = float(row["accuracy"] or 0.0)
+    return accuracy - 1 if accuracy < 1 else -1.0
 
 
 def _rises(line: Sequence[Row], name: str, what: str, sign: int = 1) -> list[Comparison]:

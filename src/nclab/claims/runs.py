@@ -5,29 +5,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nclab.claims.claim import Claim
-from nclab.errors import NclabError
+from nclab.claims.claim import UNREADABLE, Claim
 
 
 def read_numbers(runs: Path, claims: Iterable[Claim]) -> dict[str, dict[str, Any]]:
     """RUNS/<experiment>/numbers.json of every experiment that the claims need and that is there.
+
+    A file that cannot be read, or holds another experiment, gives the reason under "unreadable".
 
     >>> read_numbers(Path("no-such-folder"), [])
     {}
     """
     found = {}
     for name in sorted({claim.needs for claim in claims if claim.needs}):
-        path = runs / name / "numbers.json"
         try:
-            numbers = json.loads(path.read_text())
+            found[name] = _numbers((runs / name / "numbers.json").read_text(), name)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError) as error:
-            raise NclabError(
-                f"Expected the numbers of {name} in {path}, got what cannot be read: {error}. "
-                f"Run nclab reproduce {name} again."
-            ) from error
-        if not isinstance(numbers, dict):
-            raise NclabError(f"Expected a JSON object in {path}, got {type(numbers).__name__}.")
-        found[name] = numbers
+        except (OSError, ValueError, RecursionError) as error:
+            found[name] = {UNREADABLE: f"{type(error).__name__}: {error}"}
     return found
+
+
+def _numbers(text: str, name: str) -> dict[str, Any]:
+    numbers = json.loads(text)
+    if not isinstance(numbers, dict):
+        return {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
+    if numbers.get("experiment", name) != name:
+        return {UNREADABLE: f"it holds the numbers of {numbers['experiment']!r}"}
+    return numbers

@@ -33,8 +33,14 @@ def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     table.add_column("evidence", ratio=1)
     for row in rows:
         verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"])])
-        table.add_row(row["id"], verdict, Text(row["evidence"]))
+        table.add_row(row["id"], verdict, Text(_evidence(row)))
     counts = Counter(row["verdict"] for row in rows)
     parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
     noun = "claim" if len(rows) == 1 else "claims"
     return [table, Text(f"{len(rows)} {noun}: {', '.join(parts)}")]
+
+
+def _evidence(row: Mapping[str, Any]) -> str:
+    """With the preset where the numbers are those of an experiment, as it may be another one."""
+    preset = row.get("preset") if row.get("needs") else None
+    return f"{row['evidence']} (preset {preset})" if preset else str(row["evidence"])

@@ -127,14 +127,14 @@ def read_checked(folder: Path, file: File) -> np.ndarray[tuple[int, ...], np.dty
     try:
         array = read_idx(path)
     except DataError as error:
-        raise DataError(f"{error} {advice}") from error
+        raise MissingData(f"{error} {advice}") from error
     if array.shape != file.shape or array.dtype != np.uint8:
-        raise DataError(
+        raise MissingData(
             f"Expected {file.shape} bytes in {path}, got {array.shape} {array.dtype}: "
             f"not FashionMNIST. {advice}"
         )
     if sha256(array.data).hexdigest() != file.digest:
-        raise DataError(
+        raise MissingData(
             f"Expected the published FashionMNIST in {path}, but its checksum differs: it is "
             f"damaged or another data set. {advice}"
         )

@@ -35,7 +35,7 @@ def fetch_files(
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"Cannot make the folder {target}: {error.strerror}.") from error
+        raise MissingData(f"Cannot make the folder {target}: {error.strerror}.") from error
     with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as name:
         scratch = Path(name)
         for source in ("the Debian package", *addresses):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab import __version__
-from nclab.errors import NclabError
+from nclab.errors import MissingExtra, NclabError
 from nclab.experiments import Experiment
 from nclab.files import write_whole
 
@@ -28,6 +28,15 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, text.encode())
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; an empty one where there is none or it is damaged."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> dict[str, Any]:
     """What tells one result from another; a result with the same heading need not be redone."""
     return {
@@ -41,12 +50,8 @@ def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> dic
 
 def kept_numbers(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     """The numbers in a folder if their heading is the one that is wanted, else None."""
-    try:
-        numbers = json.loads((folder / NUMBERS).read_text())
-    except (OSError, ValueError):
-        return None
-    same = isinstance(numbers, dict) and all(numbers.get(key) == wanted[key] for key in wanted)
-    return numbers if same else None
+    numbers = read_json(folder / NUMBERS)
+    return numbers if all(numbers.get(key) == wanted[key] for key in wanted) else None
 
 
 def keep(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:
@@ -55,11 +60,16 @@ def keep(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> li
     lines = [f"wrote {folder / NUMBERS}"]
     try:
         lines += _draw(experiment, numbers, folder)
-    except NclabError as error:  # the extra is not installed
+    except MissingExtra as error:
         lines.append(f"no figures: {error}")
     # Last, because whoever finds it takes the folder as complete.
     write_json(folder / NUMBERS, numbers)
     return lines
+
+
+def is_drawn(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> bool:
+    """Whether every figure of a result is there; they may be missing from a time without plots."""
+    return all((folder / f"{one.name}.svg").exists() for one in experiment.pictures(numbers))
 
 
 def _draw(experiment: Experiment, numbers: Mapping[str, Any], folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """The main job: every experiment, every claim judged, one report; what is done is not redone."""
 
+import hashlib
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -7,9 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nclab import __version__
 from nclab.errors import MissingData
 from nclab.experiments import Experiment, find
-from nclab.experiments.keep import NUMBERS, heading, keep, kept_numbers, make_folder, write_json
+from nclab.experiments.keep import (
+    NUMBERS,
+    heading,
+    is_drawn,
+    keep,
+    kept_numbers,
+    make_folder,
+    read_json,
+    write_json,
+)
 from nclab.progress import bar
 from nclab.records.manifest import commit, versions
 from nclab.threads import one_thread
@@ -48,7 +59,9 @@ class Job:
                 except MissingData as error:
                     self.skipped[name] = str(error)
                     say(f"skipped {name}: {error}", "")
-        write_json(self.out / SKIPPED, self.skipped)
+        before = read_json(self.out / SKIPPED)
+        others = {name: why for name, why in before.items() if name not in chosen}
+        write_json(self.out / SKIPPED, {**others, **self.skipped})
 
     def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
         folder = self.out / name
@@ -62,6 +75,8 @@ class Job:
         else:
             self.reused.append(name)
             lines = [f"reused {folder}"]
+            if not is_drawn(experiment, numbers, folder):
+                lines += keep(experiment, numbers, folder)
         self.numbers[name] = numbers
         say(*experiment.show(numbers), *lines, "")
 
@@ -69,7 +84,7 @@ class Job:
         """Judge every claim of both papers and write the report from what is on disk."""
         from nclab.report.site import write_report
 
-        self._judge()
+        self.judge()
         self.report = write_report(self.out).to_dict()
         return {**self.report, "skipped": self.skipped, "reused": self.reused}
 
@@ -89,17 +104,23 @@ class Job:
             f"report: {self.report['page']}",
         ]
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
+        """Every claim, from the numbers on disk, unless they were judged as they are before."""
         from nclab.claims.ledger import judge_all
 
-        path = self.out / CLAIMS
-        newest = max(
-            ((self.out / name / NUMBERS).stat().st_mtime for name in self.numbers), default=0.0
-        )
-        if not self.fresh and path.exists() and path.stat().st_mtime >= newest:
+        path, digest = self.out / CLAIMS, self._digest()
+        if not self.fresh and read_json(path).get("judged_from") == digest:
             return
         with one_thread():
-            write_json(path, judge_all(self.preset, self.numbers))
+            claims = judge_all(self.preset, self.numbers)
+        write_json(path, {"judged_from": digest, "preset": self.preset, "claims": claims})
+
+    def _digest(self) -> str:
+        """Of everything that decides the verdicts: the numbers, the preset and the code."""
+        found = hashlib.sha256(f"{self.preset} {__version__} {commit()}".encode())
+        for name in sorted(self.numbers):
+            found.update((self.out / name / NUMBERS).read_bytes())
+        return found.hexdigest()
 
 
 def _manifest() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nclab.errors import NclabError
+from nclab.errors import MissingExtra
 from nclab.figures.palette import LIGHT, Paper
 from nclab.files import write_whole
 
@@ -38,7 +38,7 @@ def drawing(*, paper: Paper = LIGHT, **size: Any) -> Iterator["Figure"]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NclabError("Figures need matplotlib. Run `pip install nclab[plot]`.") from error
+        raise MissingExtra("A figure", package="matplotlib", extra="plot") from error
     with matplotlib.rc_context(STYLE | _colours(paper)):
         yield Figure(layout="constrained", **size)
 

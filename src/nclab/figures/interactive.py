@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nclab.errors import NclabError
+from nclab.errors import MissingExtra
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import Paper, paper
 from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series
@@ -34,7 +34,7 @@ def figure(picture: Picture, dark: bool = False) -> Any:
     try:
         import plotly.graph_objects as plotly
     except ImportError as error:
-        raise NclabError("This figure needs plotly. Run `pip install nclab[plot]`.") from error
+        raise MissingExtra("This figure", package="plotly", extra="plot") from error
     return plotly.Figure(spec(picture, dark))
 
 

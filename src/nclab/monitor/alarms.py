@@ -38,6 +38,18 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
     return [found] if isinstance(found, Alarm) else list(found)
 
 
+def _check(thresholds: Mapping[str, float]) -> None:
+    """Refuse at once what would stop a training later."""
+    known = ", ".join(metric for metric in BY_NAME if BY_NAME[metric].ideal)
+    if not thresholds:
+        raise NclabError(f"Expected thresholds of one or more of {known}; got none.")
+    for name, value in thresholds.items():
+        if name not in BY_NAME or BY_NAME[name].ideal is None:
+            raise NclabError(f"Expected thresholds of {known}; got {name!r}.")
+        if not (isinstance(value, (int, float)) and 0 < value < math.inf):
+            raise NclabError(f"Expected a threshold of {name} above 0, got {value!r}.")
+
+
 @dataclass(frozen=True)
 class CollapseReached:
     """All given metrics of a layer are near their values at collapse."""
@@ -45,10 +57,7 @@ class CollapseReached:
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
 
     def __post_init__(self) -> None:
-        for name in self.thresholds:
-            if name not in BY_NAME or BY_NAME[name].ideal is None:
-                known = ", ".join(metric for metric in BY_NAME if BY_NAME[metric].ideal)
-                raise NclabError(f"Expected thresholds of {known}; got {name!r}.")
+        _check(self.thresholds)
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
@@ -66,13 +75,19 @@ class CollapseLost:
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
     factor: float = 2.0
 
+    def __post_init__(self) -> None:
+        _check(self.thresholds)
+
     def __call__(self, event: Event) -> Iterator[Alarm]:
         reached = {layer for name, layer, _ in event.fired if name == "collapse reached"}
         for collapse in event.layers:
             if collapse.layer not in reached:
                 continue
-            name, worst = _worst(_distances(collapse, self.thresholds), self.thresholds)
-            if math.isfinite(worst) and worst > self.factor * self.thresholds[name]:
+            measured = [name for name in self.thresholds if getattr(collapse, name) is not None]
+            if not measured:
+                continue
+            name, worst = _worst(_distances(collapse, measured), self.thresholds)
+            if worst > self.factor * self.thresholds[name]:
                 message = f"collapse lost again, {name} is {worst:.3g} off its value there"
                 yield Alarm("collapse lost", _layer(collapse), (), worst, message)
 
@@ -143,12 +158,13 @@ def _new(name: str, layer: str, event: Event) -> bool:
 
 
 def _distances(collapse: Collapse, names: Iterable[str]) -> dict[str, float]:
-    """How far each metric is from its value at collapse; those not measured are infinitely far."""
+    """How far each metric is from its value at collapse; without a number, infinitely far."""
     gaps = {}
     for name in names:
         ideal, value = BY_NAME[name].ideal, getattr(collapse, name)
         assert ideal is not None
-        gaps[name] = math.inf if value is None else abs(value - ideal(collapse.num_classes))
+        missing = value is None or math.isnan(value)
+        gaps[name] = math.inf if missing else abs(value - ideal(collapse.num_classes))
     return gaps
 
 

@@ -29,7 +29,9 @@ def is_first() -> bool:
 
 
 def join(running: RunningEstimate) -> None:
-    """Make every process's running estimate that of all."""
+    """Make every process's running estimate that of all; empty where none has read a batch."""
+    if not bool(_gathered(torch.tensor([int(bool(running.layers))])).any()):
+        return
     settled = running.survey.found is not None
     if settled:
         running.start()

@@ -203,11 +203,16 @@ class Monitor:
         self,
         loader: Iterable[Any],
         *,
+        epoch: int | None = None,
+        step: int | None = None,
         layers: str | Sequence[str] | None = None,
         allow_missing: bool = False,
         second_look: bool = True,
     ) -> Report:
         """Measure now, exactly as `nclab.measure`, and tell alarms and sinks.
+
+        `epoch` and `step` say when that is, epochs and steps done, in a loop that the monitor does
+        not watch; `monitor.epochs` and `monitor.steps` become them.
 
         Under torch.distributed every process calls it with its own part of the data, and all get
         the measurement of the whole.
@@ -223,6 +228,9 @@ class Monitor:
         ).run(loader)
         if expected is not None:
             self._tap.expect(expected)
+        self.steps = self.steps if step is None else step
+        if epoch is not None:
+            self.epochs, self._batches = epoch, 0
         self._emit("loader", report)
         return report
 

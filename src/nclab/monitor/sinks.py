@@ -14,7 +14,7 @@ Sink = Callable[[Event], object]
 
 @dataclass
 class History:
-    """Keeps the scalars of every event in memory: one row for each layer.
+    """Keeps the scalars of every event in memory: one row for each layer, `event` counts events.
 
     `pandas.DataFrame(monitor.history.rows)` is a table of the training.
     """
@@ -22,17 +22,24 @@ class History:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
-        when = {"step": event.step, "epoch": event.epoch, "source": event.source}
+        number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
+        when = {
+            "event": number,
+            "step": event.step,
+            "epoch": event.epoch,
+            "source": event.source,
+        }
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
 
     def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:
         """Epochs and values of one metric, by default of the last layer of each event.
 
-        >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "step": 3}])
+        >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
         >>> history.series("cdnv")
         ([1], [2.0])
         """
-        last = {row["step"]: row for row in self.rows}
+        # Rows that an older state holds have no event; their steps tell them apart.
+        last = {row.get("event", ("step", row.get("step"))): row for row in self.rows}
         chosen = last.values() if layer is None else self.rows
         kept = [
             row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])

@@ -34,8 +34,6 @@ class Columns:
         self.stride = 1
         self.seen = 0
         """Records so far, kept or not."""
-        self.thinned = 0
-        """How often rows were dropped: whoever has copied some must copy again."""
         self.values: dict[Key, array[float]] = {}
         self._at: dict[str, array[float]] = {name: array("d") for name in PLACES}
         self._newest: dict[Key, float] = {}
@@ -60,15 +58,13 @@ class Columns:
             self._newest_at = {name: float(value) for name, value in at.items()}
             self._newest = {key: float(value) for key, value in found.items()}
 
-    def points(
-        self, key: Key, place: str, start: int = 0
-    ) -> tuple[list[float], list[float | None]]:
-        """One curve from a row on, the newest record at its end; None where nothing is known."""
+    def points(self, key: Key, place: str) -> tuple[list[float], list[float | None]]:
+        """One curve, the newest record at its end; None where nothing is known."""
         if key not in self.values and key not in self._newest:
             return [], []
         column = self.values.get(key, array("d"))
-        at = self._at[place][start:].tolist()
-        kept = [_known(value) for value in column[start:]]
+        at = self._at[place].tolist()
+        kept = [_known(value) for value in column]
         kept += [None] * (len(at) - len(kept))
         if not self._newest_kept:
             at.append(self._newest_at.get(place, nan))
@@ -111,7 +107,6 @@ class Columns:
         while (self.seen + len(lines)) / self.stride > 2 * limit:
             self.stride *= 2
             if len(self):
-                self.thinned += 1
                 self._at = {name: column[::2] for name, column in self._at.items()}
                 self.values = {key: column[::2] for key, column in self.values.items()}
 

@@ -100,7 +100,8 @@ def read_content(root: Path) -> Content:
         for found in [_experiment(folder, root, problems)]
         if found is not None
     ]
-    claims = _json(root / "claims.json", problems, root)
+    judged = _json(root / "claims.json", problems, root)
+    claims = judged.get("claims") if isinstance(judged, dict) else judged
     kept = [
         {**NOTHING, **claim, "id": str(claim["id"])}
         for claim in (claims if isinstance(claims, list) else [])

@@ -148,8 +148,9 @@ class Desk:
         while not self._stopping() and not await request.is_disconnected():
             watcher = await self._fresh()
             runs = await asyncio.to_thread(watcher.list_runs)
-            if before is None and not selection.metric:
-                selection = selection._replace(metric=_first_metric(runs))
+            if not selection.metric and (metric := _first_metric(runs)):
+                selection = selection._replace(metric=metric)
+                since.clear()
             curves = await asyncio.to_thread(watcher.curves, selection, since)
             message: dict[str, Any] = {"metric": selection.metric}
             if curves:

@@ -25,8 +25,6 @@ class Follower:
         self.manifest: Manifest = read_manifest(folder)
         self.path = folder.relative_to(root).as_posix()
         """Where the run is in the folder of runs; `.` for that folder itself."""
-        self.generation = 0
-        """How often the journal was cut by a resumed run."""
         self._limit = limit
         self._tail = Tail(folder)
         self._size = -1
@@ -52,7 +50,6 @@ class Follower:
         content = b"" if size == self._size else self._tail.content()
         self._size = size
         if self._tail.restarted and content:
-            self.generation += 1
             self._begin()
         for kind, lines in split(content).items():
             self._take(kind, lines)

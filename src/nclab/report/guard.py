@@ -1,13 +1,16 @@
 """Who may ask the live page, and what for; the headers of every answer."""
 
 import ipaddress
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-LOCAL = {"127.0.0.1", "localhost", "::1"}
+LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]+)?")
+"""A Host header: an IPv6 address in brackets or a name, then perhaps a port."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -60,16 +63,20 @@ def allowed(header: str, host: str) -> bool:
     >>> allowed("localhost:8000", "127.0.0.1"), allowed("evil.example:8000", "127.0.0.1")
     (True, False)
     """
-    name = header.strip().lower()
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
-    if name in LOCAL | {host.lower()}:
-        return True
-    if host not in ("0.0.0.0", "::"):
+    parts = HOST.fullmatch(header.strip().lower())
+    if parts is None:
         return False
-    if name == socket.gethostname().lower():
-        return True
-    try:  # an address is no name that could be pointed elsewhere
-        ipaddress.ip_address(name)
+    name = parts[1] or parts[2]
+    asked, own = _address(name), _address(host)
+    everywhere = own is not None and own.is_unspecified
+    if asked is not None:  # an address is no name that could be pointed elsewhere
+        return everywhere or asked == own or asked in LOOPBACK
+    known = {"localhost", host.lower()} | ({socket.gethostname().lower()} if everywhere else set())
+    return parts[1] is None and name in known
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None

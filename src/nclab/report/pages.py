@@ -224,15 +224,20 @@ class Pages:
         return found
 
     def _hero(self) -> dict[str, Any]:
-        """The run whose 3-D picture opens the report: exact, many frames, tight."""
+        """The run whose 3-D picture opens the report: exact, many frames, collapsed most."""
 
         def rank(slug: str) -> tuple[bool, int, float]:
             run = self.runs[slug]
             layers = run.last_measurement().get("layers") or [{}]
             last = layers[-1] if isinstance(layers[-1], dict) else {}
-            tight, classes = last.get("min_intra"), last.get("num_classes")
+            intra, inter, classes = (
+                last.get(name) for name in ("min_intra", "max_inter", "num_classes")
+            )
             exact = isinstance(classes, int) and classes <= SPATIAL
-            return exact, run.geometry.seen, tight if isinstance(tight, float) else -2.0
+            # A network that gives every sample the same features has intra and inter 1.
+            if not (isinstance(intra, float) and isinstance(inter, float)):
+                return exact, run.geometry.seen, -2.0
+            return exact, run.geometry.seen, intra - inter
 
         able = [slug for slug, run in self.runs.items() if run.geometry.seen > 1]
         slug = max(able, key=rank, default=None)

@@ -19,6 +19,7 @@ from nclab.report.run_data import Room, room_for, run_data
 from nclab.report.table import picture_csv
 
 MARK = "report.json"
+FORMAT = "nclab report"
 OURS = ("assets", "data", "papers", "runs")
 """Folders of a report; an earlier one's are replaced."""
 
@@ -152,7 +153,7 @@ def _make_room(target: Path) -> None:
         there = any(target.iterdir())
     except OSError as error:
         raise NclabError(f"Cannot make the folder {target}: {error.strerror}.") from error
-    if there and not (target / MARK).is_file():
+    if there and not _is_ours(target / MARK):
         raise NclabError(
             f"Expected a new or empty folder or an earlier report, but {target} has other files "
             "in it. Pass another folder with --out."
@@ -160,7 +161,16 @@ def _make_room(target: Path) -> None:
     for name in OURS:
         if (target / name).is_dir() and not (target / name).is_symlink():
             shutil.rmtree(target / name)
-    _write(target / MARK, json.dumps({"format": "nclab report"}) + "\n")
+    _write(target / MARK, json.dumps({"format": FORMAT}) + "\n")
+
+
+def _is_ours(mark: Path) -> bool:
+    """Whether a file is the mark of a report; others use that name, too."""
+    try:
+        found = json.loads(mark.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -24,10 +24,11 @@ document.addEventListener("DOMContentLoaded", function () {
     return found;
   }
 
-  function fillControls() {
+  function fillControls(chosenThere) {
     var metrics = union("metrics"), layers = union("layers"), fresh = !metric.options.length;
     choices(metric, metrics);
-    if (fresh) ["min_intra", "loss", "train loss"].some(function (name) { if (metrics.indexOf(name) < 0) return false; metric.value = name; return true; });
+    // Whoever had none takes over the one that the server has chosen.
+    if (fresh && metrics.indexOf(chosenThere) >= 0) metric.value = chosenThere;
     choices(layer, ["last", "every"].concat(layers.map(function (one) { return "=" + one; })), ["last layer", "every layer"].concat(layers));
   }
 
@@ -80,11 +81,10 @@ document.addEventListener("DOMContentLoaded", function () {
 
   function take(message) {
     if (message.runs) {
-      var before = runs.map(function (run) { return run.slug; }).join("\n");
       runs = message.runs;
-      fillControls();
+      fillControls(message.metric);
       fillList();
-      if (before === "" && runs.length && message.metric !== metric.value) return connect();
+      if (message.metric && message.metric !== metric.value) return connect();
     }
     Object.keys(message.curves || {}).forEach(function (slug) { curves[slug] = message.curves[slug]; });
     draw();
