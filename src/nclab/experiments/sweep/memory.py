@@ -15,7 +15,7 @@ def bytes_of(shape: Shape, members: int) -> int:
     """What the states of so many members take at least; a product, as sizes may be absurd.
 
     >>> bytes_of(Shape(inputs=2, classes=3, layers=3, width=10), members=2)
-    4896
+    5536
     """
     bias = int(shape.bias)
     between = max(0, shape.layers - 2) * (shape.width + bias) * shape.width
