@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ulpm": BASE | {"statistics", "metrics"},
     "theory": BASE | {"statistics", "metrics", "ulpm"},
     "measurement": BASE | {"features", "statistics", "metrics", "theory", "figures"},
-    "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement"},
+    "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement", "data", "models"},
     "monitor": BASE | {"features", "statistics", "metrics", "theory", "measurement", "records"},
     "figures": BASE | {"records"},
     "report": BASE | {"records", "figures", "metrics", "theory"},

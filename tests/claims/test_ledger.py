@@ -15,7 +15,10 @@ from nclab.claims.ledger import all_claims, find, judge_all
 from nclab.claims.links import formula_anchor, resolve, slug
 from nclab.claims.runs import read_numbers
 from nclab.claims.verdict import Finding, Verdict
+from nclab.data.conic_hull import ConicHull
+from nclab.data.samples import Samples
 from nclab.errors import NclabError
+from nclab.models.mlp import MLP
 from nclab.papers import PAPERS
 from tests.claims.golden import GOLDEN
 from tests.claims.spoils import SPOILS
@@ -245,3 +248,47 @@ def test_the_page_of_errata_is_fresh() -> None:
     assert (ROOT / "docs" / "errata.md").read_text() == expected, "run `make docs`"
     for erratum in ERRATA:
         assert f"### {erratum.where}\n" in expected
+
+
+def test_the_conic_hull_claim_is_about_the_data_that_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["pan2023/def-conic-hull"]
+    draw = ConicHull.draw
+
+    def shuffled(self: ConicHull) -> Samples:
+        samples = draw(self)
+        return Samples(samples.inputs, samples.labels.roll(1))
+
+    monkeypatch.setattr(ConicHull, "draw", shuffled)
+    assert claim.check().verdict is Verdict.REFUTED
+
+
+def test_the_network_claim_is_about_the_network_that_is_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["pan2023/def-3.2.1"]
+    forward = MLP.forward
+    monkeypatch.setattr(MLP, "forward", lambda self, inputs: forward(self, inputs.relu()))
+    assert claim.check().verdict is Verdict.REFUTED
+
+
+def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
+    numbers = gathered("ji2022/eq-11")
+    rows = [{**row, "change": float("nan")} for row in numbers["rows"]]
+    assert CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize("name", ["ji2022/sec-1.1-landscape", "ji2022/thm-3.4"])
+def test_a_search_that_finds_too_little_leaves_the_landscape_open(name: str) -> None:
+    numbers = gathered(name)
+    for count in (0, 3):
+        few = {**numbers, "critical": numbers["critical"][:count]}
+        assert CLAIMS[name].judge(few).verdict is Verdict.OPEN
+
+
+def test_a_bound_that_says_something_outside_its_regime_refutes_the_remark() -> None:
+    numbers = gathered("pan2023/remark-regime")
+    assert numbers["outside"] == 0
+    judge = CLAIMS["pan2023/remark-regime"].judge
+    assert judge({**numbers, "outside": 1}).verdict is Verdict.REFUTED

@@ -188,3 +188,25 @@ def test_a_conjecture_with_one_hard_data_set_is_partly_supported() -> None:
     found = findings("pan2023_conjectures", numbers)["conjecture-3.1.1"]
     assert found["verdict"] == Verdict.PARTLY
     assert "conic, 6 layers: median 0.4" in found["evidence"]
+
+
+def test_a_conjecture_without_some_places_or_seeds_is_at_most_partly_supported() -> None:
+    numbers = EXPERIMENTS["pan2023_conjectures"]()
+    del numbers["intervals"][1]
+    numbers["intervals"][1].update(seeds=2)
+    found = findings("pan2023_conjectures", numbers)
+    assert found["conjecture-3.1.1"]["verdict"] == Verdict.PARTLY
+    assert "conic, 6 layers: 3 of 3 seeds have no e" in found["conjecture-3.1.1"]["evidence"]
+    assert found["conjecture-3.2.1"]["verdict"] == Verdict.PARTLY
+    assert "teacher, 6 layers: 1 of 3 seeds have no e" in found["conjecture-3.2.1"]["evidence"]
+    assert found["conjecture-3.2.2"]["verdict"] == Verdict.REPRODUCED
+
+
+def test_one_seed_has_no_interval_and_says_so() -> None:
+    numbers = EXPERIMENTS["pan2023_conjectures"]()
+    numbers["config"]["seeds"] = [0]
+    for row in numbers["intervals"]:
+        row.update(seeds=1, low=None, high=None)
+    found = findings("pan2023_conjectures", numbers)["conjecture-3.1.1"]
+    assert found["verdict"] == Verdict.PARTLY
+    assert "median 0.01, 1 seed, no interval" in found["evidence"]

@@ -120,6 +120,7 @@ def conjectures() -> dict[str, Any]:
             "conjecture": name,
             "data": data,
             "layers": 6,
+            "seeds": len(SEEDS),
             "median": 0.01,
             "low": 0.0,
             "high": 0.02,
@@ -127,7 +128,9 @@ def conjectures() -> dict[str, Any]:
         }
         for name, data in places
     ]
-    return {"config": {"classes": 4}, "worst": worst, "intervals": intervals, "small": 0.05}
+    tried = [{"data": data, "layers": 6} for data in ("teacher", "conic")]
+    config = {"classes": 4, "places": tried, "seeds": list(SEEDS)}
+    return {"config": config, "worst": worst, "intervals": intervals, "small": 0.05}
 
 
 EXPERIMENTS = {

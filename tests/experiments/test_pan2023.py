@@ -17,9 +17,11 @@ from nclab.experiments import (
 )
 from nclab.experiments.pan2023_conjectures import Place
 from nclab.experiments.pan2023_networks import Networks, last_layers
+from nclab.figures.picture import Panel
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab.theory.certificate import certify
+from tests.claims import thesis_rows
 
 TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
@@ -116,7 +118,28 @@ def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]
     }
     assert seeds == expected
     for row in found["intervals"]:
-        assert 0 <= row["low"] <= row["median"] <= row["high"]
+        assert (row["low"] is None) == (row["seeds"] < 2)
+        if row["low"] is not None:
+            assert 0 <= row["low"] <= row["median"] <= row["high"]
+
+
+def test_one_seed_has_no_interval_in_table_and_picture() -> None:
+    worst = [row for row in thesis_rows.conjectures()["worst"] if row["seed"] == 1]
+    found = pan2023_conjectures.intervals(worst)
+    numbers = {"worst": worst, "intervals": found, "small": 0.05, "findings": {}}
+    assert pan2023_conjectures.tables(numbers)[0].rows[0][3:] == ("0.0100", "–", "0.0100")
+    first = pan2023_conjectures.pictures(numbers)[0].panels[0]
+    assert isinstance(first, Panel)
+    assert first.series[0].low is None
+
+
+def test_a_network_without_cosines_in_some_layer_is_not_defined() -> None:
+    layer = {"min_intra": 0.5, "max_inter": 0.1, "nc4_ncc_accuracy": 1.0}
+    network = {**layer, "measured": [layer, layer]}
+    assert pan2023_conjectures.defined(network)
+    for name in layer:
+        spoiled = {**network, "measured": [layer | {name: None}, layer]}
+        assert not pan2023_conjectures.defined(spoiled)
 
 
 @pytest.mark.parametrize("name", list(MODULES))
@@ -190,6 +213,24 @@ def test_the_guarantee_is_that_of_the_certificate(
 
 def test_a_network_without_loss_guarantees_nothing() -> None:
     assert set(pan2023_norms.guarantee({}).values()) == {None}
+
+
+def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
+    numbers = thesis_rows.fig33() | {"findings": {}}
+    for run in numbers["runs"]:
+        run.update(min_intra=0.9, max_inter=-0.28)
+        if run["seed"] == 1 and run["weight_decay"] == 1e-4:
+            run["converged"] = False
+    for row in numbers["depths"]:
+        if row["seed"] == 1:
+            row["depth"] = 14
+    for row in numbers["rows"]:
+        if row["seed"] == 1:
+            row["max_inter"] = 0.9
+    shown = pan2023_fig33.tables(numbers)[0].rows
+    assert shown[0][2:4] == ("7.0 ± 0.0", "7.0 ± 0.0")
+    assert shown[0][-2:] == ("-0.040 ± 0.000", "0.00 ± 0.00")
+    assert shown[-1][2:] == ("–", "–", "not converged", "not converged", "–", "–")
 
 
 @pytest.mark.parametrize("name", list(MODULES))

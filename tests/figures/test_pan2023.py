@@ -76,6 +76,24 @@ def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
     assert middle.series[0].y[0] == pytest.approx(-0.04)
 
 
+def test_figure_33_leaves_out_the_seeds_that_failed() -> None:
+    numbers = thesis_rows.fig33()
+    for run in numbers["runs"]:
+        if run["seed"] == 1 and run["weight_decay"] == 1e-4:
+            run["converged"] = False
+    for row in numbers["rows"]:
+        if row["seed"] == 1:
+            row["min_intra"] = -1.0
+    layers = pan2023.fig33(numbers)[0]
+    assert layers.panels[0].title == "wd = 0.0001, 1 of 3 not converged"
+    assert panel(layers).series[1].y[0] == pytest.approx(0.25)
+    assert panel(layers, 6).series[1].y[0] == pytest.approx((0.25 - 1 + 0.25) / 3)
+    assert "Where no seed converged, the panel shows all of them." in layers.caption
+    kept = [run for run in numbers["runs"] if run["weight_decay"] < 1e-2]
+    rows = [row for row in numbers["rows"] if row["weight_decay"] < 1e-2]
+    assert "Where no" not in pan2023.fig33(numbers | {"runs": kept, "rows": rows})[0].caption
+
+
 def test_complexity_runs_along_the_teachers_depth() -> None:
     picture = pan2023_theory.complexity(thesis_rows.complexity())[0]
     assert len(picture.panels) == 3

@@ -79,3 +79,8 @@ def test_one_network_is_not_enough() -> None:
         smallest_depth_error([1e-3, 1e-3], [[1.0], [1.0]])
     with pytest.raises(DataError, match="at least two layers"):
         smallest_layer_slack([1.0])
+
+
+def test_a_weight_decay_of_zero_is_refused_in_one_line() -> None:
+    with pytest.raises(DataError, match=r"^Expected weight decays above 0, got \[0.0, 0.001\]\.$"):
+        smallest_decay_slack([0.0, 1e-3], [0.5, 0.75])

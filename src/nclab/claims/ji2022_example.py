@@ -105,7 +105,7 @@ def _judge_family(numbers: Numbers) -> Finding:
         for row in rows
         if row["scale"] == 1.0 and row["beta"] in (-0.3, -0.1, -0.01, nearest)
     )
-    growing = [f"{row['scale']:g}" for row in near if row["change"] > 0]
+    growing = [f"{row['scale']:g}" for row in near if not row["change"] <= 0]
     evidence = (
         f"the loss at C = 1 changes by {shown}; nearest to the point it grows at C = "
         f"{', '.join(growing) or 'none'} of those tried"

@@ -19,6 +19,8 @@ from nclab.ulpm.trajectory import QUANTITIES, quantities
 
 SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 """Classes, samples a class and dimensions; the smallest dimensions hold just a simplex."""
+ENOUGH = 10
+"""Critical points that a search must find before its silence counts."""
 STARTS = {"quick": 3, "paper": 20}
 
 
@@ -168,6 +170,9 @@ def _ways_down(preset: str) -> Numbers:
     }
 
 
+NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
+
+
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
     """A critical point: how far from optimal, its curvature, and the loss a step down from it."""
     pairs = smallest_eigenpairs(problem, theta, count=1)
@@ -182,6 +187,8 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
 
 def _judge_ways_down(numbers: Numbers) -> Finding:
     rows = numbers["critical"]
+    if not rows:
+        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
     curvature = max(row["eigenvalue"] for row in rows)
     change = max(row["change"] for row in rows)
     evidence = (
@@ -192,7 +199,7 @@ def _judge_ways_down(numbers: Numbers) -> Finding:
         f"{number(-change)} or more; random points go down the gradient"
     )
     down = curvature < 0 and change < 0 and numbers["largest_first_order_change"] < 0
-    if not down or len(rows) < 10:
+    if not down or len(rows) < ENOUGH:
         verdict = Verdict.REFUTED if not down else Verdict.OPEN
         return Finding(verdict, evidence, numbers)
     trivial = numbers["rotation_change"] <= 1e-10 and numbers["rotation_distance"] > 0
@@ -201,6 +208,8 @@ def _judge_ways_down(numbers: Numbers) -> Finding:
 
 def _judge_saddles(numbers: Numbers) -> Finding:
     rows = numbers["critical"]
+    if not rows:
+        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
     curvature = max(row["eigenvalue"] for row in rows)
     evidence = (
         f"{len(rows)} critical points of the sphere that are not optimal, found by search: the "
@@ -208,7 +217,7 @@ def _judge_saddles(numbers: Numbers) -> Finding:
     )
     if not curvature < 0:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(Verdict.HOLDS if len(rows) >= 10 else Verdict.OPEN, evidence, numbers)
+    return Finding(Verdict.HOLDS if len(rows) >= ENOUGH else Verdict.OPEN, evidence, numbers)
 
 
 CLAIMS = (

@@ -135,26 +135,46 @@ def inter_unstable(numbers: Numbers) -> Finding:
 
 
 def conjecture(numbers: Numbers, *, name: str) -> Finding:
-    """A conjecture holds with a small e: the whole interval, or the median, is at most `SMALL`.
+    """A conjecture holds with a small e: at every place the whole interval is at most `SMALL`.
 
+    Partly needs one place whose median is. It is also the most that can be said if a place or a
+    seed has no e, for want of converged networks, or if there is one seed and hence no interval.
     Being about every network and data set, a conjecture cannot be proved this way.
     """
     own = [row for row in numbers["intervals"] if row["conjecture"] == name]
     if not own:
         return Finding(Verdict.OPEN, "no two converged runs to compare", {"intervals": []})
-    parts = [
-        f"{row['data']}, {row['layers']} layers: median {number(row['median'])}, "
-        f"{row['level']:.0%} interval {number(row['low'])} to {number(row['high'])}"
-        for row in own
-    ]
-    if all(row["high"] <= SMALL for row in own):
+    missing = _without_e(numbers["config"], own)
+    if not missing and all(row["high"] is not None and row["high"] <= SMALL for row in own):
         verdict = Verdict.REPRODUCED
     elif any(row["median"] <= SMALL for row in own):
         verdict = Verdict.PARTLY
     else:
         verdict = Verdict.NOT_REPRODUCED
-    evidence = f"smallest e against {SMALL:g}: " + "; ".join(parts)
-    return Finding(verdict, evidence, {"small": SMALL, "intervals": [dict(row) for row in own]})
+    evidence = f"smallest e against {SMALL:g}: " + "; ".join([*map(_interval, own), *missing])
+    known = {"small": SMALL, "intervals": [dict(row) for row in own], "missing": missing}
+    return _noting(Finding(verdict, evidence, known), int(numbers.get("skipped", 0)))
+
+
+def _interval(row: Row) -> str:
+    several = "s" * (row["seeds"] != 1)
+    middle = f"{row['data']}, {row['layers']} layers: median {number(row['median'])}"
+    if row["high"] is None:
+        return f"{middle}, {row['seeds']} seed{several}, no interval"
+    ends = f"{number(row['low'])} to {number(row['high'])}"
+    return f"{middle}, {row['level']:.0%} interval {ends}, {row['seeds']} seed{several}"
+
+
+def _without_e(config: Row, own: Sequence[Row]) -> list[str]:
+    """The places that lack an e for some or all of the seeds, in words."""
+    total = len(config["seeds"])
+    found = {(row["data"], row["layers"]): int(row["seeds"]) for row in own}
+    return [
+        f"{place['data']}, {place['layers']} layers: {total - known} of {total} seeds have no e"
+        for place in config["places"]
+        for known in [found.get((place["data"], place["layers"]), 0)]
+        if known < total
+    ]
 
 
 def conjecture_311(numbers: Numbers) -> Finding:

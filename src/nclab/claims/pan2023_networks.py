@@ -4,12 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from nclab.claims.claim import Claim, Kind, Numbers
 from nclab.claims.evidence import largest
 from nclab.claims.verdict import Finding, Verdict
+from nclab.data.conic_hull import ConicHull
 from nclab.metrics.effective_depth import effective_depth
+from nclab.models.mlp import MLP, Shape
 from nclab.text import number
 
 ROUNDING = 1e-9
@@ -17,48 +20,38 @@ ROUNDING = 1e-9
 TRIALS = {"quick": 2_000, "paper": 20_000}
 
 
-class _Layer(nn.Module):
-    """BN(max(W h + b, 0)), with its parts within reach."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(inputs, outputs, dtype=torch.float64)
-        self.norm = nn.BatchNorm1d(outputs, eps=1e-20, dtype=torch.float64)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """As torch computes it."""
-        result: torch.Tensor = self.norm(self.linear(rows).relu())
-        return result
-
-    def by_hand(self, rows: torch.Tensor) -> torch.Tensor:
-        """From its definition."""
-        active = (rows @ self.linear.weight.T + self.linear.bias).clamp(min=0)
-        centred = active - active.mean(0)
-        spread = (centred.square().mean(0) + self.norm.eps).sqrt()
-        return self.norm.weight * centred / spread + self.norm.bias
+def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """BN(max(W h + b, 0)) from its definition, with the parameters of a layer of the network."""
+    linear, _, norm = block.children()
+    assert isinstance(linear, nn.Linear)
+    assert isinstance(norm, nn.BatchNorm1d)
+    active = (rows @ linear.weight.T + linear.bias).clamp(min=0)
+    centred = active - active.mean(0)
+    return norm.weight * centred / (centred.square().mean(0) + norm.eps).sqrt() + norm.bias
 
 
 @torch.no_grad()
 def _composition(preset: str) -> Numbers:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(64, 5, generator=generator, dtype=torch.float64)
-    layers = [_Layer(width, 7) for width in (5, 7, 7)]
-    last = nn.Linear(7, 4, dtype=torch.float64)
-    network = nn.Sequential(*layers, last)
+    network, _ = MLP.seeded(Shape(inputs=5, classes=4, layers=4, width=7), seed=0)
+    network = network.double()  # in training mode: statistics of the batch
     for parameter in network.parameters():
         parameter.normal_(generator=generator)
-    for layer in layers:
-        layer.norm.weight.uniform_(0.5, 2.0, generator=generator)
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm1d)]
+    for norm in norms:
+        norm.eps = 1e-20  # the definition has none
+        norm.weight.uniform_(0.5, 2.0, generator=generator)
     outputs, hidden = network(rows), rows
-    for layer in layers:
-        hidden = layer.by_hand(hidden)
+    for block in network.hidden:
+        hidden = _by_hand(block, hidden)
     alive = hidden.std(0) > 0
-    means = hidden.mean(0) - layers[-1].norm.bias
-    deviations = hidden.std(0, correction=0) - layers[-1].norm.weight
-    by_hand = hidden @ last.weight.T + last.bias
-    for layer in layers:  # positive factors before ReLU and batch norm change nothing
-        layer.linear.weight.mul_(3.0)
-        layer.linear.bias.mul_(3.0)
+    means = hidden.mean(0) - norms[-1].bias
+    deviations = hidden.std(0, correction=0) - norms[-1].weight
+    by_hand = hidden @ network.classifier.weight.T + network.classifier.bias
+    for block in network.hidden:  # positive factors before ReLU and batch norm change nothing
+        for parameter in next(block.children()).parameters():
+            parameter.mul_(3.0)
     return {
         "composition_error": largest((outputs - by_hand).numpy()),
         "mean_error": largest(means[alive].numpy()),
@@ -108,32 +101,42 @@ def _judge_depths(numbers: Numbers) -> Finding:
 
 def _cones(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
-    x, y = rng.normal(size=(2, TRIALS[preset], 16))
     planes = rng.normal(size=(2, 16))
-    # The class of a point: the sides of the two planes that it is on; four classes in all.
     signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
-    inside = ((x @ planes.T)[:, None] * signs > 0).all(-1)  # (points, classes)
-    scaled = (((3.7 * x) @ planes.T)[:, None] * signs > 0).all(-1)
-    other = ((y @ planes.T)[:, None] * signs > 0).all(-1)
-    both = (((x + y) @ planes.T)[:, None] * signs > 0).all(-1)
+    cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
+    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
+    x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
+    own = np.eye(4, dtype=bool)[labels]
+
+    def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """(points, classes) whether all planes of the class have the point on their right side."""
+        found: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
+        return found
+
+    order = np.argsort(labels, kind="stable")
+    ahead = order[1:][labels[order[1:]] == labels[order[:-1]]]
+    behind = order[:-1][labels[order[1:]] == labels[order[:-1]]]
     return {
-        "points": TRIALS[preset],
-        "in_no_or_two_classes": int((inside.sum(1) != 1).sum()),
-        "moved_by_scaling": int((inside != scaled).any(1).sum()),
-        "sums_that_leave": int((inside & other & ~both).any(1).sum()),
-        "smallest_class": int(inside.sum(0).min()),
+        "points": len(x),
+        "outside_their_cone": int((inside(x) != own).any(1).sum()),
+        "moved_by_scaling": int((inside(3.7 * x) != own).any(1).sum()),
+        "sums": len(ahead),
+        "sums_that_leave": int((inside(x[ahead] + x[behind]) != own[ahead]).any(1).sum()),
+        "smallest_class": int(own.sum(0).min()),
     }
 
 
 def _judge_cones(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['points']} points, two planes, four classes: {numbers['in_no_or_two_classes']} "
-        f"points in none or two of them, {numbers['moved_by_scaling']} moved by scaling, "
-        f"{numbers['sums_that_leave']} sums of two members outside; smallest class "
+        f"{numbers['points']} points drawn, two planes, four classes: "
+        f"{numbers['outside_their_cone']} outside the cone of their class or in two, "
+        f"{numbers['moved_by_scaling']} moved by scaling, {numbers['sums_that_leave']} of "
+        f"{numbers['sums']} sums of two members outside; smallest class "
         f"{numbers['smallest_class']}"
     )
-    names = ("in_no_or_two_classes", "moved_by_scaling", "sums_that_leave")
-    right = all(numbers[name] == 0 for name in names) and numbers["smallest_class"] > 0
+    names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
+    enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
+    right = all(numbers[name] == 0 for name in names) and enough
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 

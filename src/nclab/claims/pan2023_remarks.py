@@ -47,18 +47,27 @@ def _regime(preset: str) -> Numbers:
     classes, product, delta = 10, 5.0, 0.05
     best, root = g(product, classes), math.sqrt(product)
     largest = {"printed": 0.0, "reachable": 0.0, "certificate": 0.0}
-    for power in np.arange(-60, 0.25, 0.25):
+    outside = 0  # bounds that say something at epsilon >= 1
+    for power in np.arange(-60, 2.25, 0.25):
         excess = float(10.0**power)
         budget = LossBudget(classes, product, best, excess, 0.0)
         for name, curvature in (
             ("printed", curvature_printed(budget)),
             ("reachable", curvature_reachable(budget)),
         ):
-            if thesis_bounds(budget, delta, curvature).intra_lower > 0:
+            bounds = thesis_bounds(budget, delta, curvature)
+            if bounds.intra_lower > 0:
                 largest[name] = excess
+            outside += excess >= 1 and (bounds.intra_lower > 0 or bounds.inter_upper < 1)
         if power > -8 and float(certify(classes, root, root, best + excess).intra_lower.value or 0):
             largest["certificate"] = excess
-    return {"classes": classes, "product": product, "delta": delta, "largest_excess": largest}
+    return {
+        "classes": classes,
+        "product": product,
+        "delta": delta,
+        "largest_excess": largest,
+        "outside": outside,
+    }
 
 
 def _judge_regime(numbers: Numbers) -> Finding:
@@ -67,8 +76,11 @@ def _judge_regime(numbers: Numbers) -> Finding:
         f"C = {numbers['classes']}, alpha beta = {numbers['product']:g}, delta = "
         f"{numbers['delta']:g}: with its constants written out the bound says something up to "
         f"epsilon = {found['printed']:.1e}, with the curvature of the reachable scores up to "
-        f"{found['reachable']:.1e}; nclab's certificate up to {found['certificate']:.1e}"
+        f"{found['reachable']:.1e}; nclab's certificate up to {found['certificate']:.1e}; "
+        f"from epsilon = 1 to 100 the bound says something {numbers['outside']} times"
     )
+    if numbers["outside"] != 0:
+        return Finding(Verdict.REFUTED, evidence, numbers)
     if found["printed"] >= 1e-3:
         return Finding(Verdict.HOLDS, evidence, numbers)
     useful = found["certificate"] >= 1e-3

@@ -130,9 +130,10 @@ CLAIMS = (
     Claim(
         "pan2023/thm-2.3.1",
         Kind.THEOREM,
-        "If the loss is within epsilon of m, most classes have intra-class cosine at least "
-        "1 - O(e^O(alpha beta)/(alpha beta) sqrt(epsilon/delta)) and most pairs inter-class cosine "
-        "at most -1/(C-1) + O(e^O(alpha beta)/(alpha beta) (epsilon/delta)^(1/6)).",
+        "If the loss is within epsilon of m, then at fixed C, alpha, beta and delta most classes "
+        "have intra-class cosine at least 1 - O(sqrt(epsilon)) and most pairs inter-class cosine "
+        "at most -1/(C-1) + O(epsilon^(1/6)); the constants are the matter of "
+        "remark-exponent and remark-delta.",
         "pan2023, Thm 2.3.1",
         _judge_theorem,
         _curve,

@@ -80,7 +80,7 @@ def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dic
 
 def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     """The experiment at any size: the smallest e of every seed, and intervals over seeds."""
-    rows = []
+    rows, skipped = [], 0
     for place in config.places:
         runs = place.networks.train(
             out,
@@ -93,8 +93,10 @@ def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str,
             networks = [
                 {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
             ]
+            known = [network for network in networks if defined(network)]
+            skipped += len(networks) - len(known)
             where = {"data": place.data, "layers": place.layers, "seed": seed}
-            rows += [{**where, **row} for row in smallest(networks)]
+            rows += [{**where, **row} for row in smallest(known)]
     worst = worst_of_seeds(rows)
     numbers: dict[str, Any] = {
         "config": {
@@ -106,12 +108,21 @@ def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str,
         "worst": worst,
         "intervals": intervals(worst),
         "small": SMALL,
+        "skipped": skipped,
     }
     return {**numbers, "findings": findings(NAME, numbers)}
 
 
+def defined(network: Mapping[str, Any]) -> bool:
+    """Whether cosines and nearest class centres are defined in every layer of a network."""
+    layers = network["measured"]
+    return gap(network) is not None and all(
+        gap(layer) is not None and layer["nc4_ncc_accuracy"] is not None for layer in layers
+    )
+
+
 def smallest(networks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The smallest e of each conjecture for one seed's converged networks."""
+    """The smallest e of each conjecture for one seed's converged and defined networks."""
     rows: list[dict[str, Any]] = [
         {
             "conjecture": "3.2.1",
@@ -150,7 +161,7 @@ def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def intervals(worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The median over seeds with its bootstrap interval."""
+    """The median over seeds with its bootstrap interval, which one seed does not have."""
     return [
         {
             "conjecture": name,
@@ -158,6 +169,7 @@ def intervals(worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "layers": layers,
             "seeds": len(own),
             **median_interval([row["smallest_e"] for row in own])._asdict(),
+            **({} if len(own) > 1 else {"low": None, "high": None}),
         }
         for (name, data, layers), own in group(worst, "conjecture", "data", "layers").items()
     ]
@@ -165,7 +177,7 @@ def intervals(worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _gap(row: dict[str, Any]) -> float:
     value = gap(row)
-    assert value is not None, "a converged network has cosines"
+    assert value is not None, "networks without cosines are left out before"
     return value
 
 
@@ -178,7 +190,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
             row["data"],
             str(row["layers"]),
             f"{row['median']:.4f}",
-            f"{row['low']:.4f} to {row['high']:.4f}",
+            "–" if row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}",
             ", ".join(
                 f"{one['smallest_e']:.4f}"
                 for one in numbers["worst"]

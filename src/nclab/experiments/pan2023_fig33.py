@@ -22,7 +22,7 @@ from nclab.experiments.pan2023_networks import (
 from nclab.experiments.tables import Table, as_rich, cell, group, plus_minus, verdicts
 from nclab.figures import pan2023
 from nclab.figures.picture import Picture
-from nclab.figures.spread import column
+from nclab.figures.spread import column, of_converged
 from nclab.metrics.effective_depth import effective_depth
 
 NAME = "pan2023_fig33"
@@ -98,10 +98,10 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Depths and middle layers by weight decay, every layer, and the verdicts."""
+    """Depths and middle layers of converged networks by weight decay, and the verdicts."""
     errors = sorted({row["epsilon"] for row in numbers["depths"]})
-    depths = group(numbers["depths"], "weight_decay", "epsilon")
-    layers = group(numbers["rows"], "weight_decay")
+    depths = group(of_converged(numbers["depths"], numbers["runs"]), "weight_decay", "epsilon")
+    layers = group(of_converged(numbers["rows"], numbers["runs"]), "weight_decay")
     rows = []
     for (decay,), runs in group(numbers["runs"], "weight_decay").items():
         own = group(layers.get((decay,), []), "seed").values()

@@ -4,7 +4,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.figures.spread import SPREAD, Look, Row, column, converged, failures, gap, spread
+from nclab.figures.spread import (
+    SPREAD,
+    Look,
+    Row,
+    column,
+    converged,
+    failures,
+    gap,
+    of_converged,
+    spread,
+)
 
 Numbers = Mapping[str, Any]
 
@@ -116,7 +126,8 @@ def fig33(numbers: Numbers) -> list[Picture]:
     )
     panels: list[Panel] = []
     for decay in sorted({row["weight_decay"] for row in rows}):
-        own = [row for row in rows if row["weight_decay"] == decay]
+        every = [row for row in rows if row["weight_decay"] == decay]
+        own = of_converged(every, runs) or every
         failed = sum(not run["converged"] for run in runs if run["weight_decay"] == decay)
         some = sum(run["weight_decay"] == decay for run in runs)
         title = f"wd = {decay:g}" + (f", {failed} of {some} not converged" if failed else "")
@@ -133,16 +144,25 @@ def fig33(numbers: Numbers) -> list[Picture]:
             )
         )
     note = SPREAD + failed_note(runs)
+    shown = " Where no seed converged, the panel shows all of them." if _lost(runs) else ""
     layers = Picture(
         "pan2023_fig33",
         "Collapse in every layer of a deep network",
         tuple(panels),
         4,
         "Figure 3.3 of the thesis: nearest-class-centre accuracy (green), smallest intra-class "
-        f"(blue) and largest inter-class cosine (yellow) of the features after batch norm. {note}",
+        f"(blue) and largest inter-class cosine (yellow) of the features after batch norm. "
+        f"{note}{shown}",
         (2.6, 2.3),
     )
     return [layers, _depths(numbers, note)]
+
+
+def _lost(runs: Iterable[Row]) -> bool:
+    """Whether there is a weight decay at which no run converged."""
+    known = list(runs)
+    done = {run["weight_decay"] for run in converged(known)}
+    return any(run["weight_decay"] not in done for run in known)
 
 
 def _depths(numbers: Numbers, note: str) -> Picture:

@@ -83,5 +83,7 @@ def _ordered(weight_decays: Sequence[float], values: Sequence[Value]) -> list[tu
         raise DataError(
             f"Expected at least two networks of different weight decay, got {list(weight_decays)}."
         )
+    if not all(decay > 0 for decay in weight_decays):
+        raise DataError(f"Expected weight decays above 0, got {list(weight_decays)}.")
     pairs = zip(weight_decays, values, strict=True)
     return sorted(((float(decay), value) for decay, value in pairs), key=lambda pair: pair[0])
