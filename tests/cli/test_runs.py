@@ -58,3 +58,13 @@ def test_nothing_there_is_one_line(tmp_path: Path) -> None:
     assert done.code == 2
     assert "does not exist" in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_a_file_is_said_to_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = call("runs", file)
+    assert (done.code, done.err) == (
+        2,
+        f"nclab: Expected a folder with runs, but {file} is a file.\n",
+    )

@@ -84,3 +84,13 @@ def test_an_impossible_balance_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_options_give_one_clear_line(options: dict[str, object], pattern: str) -> None:
     with pytest.raises(nclab.NclabError, match=pattern):
         Teacher(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("balance", ["standardise", "none"])
+def test_a_teacher_that_always_ties_is_given_up(balance: teacher.Balance) -> None:
+    """In one dimension, standardised logits differ in sign alone; a dead network's do not."""
+    width = 30 if balance == "standardise" else 1
+    depth = 1 if balance == "standardise" else 40
+    source = Teacher(inputs=1, samples=50, depth=depth, width=width, balance=balance)
+    with pytest.raises(nclab.DataError, match=r"got none in 200 .*\(last: equal logits\)"):
+        source.draw()

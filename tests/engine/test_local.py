@@ -74,6 +74,14 @@ def test_workers_are_reused_and_have_one_thread(monkeypatch: pytest.MonkeyPatch)
     assert os.environ["OMP_NUM_THREADS"] == "7"
 
 
+def test_a_job_whose_receivers_die_is_given_up() -> None:
+    deadly, fine = run_jobs(
+        [Job("deadly", jobs.square, (jobs.Deadly(),)), Job("fine", jobs.square, (3,))], workers=1
+    )
+    assert deadly.error == "3 processes died while they received deadly."
+    assert fine.value == 9
+
+
 def test_no_jobs_are_no_work() -> None:
     assert run_jobs([]) == []
     assert cores() >= 1

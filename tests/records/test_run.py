@@ -202,3 +202,30 @@ def test_another_version_is_warned_of(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest))
     with pytest.warns(NclabWarning, match='torch: "1.0" there'):
         start(tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"device": "cuda"}, 'device: "cpu" there, "cuda" here'),
+        ({"backend": "torch"}, 'backend: "kernel" there, "torch" here'),
+    ],
+)
+def test_another_device_or_backend_is_warned_of(
+    tmp_path: Path, part: dict[str, str], words: str
+) -> None:
+    start(tmp_path, backend="kernel").close()
+    with pytest.warns(NclabWarning, match=words):
+        start(tmp_path, **{"backend": "kernel", **part}).close()
+    start(tmp_path, backend="kernel").close()
+
+
+def test_a_run_older_than_backends_goes_on(tmp_path: Path) -> None:
+    start(tmp_path, backend="kernel").close()
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest.pop("backend") == "kernel"
+    manifest["versions"].pop("numba", None)
+    path.write_text(json.dumps(manifest))
+    start(tmp_path, backend="torch").close()
+    assert read_run(tmp_path).manifest.backend is None

@@ -86,3 +86,6 @@ def run() -> None:
     except BrokenPipeError:  # The reader, `head` perhaps, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        where = error.filename or "a file or connection"
+        fail(f"Cannot use {where}: {error.strerror or error}.")

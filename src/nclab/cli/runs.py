@@ -25,7 +25,8 @@ def command(
     from nclab.records import find_runs, glance
 
     if not folder.is_dir():
-        raise DataError(f"Expected a folder with runs, but {folder} does not exist.")
+        what = "is a file" if folder.exists() else "does not exist"
+        raise DataError(f"Expected a folder with runs, but {folder} {what}.")
     rows = [_row(glance(path)) for path in find_runs(folder)]
     if as_json:
         print_json(rows)

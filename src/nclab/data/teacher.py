@@ -19,6 +19,8 @@ TIE = 1e-9
 """Rows whose two largest logits are closer are drawn again: rounding must not choose a label."""
 TEACHERS = 200
 """So many teachers are tried for the wanted balance."""
+REDRAWS = 20
+"""A teacher whose ties survive so many redraws is given up: some tie wherever the inputs are."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,20 @@ class Teacher:
         for _ in range(TEACHERS):
             weights = self._weights(stream)
             labels = self._label(inputs, weights, stream)
+            if labels is None:
+                last = "equal logits"
+                continue
             counts = np.bincount(labels, minlength=self.classes)
             if self.balance == "none" and counts.all():
                 break
             if self.balance != "none" and counts.max() <= self.max_ratio * counts.min():
                 break
+            last = str(counts.tolist())
         else:
             raise DataError(
                 f"Expected a teacher with classes of about equal size, got none in {TEACHERS} "
-                f"with balance {self.balance!r} (last: {counts.tolist()}). Take 'standardise', "
-                "more samples or a larger max_ratio."
+                f"with balance {self.balance!r} (last: {last}). Take 'standardise', more "
+                "inputs, more samples or a larger max_ratio."
             )
         return Samples(torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(labels))
 
@@ -100,15 +106,19 @@ class Teacher:
 
     def _label(
         self, inputs: Array, weights: list[Array], stream: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """The argmax of the teacher; rows with a near tie are replaced in place."""
-        while True:
+    ) -> NDArray[np.int64] | None:
+        """The argmax of the teacher; rows with a near tie are replaced in place.
+
+        None for a teacher whose ties never end.
+        """
+        for _ in range(REDRAWS):
             logits = self._logits(inputs, weights)
             two = np.partition(logits, -2, axis=1)[:, -2:]
             tied = np.flatnonzero(two[:, 1] - two[:, 0] < TIE)
             if len(tied) == 0:
                 return logits.argmax(1)
             inputs[tied] = normal(stream, (len(tied), self.inputs))
+        return None
 
     def _logits(self, inputs: Array, weights: list[Array]) -> Array:
         hidden = inputs

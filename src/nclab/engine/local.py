@@ -4,7 +4,7 @@ import os
 import pickle
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ from nclab.errors import NclabError
 
 PATIENCE_SECONDS = 2.0
 """How long a worker that was asked to stop may take."""
+TRIES = 3
+"""So many workers may die while they are handed one job."""
 
 Report = Callable[..., None]
 """What a job gets as its first argument, to be called as `report(step, total)`."""
@@ -169,6 +171,7 @@ class _Crew:
         self._outcomes: dict[int, Outcome] = {}
         self._workers: list[_Worker] = []
         self._stillborn = 0
+        self._lost: Counter[int] = Counter()
 
     def run(self, count: int) -> list[Outcome]:
         try:
@@ -229,7 +232,12 @@ class _Crew:
                 worker.pipe.send_bytes(order)
                 worker.index = index
             except OSError:  # the worker is dead; it is buried with no job of its own
-                self._waiting.appendleft(index)
+                self._lost[index] += 1
+                if self._lost[index] < TRIES:
+                    self._waiting.appendleft(index)
+                else:
+                    line = f"{TRIES} processes died while they received {job.name}."
+                    self._settle(index, Outcome(job.name, error=line))
                 return
 
     def _bury(self, worker: _Worker) -> None:

@@ -21,7 +21,7 @@ from nclab.records.lines import exact
 
 FILE = "manifest.json"
 FORMAT = "nclab run"
-PACKAGES = ("torch", "numpy", "scipy", "safetensors")
+PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,9 @@ class Manifest:
     device: str
     machine: str
     command: str
+    backend: str | None = None
+    """The code that takes the steps, where there is a choice; None if there is none or if the
+    run is older than this field."""
     format: str = FORMAT
     schema: int = SCHEMA
 
@@ -50,7 +53,13 @@ class Manifest:
 
 
 def new_manifest(
-    *, name: str, kind: str, config: dict[str, Any], seed: int | None, device: str
+    *,
+    name: str,
+    kind: str,
+    config: dict[str, Any],
+    seed: int | None,
+    device: str,
+    backend: str | None = None,
 ) -> Manifest:
     """A manifest of here and now.
 
@@ -68,6 +77,7 @@ def new_manifest(
         device=device,
         machine=platform.platform(),
         command=shlex.join(sys.argv),
+        backend=backend,
     )
 
 
@@ -98,10 +108,10 @@ def read_manifest(folder: Path) -> Manifest:
             "Update nclab."
         )
     known = [field.name for field in dataclasses.fields(Manifest)]
-    absent = [name for name in known if name not in found]
+    absent = [name for name in known if name not in found and name != "backend"]
     if absent:
         raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
-    return Manifest(**{name: found[name] for name in known})
+    return Manifest(**{name: found[name] for name in known if name in found})
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str | None:

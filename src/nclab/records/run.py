@@ -40,6 +40,7 @@ def open_run(
     seed: int | None = None,
     name: str | None = None,
     device: str = "cpu",
+    backend: str | None = None,
 ) -> "Run":
     """Create a run, or go on with one of the same kind, config and seed.
 
@@ -58,7 +59,12 @@ def open_run(
     except OSError as error:
         raise RecordError(f"Cannot write {place}: {error.strerror}.") from error
     wanted = new_manifest(
-        name=name or place.resolve().name, kind=kind, config=dict(config), seed=seed, device=device
+        name=name or place.resolve().name,
+        kind=kind,
+        config=dict(config),
+        seed=seed,
+        device=device,
+        backend=backend,
     )
     lock = Lock(place)
     try:
@@ -78,7 +84,7 @@ def open_run(
 
 
 def _same(old: Manifest, new: Manifest, folder: Path) -> None:
-    """Refuse another run; warn of another version, which may round differently."""
+    """Refuse another run; warn of another version or device, which may round differently."""
     for part in ("kind", "seed", "config"):
         found = first_difference({part: getattr(old, part)}, {part: getattr(new, part)})
         if found:
@@ -86,16 +92,25 @@ def _same(old: Manifest, new: Manifest, folder: Path) -> None:
                 f"Expected the run that {folder} holds, got another one: {found}. "
                 "Take another folder."
             )
-    changed = first_difference(
-        {**old.versions, "commit": old.commit}, {**new.versions, "commit": new.commit}
-    )
+    changed = first_difference(_surroundings(old, old), _surroundings(new, old))
     if changed:
         warnings.warn(
-            f"{folder} was begun with another version ({changed}); its numbers may differ "
-            "from those of a run made in one go.",
+            f"{folder} was begun with another version or device ({changed}); its numbers may "
+            "differ from those of a run made in one go.",
             NclabWarning,
             stacklevel=3,
         )
+
+
+def _surroundings(manifest: Manifest, old: Manifest) -> dict[str, Any]:
+    """What decides the rounding; not what an older run could not tell."""
+    found = {"device": manifest.device, "backend": manifest.backend}
+    found |= {**manifest.versions, "commit": manifest.commit}
+    if old.backend is None:
+        del found["backend"]
+        if "numba" not in old.versions:
+            found.pop("numba", None)
+    return found
 
 
 def _first_journal(folder: Path, manifest: Manifest) -> Journal:

@@ -1,6 +1,6 @@
 """Training: many models at once, with exactly the steps of `torch.optim.SGD`."""
 
-from nclab.training.fleet import EpochStats, FeatureBatch, Fleet
+from nclab.training.fleet import EpochStats, Fleet
 from nclab.training.recipe import Member, Recipe
 
-__all__ = ["EpochStats", "FeatureBatch", "Fleet", "Member", "Recipe"]
+__all__ = ["EpochStats", "Fleet", "Member", "Recipe"]

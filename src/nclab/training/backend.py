@@ -12,14 +12,15 @@ from nclab.training import portable
 
 Backend = Literal["auto", "kernel", "torch"]
 """The compiled kernel (CPU, extra `fast`), plain torch (any device), or the first that works."""
+Code = Literal["kernel", "torch"]
 TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
 
 
-def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
-    """The function that trains one member for one epoch.
+def choose_backend(backend: Backend, device: torch.device) -> Code:
+    """Which code trains here; what cannot is refused.
 
-    >>> find_backend("torch", torch.device("cpu")) is portable.train_epoch
-    True
+    >>> choose_backend("auto", torch.device("cuda"))
+    'torch'
     """
     if backend not in get_args(Backend):
         raise NclabError(f"Expected backend 'auto', 'kernel' or 'torch', got {backend!r}.")
@@ -29,6 +30,17 @@ def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
     if backend == "kernel" and not compiles:
         raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
     if backend == "torch" or device.type != "cpu" or not compiles:
+        return "torch"
+    return "kernel"
+
+
+def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
+    """The function that trains one member for one epoch.
+
+    >>> find_backend("torch", torch.device("cpu")) is portable.train_epoch
+    True
+    """
+    if choose_backend(backend, device) == "torch":
         return portable.train_epoch
     from nclab.training import compiled
 

@@ -1,9 +1,9 @@
 """The fleet: many models of one shape trained in lock-step, epoch by epoch, each independently."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -32,15 +32,6 @@ class EpochStats:
     """False once loss or weights are not finite; the member keeps its last finite state."""
     why: str
     """When and how it died; empty while alive."""
-
-
-class FeatureBatch(NamedTuple):
-    """The features of consecutive samples in every layer of every member."""
-
-    labels: Tensor
-    """(n,)"""
-    features: list[list[Tensor]]
-    """(n, width) for member i and hidden layer l at [i][l]."""
 
 
 class Fleet:
@@ -144,16 +135,6 @@ class Fleet:
             raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
         model = self._states[index].model()
         return model if statistics == "running" else model.with_full_statistics(self.inputs)
-
-    def features(
-        self, *, statistics: Statistics = "running", batch: int = 1024
-    ) -> Iterator[FeatureBatch]:
-        """What every linear layer after the first reads, of all members, batch by batch."""
-        models = [self.model(index, statistics=statistics) for index in range(len(self.members))]
-        pairs = zip(self.inputs.split(batch), self.labels.split(batch), strict=True)
-        with torch.no_grad():
-            for inputs, labels in pairs:
-                yield FeatureBatch(labels, [model.features(inputs) for model in models])
 
     def tensors(self, index: int) -> dict[str, Tensor]:
         """Copies of what one member needs to go on bit for bit, for `load`."""

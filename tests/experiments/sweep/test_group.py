@@ -13,7 +13,7 @@ from nclab.experiments.sweep.config import SweepConfig
 from nclab.experiments.sweep.group import Group, meeting_points, train_group
 from nclab.experiments.sweep.rows import row_of
 from nclab.models.mlp import Shape
-from nclab.records import read_run
+from nclab.records import find_runs, read_run
 from nclab.training import Recipe
 from tests.experiments.sweep.small import contents, small
 
@@ -180,3 +180,9 @@ def test_the_model_steps_are_told(tmp_path: Path) -> None:
 )
 def test_meeting_points(steps: list[list[int]], expected: Any) -> None:
     assert list(meeting_points(steps)) == expected
+
+
+def test_the_backend_is_recorded_outside_the_config(whole: Path) -> None:
+    manifests = [read_run(folder).manifest for folder in find_runs(whole)]
+    assert {manifest.backend for manifest in manifests} <= {"kernel", "torch"}
+    assert not any("backend" in manifest.config for manifest in manifests)

@@ -1,15 +1,21 @@
 """Sweeps over worker processes: reuse, balance, what users are told."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import nclab
 from nclab.data.conic_hull import ConicHull
-from nclab.experiments.sweep import train_sweep
+from nclab.engine.local import Job, Report, run_jobs
+from nclab.errors import MissingExtra, NclabError
+from nclab.experiments.sweep import train, train_sweep
+from nclab.experiments.sweep.memory import bytes_of, physical_bytes
 from nclab.experiments.sweep.train import deal
-from nclab.models.mlp import Shape
+from nclab.models.mlp import MLP, Shape
 from nclab.records import open_run
 from nclab.training import Recipe
 from tests.experiments.sweep.small import contents, small
@@ -89,3 +95,45 @@ def test_groups_are_of_equal_size(members: int, hands: int, sizes: list[int]) ->
     dealt = deal(plans, hands)
     assert [len(hand) for hand in dealt] == sizes
     assert {plan.name for hand in dealt for plan in hand} == {plan.name for plan in plans}
+
+
+@pytest.mark.skipif(physical_bytes() is None, reason="the system does not tell its memory")
+@pytest.mark.parametrize("shape", [Shape(width=10**7), Shape(layers=10**12, width=4)])
+def test_models_too_large_are_refused_before_any_run(tmp_path: Path, shape: Shape) -> None:
+    with pytest.raises(NclabError, match="fit into the memory") as caught:
+        train_sweep(small(shape=shape), tmp_path, workers=0)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimate_is_that_of_the_parameters() -> None:
+    shape = Shape(inputs=7, classes=3, layers=5, width=20)
+    parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
+    assert bytes_of(shape, 3) == 3 * 4 * 4 * parameters
+
+
+def too_large_for_torch(report: Report) -> None:
+    torch.empty(1 << 60)
+
+
+def too_large_for_numpy(report: Report) -> None:
+    np.empty(1 << 57)
+
+
+def lacks_a_package(report: Report) -> None:
+    raise MissingExtra("The job", package="lightning")
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (too_large_for_torch, "Expected enough memory for it"),
+        (too_large_for_numpy, "Expected enough memory for it"),
+        (lacks_a_package, "^The job needs lightning. Run"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(job: Callable[..., None], words: str) -> None:
+    [outcome] = run_jobs([Job("it", job)], workers=0)
+    with pytest.raises(NclabError, match=words) as caught:
+        train._raise(outcome)
+    assert "\n" not in str(caught.value)

@@ -5,6 +5,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from nclab.data.samples import Samples
 from nclab.errors import NclabError
 from nclab.experiments.sweep.config import RunPlan, SweepConfig
@@ -13,6 +15,7 @@ from nclab.experiments.sweep.rows import summary
 from nclab.records import Run, open_run, read_run
 from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
+from nclab.training.backend import choose_backend
 
 Tell = Callable[[int], None]
 """Is told the model-steps done since the last time."""
@@ -68,6 +71,7 @@ def _open(group: Group, plan: RunPlan) -> Run:
         config=plan.config,
         seed=plan.member.seed,
         device=group.device,
+        backend=choose_backend("auto", torch.device(group.device)),
     )
 
 

@@ -10,6 +10,7 @@ from nclab.engine import Job, Outcome, Progress, cores, run_jobs
 from nclab.errors import NclabError
 from nclab.experiments.sweep.config import RunPlan, SweepConfig
 from nclab.experiments.sweep.group import Group, train_group
+from nclab.experiments.sweep.memory import check_memory
 from nclab.experiments.sweep.rows import Row, rows_of
 from nclab.progress import Bar, bar
 from nclab.records import glance
@@ -43,6 +44,8 @@ def train_sweep(
     missing = [plan for plan in plans if not has_ended(out / plan.name)]
     if _is_cuda(device):
         workers = 0  # one process feeds the device
+    else:
+        check_memory(config.shape_for(samples), len(missing))
     hands = deal(missing, cores() if workers is None else max(1, workers))
     groups = [Group(config, hand, samples, out, device) for hand in hands]
     _run(groups, workers if len(groups) > 1 else 0)
@@ -128,7 +131,13 @@ def _raise(outcome: Outcome) -> None:
     kind, _, line = outcome.error.partition(": ")
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, NclabError):
-        raise known(line)
+        # An optional package's error makes its own message, which the line already is.
+        raise (NclabError if known is errors.MissingExtra else known)(line)
+    if kind.endswith("MemoryError") or "allocate memory" in line:
+        raise NclabError(
+            f"Expected enough memory for {outcome.name}, got too little. Take a smaller width, "
+            "fewer models or fewer workers."
+        )
     if outcome.trace is None:
         raise NclabError(f"{outcome.error} What it wrote is kept: the same command goes on.")
     raise RuntimeError(f"{outcome.name} failed.\n{outcome.trace}")

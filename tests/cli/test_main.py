@@ -1,0 +1,29 @@
+"""The entry point: what the system refuses is one line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import call
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", LONG),
+        ("sweep", "--data", f"{LONG}.npz", "--out", "runs"),
+        ("sweep", "--samples", 100, "--width", 4, "--epochs", 1, "--out", LONG),
+    ],
+    ids=["runs", "data", "out"],
+)
+def test_a_name_that_is_too_long_is_one_line(
+    words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(*words)
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert "File name too long" in done.err
+    assert not list(tmp_path.iterdir())
