@@ -114,6 +114,7 @@ def test_wandb(given: bool, wandb: Any, tmp_path: Path) -> None:
     else:
         monitor = trained(WandbSink(project="collapse"))
         assert wandb.run is None
+    wandb.teardown()  # its own process writes the file, and may still be at it
     records = list(wandb_records(tmp_path))
     rows = [
         {(item.key or "/".join(item.nested_key)): json.loads(item.value_json) for item in own}
