@@ -19,24 +19,30 @@ NAMES = (
     "pan2023_complexity",
     "pan2023_norms",
     "pan2023_conjectures",
+    "ji2022_saddle",
 )
 
 
 def results(module: Any, numbers: dict[str, Any]) -> str:
     """The section of a page: sizes, pictures, tables and verdicts."""
-    config = numbers["config"]
-    sizes = (
-        f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
-        f"{config['classes']} classes, {config['epochs']} epochs, batches of {config['batch']}; "
-        f"seeds {', '.join(map(str, config['seeds']))}. Tables give mean ± standard deviation "
-        "over the seeds that converged."
-    )
     shown = [
         f"![{picture.title}](images/{picture.name}.png)\n\n{picture.caption}"
         for picture in module.pictures(numbers)
     ]
     tables = [as_markdown(table) for table in module.tables(numbers)]
-    return "\n\n".join([BEGIN, sizes, *shown, *tables, END])
+    return "\n\n".join([BEGIN, sizes(numbers["config"]), *shown, *tables, END])
+
+
+def sizes(config: dict[str, Any]) -> str:
+    """What was run, in a sentence or two."""
+    seeds = ", ".join(map(str, config["seeds"]))
+    if "width" not in config:
+        return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
+    return (
+        f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
+        f"{config['classes']} classes, {config['epochs']} epochs, batches of {config['batch']}; "
+        f"seeds {seeds}. Tables give mean ± standard deviation over the seeds that converged."
+    )
 
 
 def inserted(page: str, section: str) -> str:

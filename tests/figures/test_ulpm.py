@@ -44,7 +44,7 @@ def test_every_figure_is_drawn_and_saved(rows: list[dict[str, Any]], tmp_path: P
         figures.quantities_picture(figures.quantity_panels(rows, title="flow")),
         figures.margins_picture(figures.margin_panels(rows, title="flow")),
         figures.escape_picture(figures.escape_panels({"one": rows, "two": rows})),
-        figures.slice_picture(figures.slice_map(angles, level), directions=("first", "second")),
+        figures.slice_picture(figures.slice_map(angles, level)),
     ]
     for picture in pictures[:3]:
         assert len(draw(picture).axes) == len(picture.panels)

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from nclab.ulpm.examples import (
     family_change,
     family_point,
     gradient_coefficient,
-    off_ray,
     printed_gradient_coefficient,
     run_escape,
 )
@@ -24,11 +24,13 @@ from nclab.ulpm.landscape import Kind as Place
 from nclab.ulpm.landscape import classify
 from nclab.ulpm.problem import log_gradient, pull
 from nclab.ulpm.separation import certify
-from nclab.ulpm.trajectory import Trajectory
 
 SCALES = (0.5, 1.0, 1.5)
 BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
 """Members of the family (10), from far to near."""
+EXPERIMENT = "ji2022_saddle"
+REACHED = 0.9
+"""Normalised margin from which a direction counts as the optimum's; that of the saddle is 0.75."""
 STEPS = {"quick": 3_000, "paper": 10_000}
 
 
@@ -115,45 +117,50 @@ def _judge_family(numbers: Numbers) -> Finding:
 
 @cache
 def _escapes(preset: str) -> Numbers:
+    """What the experiment gives, from one seed."""
     runs = run_escape(steps=STEPS[preset], noisy_steps=STEPS[preset])
-    return {name: _end(getattr(runs, name)) for name in ("stuck", "stochastic", "noisy", "settled")}
+    return {"per_seed": [{"seed": 0, **runs.ends()}]}
 
 
-def _end(run: Trajectory) -> dict[str, float]:
-    values = np.linalg.svd(run.theta, compute_uv=False)
-    return {
-        "off_ray": off_ray(run.theta),
-        "off_plane": float(values[2] / values[0]),
-        "normalised_margin": run.last.normalised_margin,
-        "norm_growth": math.hypot(run.last.weight_norm, run.last.feature_norm) / 4.0,
-    }
+def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
+    return [float(one[run][name]) for one in numbers["per_seed"]]
 
 
 def _judge_stuck(numbers: Numbers) -> Finding:
-    stuck = numbers["stuck"]
+    off = max(_ends(numbers, "stuck", "off_ray"))
+    growth = min(_ends(numbers, "stuck", "norm")) / float(np.linalg.norm(example_point()))
+    margin = max(_ends(numbers, "stuck", "normalised_margin"))
     evidence = (
-        f"plain descent stays on the ray (off by {number(stuck['off_ray'])}) while its norm grows "
-        f"{number(stuck['norm_growth'])} times; normalised margin "
-        f"{stuck['normalised_margin']:.4f}, not 1"
+        f"plain descent stays on the ray (off by {number(off)}) while its norm grows "
+        f"{number(growth)} times; normalised margin {margin:.4f}, not 1"
     )
-    right = stuck["off_ray"] <= 1e-9 and stuck["norm_growth"] > 1.1
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    right = off <= 1e-9 and growth > 1.1
+    decisive = {"off_ray": off, "norm_growth": growth, "normalised_margin": margin}
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, decisive)
 
 
 def _judge_noise(numbers: Numbers) -> Finding:
-    """Whether stochastic descent, the remedy named, reaches the optimum, and whether noise does."""
-    one, noisy, end = numbers["stochastic"], numbers["noisy"], numbers["settled"]
+    """Whether stochastic descent, the remedy named, reaches the optimum, and whether noise does.
+
+    Of several seeds the one that says least for the paper counts.
+    """
+    one = {
+        "off_ray": min(_ends(numbers, "stochastic", "off_ray")),
+        "off_plane": max(_ends(numbers, "stochastic", "off_plane")),
+        "normalised_margin": min(_ends(numbers, "stochastic", "normalised_margin")),
+    }
+    left = min(_ends(numbers, "noisy", "off_plane"))
+    end = min(_ends(numbers, "settled", "normalised_margin"))
     evidence = (
         f"descent on one sample a step leaves the ray (by {number(one['off_ray'])}) but not the "
         f"plane of W and H (by {number(one['off_plane'])}) and ends at normalised margin "
         f"{one['normalised_margin']:.4f}; noise in every coordinate leaves the plane (by "
-        f"{number(noisy['off_plane'])}) and descent from there ends at "
-        f"{end['normalised_margin']:.4f}"
+        f"{number(left)}) and descent from there ends at {end:.4f}"
     )
-    if one["normalised_margin"] > 0.9:
-        return Finding(Verdict.HOLDS, evidence, numbers)
-    reached = end["normalised_margin"] > 0.9
-    return Finding(Verdict.CORRECTED if reached else Verdict.REFUTED, evidence, numbers)
+    decisive = {"stochastic": one, "noisy_off_plane": left, "settled_normalised_margin": end}
+    if one["normalised_margin"] > REACHED:
+        return Finding(Verdict.HOLDS, evidence, decisive)
+    return Finding(Verdict.CORRECTED if end > REACHED else Verdict.REFUTED, evidence, decisive)
 
 
 def _saddle(preset: str) -> Numbers:
@@ -248,6 +255,7 @@ CLAIMS = (
         "ji2022, Example 3.1",
         _judge_stuck,
         _escapes,
+        EXPERIMENT,
         code="nclab.ulpm.examples.run_escape",
         figure="escape",
     ),
@@ -279,6 +287,7 @@ CLAIMS = (
         "ji2022, Example 3.1",
         _judge_noise,
         _escapes,
+        EXPERIMENT,
         code="nclab.ulpm.examples.run_escape",
         figure="escape",
     ),
@@ -294,3 +303,16 @@ CLAIMS = (
         figure="escape",
     ),
 )
+
+
+def findings(numbers: Numbers) -> dict[str, Any]:
+    """What the judges say about the experiment's numbers, by the id of the claim, as plain JSON."""
+    return {
+        claim.id: {
+            "claim": claim.text,
+            "source": claim.source.partition(", ")[2],
+            **claim.judge(numbers).to_dict(),
+        }
+        for claim in CLAIMS
+        if claim.needs == EXPERIMENT
+    }

@@ -21,6 +21,7 @@ NAMES = (
     "pan2023_norms",
     "pan2023_conjectures",
     "ji2022_fig2",
+    "ji2022_saddle",
     "ji2022_fig3",
 )
 """In the order in which they run: later ones reuse the networks of earlier ones."""

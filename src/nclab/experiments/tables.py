@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 
-MARKS = {"reproduced": "✓", "partly reproduced": "◐", "not reproduced": "✗", "open": "?"}
+MARKS = {
+    "reproduced": "✓",
+    "partly reproduced": "◐",
+    "not reproduced": "✗",
+    "holds": "✓",
+    "holds with a correction": "◐",
+    "refuted": "✗",
+    "open": "?",
+}
 
 
 class Table(NamedTuple):

@@ -10,8 +10,8 @@ from nclab.data.arrays import LABELS, WEIGHT, pick, pick_optional, read_arrays
 from nclab.errors import DataError, NclabError
 from nclab.experiments.ulpm_run import write_manifest, write_point, write_samples
 from nclab.ulpm.curvature import smallest_eigenpairs
-from nclab.ulpm.examples import example_point, example_problem, run_escape
-from nclab.ulpm.landscape import Escape, Landscape, classify, escape, sphere_slice
+from nclab.ulpm.examples import EscapeRuns, example_point, example_problem, run_escape
+from nclab.ulpm.landscape import Escape, Landscape, Slice, classify, escape, sphere_slice
 from nclab.ulpm.problem import Array, Problem, Reduction
 from nclab.ulpm.trajectory import Trajectory
 
@@ -166,7 +166,7 @@ def write_survey(found: Survey, folder: Path) -> list[str]:
         write_manifest(folder, config),
         write_point(folder / "point.safetensors", subject.problem, subject.theta),
     ]
-    runs = None if subject.scale is None else _escapes(subject.scale)
+    runs = None if subject.scale is None else escape_samples(run_escape(scale=subject.scale))
     for name, rows in (runs or {}).items():
         written.append(write_samples(folder / f"{name}.jsonl", rows))
     lines = [f"wrote {path}" for path in written]
@@ -176,8 +176,13 @@ def write_survey(found: Survey, folder: Path) -> list[str]:
         return [*lines, f"no figures: {error}"]
 
 
-def _escapes(scale: float) -> dict[str, list[dict[str, Any]]]:
-    runs = run_escape(scale=scale)
+def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
+    """The samples of the runs around Example 3.1 by name, the last on the time of the one before.
+
+    >>> from nclab.ulpm.examples import run_escape
+    >>> list(escape_samples(run_escape(steps=20, noisy_steps=20)))
+    ['stuck', 'stochastic', 'noisy', 'settled']
+    """
     return {
         "stuck": _rows(runs.stuck),
         "stochastic": _rows(runs.stochastic),
@@ -186,30 +191,27 @@ def _escapes(scale: float) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def slice_below(subject: Subject) -> Slice:
+    """The loss around a point: down along the smallest eigenvalue, up along a larger one.
+
+    >>> slice_below(find(None, "3.1")).log_losses.shape
+    (61, 61)
+    """
+    count = min(64, subject.theta.size - 1)
+    vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
+    return sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])
+
+
 def _figures(
     subject: Subject, runs: dict[str, list[dict[str, Any]]] | None, folder: Path
 ) -> list[Path]:
     from nclab.figures import ulpm as figures
     from nclab.figures.draw import save
 
-    # Down along the smallest eigenvalue, up along the largest of those computed.
-    count = min(64, subject.theta.size - 1)
-    vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
-    piece = sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])
-    picture = figures.slice_picture(
-        figures.slice_map(piece.angles, piece.log_losses),
-        directions=("angle along the smallest eigenvalue", "angle along a larger one"),
-    )
-    written = save(picture, folder)
+    piece = slice_below(subject)
+    written = save(figures.slice_picture(figures.slice_map(*piece)), folder)
     if runs is not None:
-        titles = (
-            "plain descent",
-            "stochastic descent",
-            "noise in the gradient",
-            "… then normalised descent",
-        )
-        titled = dict(zip(titles, runs.values(), strict=True))
-        written += save(figures.escape_picture(figures.escape_panels(titled)), folder)
+        written += save(figures.escape_picture(figures.escape_panels(runs)), folder)
     return written
 
 

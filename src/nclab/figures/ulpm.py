@@ -1,7 +1,7 @@
 """Figures of the layer-peeled model, from the samples of its runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from nclab.errors import NclabError
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import HeatMap, Panel, Picture, Reference, Series, Style
-
-if TYPE_CHECKING:
-    pass
 
 Array = NDArray[np.float64]
 Samples = Sequence[Mapping[str, Any]]
@@ -175,6 +172,15 @@ def margins_picture(data: MarginPanels, *, name: str = "margins") -> Picture:
     return Picture(name, data.title, panels, 3, caption, (3.3, 2.5))
 
 
+ESCAPES = {
+    "stuck": "plain descent",
+    "stochastic": "stochastic descent",
+    "noisy": "noise in the gradient",
+    "settled": "… then normalised descent",
+}
+"""What the runs around Example 3.1 are called in a figure."""
+
+
 class EscapeCurve(NamedTuple):
     """One run that starts in a saddle."""
 
@@ -207,7 +213,7 @@ def escape_panels(runs: Mapping[str, Samples]) -> EscapePanels:
 
         found.append(
             EscapeCurve(
-                name,
+                ESCAPES.get(name, name),
                 column("log_time"),
                 column("normalised_margin"),
                 column("nc2_equiangularity_means"),
@@ -234,11 +240,15 @@ def escape_picture(data: EscapePanels, *, name: str = "escape") -> Picture:
     title = "cosines of the means off −1/(C−1) by"
     panels = (
         Panel(
-            "normalised margin", "", "", tuple(margins), "loglog", "linear", simplex, (0.3, 1.04)
+            "normalised margin", "", "", tuple(margins), "loglog", "linear", simplex, (0.45, 1.04)
         ),
         Panel(title, "", "", tuple(angles), "loglog", "log"),
     )
-    caption = "Plain descent stays in the saddle; noise in the gradient leaves it."
+    caption = (
+        "Plain descent stays on the ray of the saddle, where the normalised margin is 0.75, and "
+        "descent on one sample a step comes back to it; noise in every coordinate leaves it, and "
+        "descent from there reaches the simplex."
+    )
     return Picture(name, "Escape from the saddle of Example 3.1", panels, 2, caption, (4.0, 2.6))
 
 
@@ -260,13 +270,16 @@ def slice_map(angles: Array, log_losses: Array) -> SliceMap:
     return SliceMap(angles, log_losses - log_losses[middle, middle])
 
 
-def slice_picture(data: SliceMap, *, directions: tuple[str, str], name: str = "slice") -> Picture:
+def slice_picture(
+    data: SliceMap, *, title: str = "The loss around the point", name: str = "slice"
+) -> Picture:
     """log L around the point; red is above it, blue below, and the line is level with it."""
     # Each side has its own scale: the wells are shallow and are what is to be seen.
     low, high = min(float(data.change.min()), -1e-9), max(float(data.change.max()), 1e-9)
     panel = HeatMap(
         "",
-        *directions,
+        "angle along the smallest eigenvalue",
+        "angle along a larger one",
         [_list(row) for row in data.change],
         value_range=(low, high),
         x=_list(data.angles),
@@ -274,8 +287,11 @@ def slice_picture(data: SliceMap, *, directions: tuple[str, str], name: str = "s
         centre=0.0,
         value_label="log L − log L(point)",
     )
-    caption = "The loss on a piece of the sphere around the point."
-    return Picture(name, "The loss around the point", (panel,), 1, caption, (4.2, 3.4))
+    caption = (
+        "The loss on a piece of the sphere around the point, in the middle: blue below it, red "
+        "above it, and the line where the loss is that of the point."
+    )
+    return Picture(name, title, (panel,), 1, caption, (4.2, 3.4))
 
 
 def _list(values: Array) -> list[float | None]:

@@ -129,6 +129,16 @@ def off_ray(theta: Array) -> float:
     return float(np.linalg.norm(theta - along) / np.linalg.norm(theta))
 
 
+def off_plane(theta: Array) -> float:
+    """The third singular value over the first: 0 while W and H span no more than a plane.
+
+    >>> off_plane(example_point(3.0)) < 1e-15
+    True
+    """
+    values = np.linalg.svd(theta, compute_uv=False)
+    return float(values[2] / values[0])
+
+
 @dataclass(frozen=True)
 class EscapeRuns:
     """Four runs around the point of Example 3.1."""
@@ -141,6 +151,20 @@ class EscapeRuns:
     """Normal noise in the gradient: leaves the plane."""
     settled: Trajectory
     """Normalised descent from where the noisy run ended: goes to the closed-form optimum."""
+
+    def ends(self) -> dict[str, dict[str, float]]:
+        """Where each run ended, as plain JSON values: off the ray, off the plane, and how good."""
+        return {name: _end(run) for name, run in vars(self).items()}
+
+
+def _end(run: Trajectory) -> dict[str, float]:
+    return {
+        "off_ray": off_ray(run.theta),
+        "off_plane": off_plane(run.theta),
+        "normalised_margin": run.last.normalised_margin,
+        "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
+        "log_loss": run.last.log_loss,
+    }
 
 
 def run_escape(
