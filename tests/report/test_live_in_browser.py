@@ -113,5 +113,18 @@ def test_the_page_of_a_run_grows(browser: Any, live: Live) -> None:
         page.wait_for_timeout(700)
         run.append(measurement(2))
         watched.until("nclab.run.tables[0].epoch.length === 2")
+        assert page.evaluate("nclab.changes.open()")
+        page.evaluate("window.dispatchEvent(new Event('pagehide'))")
+        assert not page.evaluate("nclab.changes.open()")
+        run.append(measurement(3))
+        page.evaluate("window.dispatchEvent(new Event('pageshow'))")
+        watched.until("nclab.run.tables[0].epoch.length === 3")
+        run.finish()
+    watched.until("nclab.run.state === 'finished' && !nclab.changes.open()")
+    asked = len([url for url in watched.requests if "api/changes" in url])
+    page.reload()
+    watched.until("nclab.run && nclab.page")
+    page.wait_for_timeout(300)
+    assert len([url for url in watched.requests if "api/changes" in url]) == asked
     watched.context.close()
     assert watched.errors == []

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import NclabError
+from nclab.figures.picture import Panel, Picture, Series, to_json
 from nclab.records import open_run
+from nclab.report.pages import Pages
 from nclab.report.site import write_report
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, PICTURES, reproduced
+
+UNEVEN = Picture("a", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
+"""It says less of y than of x."""
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +168,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         ("pan2023_x/numbers.json", {"seeds": 3}, "seeds"),
         ("pan2023_x/numbers.json", {"seeds": {"a": 1}}, "seeds"),
         ("pan2023_x/numbers.json", {"findings": ["a"]}, "findings"),
+        ("pan2023_x/a.picture.json", to_json(UNEVEN), "a.picture.json: it cannot be drawn"),
         ("bad/manifest.json", {"format": "nclab run"}, "bad/manifest.json"),
     ],
 )
@@ -197,6 +203,23 @@ def test_an_odd_record_costs_only_itself(tmp_path: Path, record: dict[str, objec
     report = write_report(root)
     assert report.runs == 1
     assert '"min_intra"' in (report.page.parent / "data/runs/one.js").read_text()
+
+
+def test_an_earlier_report_stays_if_no_new_one_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "runs"
+    open_run(root / "one", kind="fleet", config={}, seed=0).close()
+    target = write_report(root).page.parent
+    before = {file: file.read_bytes() for file in target.rglob("*") if file.is_file()}
+
+    def fail(self: Pages, name: str) -> str:
+        raise NclabError("no page today")
+
+    monkeypatch.setattr(Pages, "render", fail)
+    with pytest.raises(NclabError, match="no page today"):
+        write_report(root)
+    assert {file: file.read_bytes() for file in target.rglob("*") if file.is_file()} == before
 
 
 def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path: Path) -> None:

@@ -89,6 +89,21 @@ def test_a_bad_run_is_a_problem_of_its_own(
         assert "The run bad is left out" in (watcher.render("index.html") or "")
 
 
+def test_a_run_that_cannot_be_drawn_is_left_out(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_run(watcher.root / "bad", kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+
+    def failing(run: Follower) -> int:
+        raise OverflowError("too large")
+
+    watcher.refresh()
+    monkeypatch.setattr(Follower, "last_measurement", failing)
+    assert watcher.run("bad") is None
+    assert "The run bad is left out" in (watcher.render("index.html") or "")
+
+
 def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     with open_run(folder, kind="fleet", config={}, seed=0) as run:

@@ -1,8 +1,25 @@
 """Files that others may have written, held against what the pages expect of them."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from nclab.errors import NclabError
+from nclab.figures.interactive import spec
+from nclab.figures.picture import Picture, from_json, to_json
+from nclab.report.table import picture_csv
+
+ODD = (
+    NclabError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a file that others wrote may raise; it must not cost the reader all the other files."""
 TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict")
 NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, ""),
@@ -33,6 +50,24 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
         else:
             found.append({**NOTHING, **claim})
     return found
+
+
+def read_picture(content: Mapping[str, Any]) -> Picture:
+    """The picture in a file, if everything that a report makes of it can be made.
+
+    >>> from nclab.figures.picture import Panel, Series
+    >>> short = Picture("p", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
+    >>> read_picture(to_json(short))
+    Traceback (most recent call last):
+    nclab.errors.NclabError: it cannot be drawn: zip() argument 2 is shorter than argument 1
+    """
+    picture = from_json(content)
+    try:
+        json.dumps([spec(picture), to_json(picture)], allow_nan=False)
+        picture_csv(picture)
+    except ODD as error:
+        raise NclabError(f"it cannot be drawn: {error}") from error
+    return picture
 
 
 def read_numbers(content: Any, where: str, problems: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
-from nclab.figures.picture import Picture, from_json
+from nclab.figures.picture import Picture
 from nclab.papers import PAPERS
 from nclab.records import find_runs
-from nclab.report.checks import read_claims, read_numbers
+from nclab.report.checks import read_claims, read_numbers, read_picture
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
@@ -153,7 +154,7 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | N
         content = _json(path, problems, root)
         try:
             if isinstance(content, dict):
-                pictures[path.name.removesuffix(PICTURE)] = from_json(content)
+                pictures[path.name.removesuffix(PICTURE)] = read_picture(content)
         except NclabError as error:
             problems.append(f"{path.relative_to(root)}: {error}")
     # A figure without its numbers is better than none.
@@ -172,7 +173,11 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | N
 
 def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
     beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
-    return {s: file for s, file in beside.items() if file.is_file() and inside(file, root)}
+    return {s: file for s, file in beside.items() if _readable(file) and inside(file, root)}
+
+
+def _readable(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.R_OK)
 
 
 def _json(path: Path, problems: list[str], root: Path) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from nclab.errors import NclabError, RecordError
+from nclab.errors import RecordError
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
 from nclab.records.lines import decode
@@ -14,17 +14,6 @@ from nclab.report.columns import LIMIT, Columns, Key
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
-ODD = (
-    NclabError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What a run that others wrote may raise; it must not cost the reader all the other runs."""
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 

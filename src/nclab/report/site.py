@@ -12,8 +12,9 @@ from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import to_json
 from nclab.files import write_whole
 from nclab.progress import track
+from nclab.report.checks import ODD
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
-from nclab.report.follower import ODD, Follower
+from nclab.report.follower import Follower
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.run_data import Room, room_for, run_data
 from nclab.report.table import picture_csv

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nclab.report.checks import ODD
 from nclab.report.columns import Key
 from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.follower import ODD, Follower
+from nclab.report.follower import Follower
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data, short, summary
 from nclab.report.site import plotly_script, problem_of, slug_of
@@ -40,7 +41,7 @@ class Watcher:
         self.plotly = plotly_script()
         self._problems: list[str] = []
         self._odd: dict[Path, str] = {}
-        """Runs whose journals could not be read, and why."""
+        """Runs that could not be read or drawn, and why."""
         self._lock = threading.Lock()
         self._looked = self._searched = 0.0
         self._stamp = stamp(root)
@@ -58,8 +59,7 @@ class Watcher:
                 try:
                     grown = run.refresh()
                 except ODD as error:
-                    self._odd[run.folder] = problem_of(run.folder, self.root, error)
-                    del self.runs[slug]
+                    self._leave_out(slug, error)
                     continue
                 if grown:
                     self.versions[slug] = self.versions.get(slug, 0) + 1
@@ -128,10 +128,20 @@ class Watcher:
             return found
 
     def run(self, slug: str) -> dict[str, Any] | None:
-        """What the page of a run draws, None if there is no such run."""
+        """What the page of a run draws, None if there is no such run or it cannot be drawn."""
         with self._lock:
             run = self.runs.get(slug)
-            return None if run is None else run_data(run, slug=slug)
+            if run is None:
+                return None
+            try:
+                return run_data(run, slug=slug)
+            except ODD as error:
+                self._leave_out(slug, error)
+                return None
+
+    def _leave_out(self, slug: str, error: Exception) -> None:
+        run = self.runs.pop(slug)
+        self._odd[run.folder] = problem_of(run.folder, self.root, error)
 
 
 def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:

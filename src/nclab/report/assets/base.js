@@ -45,6 +45,23 @@ nclab.dash = function (place) {
   return nclab.dashes[Math.floor(place / (nclab.paper().lines.length - 1)) % nclab.dashes.length];
 };
 
+nclab.whileShown = function (open) {
+  // A browser has six connections to a server: a page that nobody looks at holds none.
+  var source = null;
+  function stop() {
+    if (source) source.close();
+    source = null;
+  }
+  function go() {
+    if (!source && !document.hidden) source = open();
+  }
+  document.addEventListener("visibilitychange", function () { if (document.hidden) stop(); else go(); });
+  window.addEventListener("pagehide", stop);
+  window.addEventListener("pageshow", go);
+  go();
+  return { stop: stop, again: function () { stop(); go(); }, open: function () { return Boolean(source); } };
+};
+
 nclab.redraws = [];
 nclab.onTheme = function (draw) {
   nclab.redraws.push(draw);

@@ -3,7 +3,7 @@
 document.addEventListener("DOMContentLoaded", function () {
   var list = document.getElementById("run-list");
   if (!list) return;
-  var root = document.body.dataset.live, runs = [], curves = {}, chosen = {}, source = null, paused = false;
+  var root = document.body.dataset.live, runs = [], curves = {}, chosen = {}, line = null, paused = false;
   var metric = document.getElementById("metric"), layer = document.getElementById("layer"), place = document.getElementById("place");
   var log = document.getElementById("log"), filter = document.getElementById("run-filter"), pause = document.getElementById("pause");
   var scrub = document.getElementById("scrub"), until = document.getElementById("until"), status = document.getElementById("status");
@@ -91,16 +91,18 @@ document.addEventListener("DOMContentLoaded", function () {
     return undefined;
   }
 
-  function connect() {
-    if (source) source.close();
+  function open() {
+    if (paused) return null;
     curves = {};
     var query = new URLSearchParams({ metric: metric.value, layer: layer.value || "last", place: place.value });
-    source = new EventSource(root + "api/events?" + query.toString());
+    var source = new EventSource(root + "api/events?" + query.toString());
     source.onmessage = function (event) {
-      if (!paused) take(JSON.parse(event.data));
+      take(JSON.parse(event.data));
     };
     source.onerror = function () { status.textContent = "The server does not answer; trying again."; };
+    return source;
   }
+  function connect() { line.again(); }
 
   [metric, layer, place].forEach(function (one) { one.addEventListener("change", connect); });
   [log, scrub].forEach(function (one) { one.addEventListener("input", draw); });
@@ -117,8 +119,10 @@ document.addEventListener("DOMContentLoaded", function () {
     paused = !paused;
     pause.textContent = paused ? "▶ Go on" : "❚❚ Pause";
     // What was missed meanwhile comes with the first message of a new connection.
-    if (paused) draw(); else connect();
+    if (!paused) return connect();
+    line.stop();
+    return draw();
   });
   nclab.onTheme(fillList);
-  connect();
+  line = nclab.live.line = nclab.whileShown(open);
 });

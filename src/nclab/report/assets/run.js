@@ -191,13 +191,28 @@ document.addEventListener("DOMContentLoaded", function () {
   nclab.page = nclab.runPage();
   var live = document.body.dataset.live;
   if (!live || !nclab.page || !nclab.page.refresh) return;
-  var source = new EventSource(live + "api/changes?run=" + encodeURIComponent(nclab.run.slug)), busy = false;
-  source.onmessage = function () {
+  var slug = encodeURIComponent(nclab.run.slug), busy = false, wanted = false;
+  function over() { return nclab.run.state === "finished" || nclab.run.state === "failed"; }
+  if (over()) return;
+  function ask() {
+    wanted = busy;
     if (busy || document.hidden) return;
     busy = true;
-    fetch(live + "api/run/" + encodeURIComponent(nclab.run.slug)).then(function (answer) { return answer.json(); }).then(function (fresh) {
+    fetch(live + "api/run/" + slug).then(function (answer) { return answer.json(); }).then(function (fresh) {
       nclab.page.refresh(fresh);
+      if (over()) nclab.changes.stop();
       document.querySelectorAll("[data-state]").forEach(function (part) { part.dataset.state = fresh.state; part.textContent = fresh.state; });
-    }).finally(function () { window.setTimeout(function () { busy = false; }, 800); });
-  };
+    }).catch(function () {
+      // The server or the run is gone: what is drawn stays.
+    }).finally(function () {
+      window.setTimeout(function () { busy = false; if (wanted) ask(); }, 800);
+    });
+  }
+  nclab.changes = nclab.whileShown(function () {
+    if (over()) return null;
+    var source = new EventSource(live + "api/changes?run=" + slug);
+    source.onopen = ask; // what was missed meanwhile
+    source.onmessage = ask;
+    return source;
+  });
 });
