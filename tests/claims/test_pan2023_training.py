@@ -79,6 +79,7 @@ FLAT: dict[str, Callable[[Numbers], Any]] = {
     "3.2-accuracy-rises": flat("rows", ncc_accuracy=0.9),
     "3.2-intra-rises": flat("rows", min_intra=0.5),
     "3.2-gap-rises": flat("rows", min_intra=0.5, max_inter=0.1),
+    "3.2-depth-falls": flat("depths", depth=3),
 }
 """For every claim that something rises or falls, a behaviour in which it stays."""
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,6 +82,20 @@ def test_thresholds_that_would_stop_a_training_are_refused(
     with pytest.raises(nclab.NclabError, match=text) as refused:
         alarm(thresholds)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: CollapseLost(factor=0.5), r"factor in \[1, inf\), got 0.5"),
+        (lambda: CollapseLost(factor=math.nan), "factor .* got nan"),
+        (lambda: MinorityCollapse(distance=-0.1), r"distance in \[0, 1\), got -0.1"),
+        (lambda: DeadFeatures(share=5), r"share in \[0, 1\), got 5"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(nclab.NclabError, match=text):
+        make()
 
 
 @pytest.mark.parametrize("name", ["nc1_trace_ratio", "nc2_equiangularity_means"])

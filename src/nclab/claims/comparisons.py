@@ -93,11 +93,17 @@ def rises(
     ]
 
 
-def weigh_lines(lines: Iterable[Line], *, visible: float, enough: float = 1.0) -> Finding:
+def weigh_lines(
+    lines: Iterable[Line], *, visible: float, back: float | None = None, enough: float = 1.0
+) -> Finding:
     """Weigh the steps of lines, and whether each line rises visibly from its first to its last.
 
-    A step may go back by `visible`; without the second demand a flat line would pass as rising.
-    The verdict is the weaker of the two.
+    Without the second demand a flat line would pass as rising. The verdict is the weaker of the
+    two.
+
+    Args:
+        visible: the least rise from first to last.
+        back: a step may go back by this much; by `visible` unless given.
 
     >>> flat = Line("seed 0: weight decay", [1e-4, 1e-3], [0.5, 0.5])
     >>> weigh_lines([flat], visible=0.01).verdict.value
@@ -106,7 +112,7 @@ def weigh_lines(lines: Iterable[Line], *, visible: float, enough: float = 1.0) -
     known = [line for line in lines if len(line.values) > 1]
     steps = weigh(
         (step for line in known for step in rises(*line[:3], sign=line.sign)),
-        tolerance=visible,
+        tolerance=visible if back is None else back,
         enough=enough,
     )
     if not known:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from nclab.claims.comparisons import Comparison, Line, rises, weigh, weigh_lines
+from nclab.claims.comparisons import Comparison, Line, weigh, weigh_lines
 from nclab.claims.pan2023_weight_decay import VISIBLE, gap, seeds
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
@@ -80,20 +80,15 @@ def gap_rises(numbers: Numbers) -> Finding:
 
 
 def depth_falls(numbers: Numbers) -> Finding:
-    """Effective depth never grows with weight decay, and ends lower than it began."""
-    found = []
+    """Effective depth never grows with weight decay, and ends at least a layer lower."""
+    lines = []
     for seed in seeds(numbers["runs"]):
         runs = [run for run in _converged(numbers) if run["seed"] == seed]
         known = [(run, depth_of(numbers, run)) for run in runs]
         line = [(float(run["weight_decay"]), float(d)) for run, d in known if d is not None]
-        if len(line) < 2:
-            continue
         decays, depths = [decay for decay, _ in line], [depth for _, depth in line]
-        found += rises(f"seed {seed}, weight decay", decays, depths, sign=-1)
-        found.append(
-            Comparison(f"seed {seed}, first to last, in whole layers", depths[0] - depths[-1] - 1)
-        )
-    return weigh(found)
+        lines.append(Line(f"seed {seed}, weight decay", decays, depths, sign=-1))
+    return weigh_lines(lines, visible=1.0, back=0.0)
 
 
 def middle_inter(layers: Sequence[Row]) -> float:

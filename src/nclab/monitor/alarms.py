@@ -50,6 +50,11 @@ def _check(thresholds: Mapping[str, float]) -> None:
             raise NclabError(f"Expected a threshold of {name} above 0, got {value!r}.")
 
 
+def _check_number(name: str, value: float, low: float, high: float) -> None:
+    if not (isinstance(value, (int, float)) and low <= value < high):
+        raise NclabError(f"Expected a {name} in [{low:g}, {high:g}), got {value!r}.")
+
+
 @dataclass(frozen=True)
 class CollapseReached:
     """All given metrics of a layer are near their values at collapse."""
@@ -77,6 +82,7 @@ class CollapseLost:
 
     def __post_init__(self) -> None:
         _check(self.thresholds)
+        _check_number("factor", self.factor, 1.0, math.inf)
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         reached = {layer for name, layer, _ in event.fired if name == "collapse reached"}
@@ -101,6 +107,9 @@ class MinorityCollapse:
 
     distance: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check_number("distance", self.distance, 0.0, 1.0)
+
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
             layer = _layer(collapse)
@@ -117,6 +126,9 @@ class DeadFeatures:
     """More than this share of a class's feature vectors is exactly zero."""
 
     share: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check_number("share", self.share, 0.0, 1.0)
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
