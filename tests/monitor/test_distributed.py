@@ -1,43 +1,20 @@
 """Two processes measure together what one measures of the union of their data."""
 
-import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nclab
+from tests.monitor.pair import run_pair
 from tests.monitor.two_processes import parts, resting
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes printed."""
     meeting = tmp_path_factory.mktemp("gloo") / "meeting"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.monitor.two_processes", str(rank), str(meeting)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    results = []
-    for process in processes:
-        output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        results.append(json.loads(output.splitlines()[-1]))
-    return results
+    return run_pair("tests.monitor.two_processes", meeting)
 
 
 def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -1,11 +1,7 @@
 """The torchmetrics Metric: the numbers of measure_features, in any pieces, always in float64."""
 
-import json
 import math
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import nclab
+from tests.monitor.pair import run_pair
 from tests.monitor.two_metrics import CLASSES, DIM, cloud, parts
 
 torchmetrics = pytest.importorskip("torchmetrics", reason="needs the extra torchmetrics")
 
 from nclab.monitor.torchmetrics import NeuralCollapse  # noqa: E402
-
-ROOT = Path(__file__).parents[2]
 
 
 def seen(metric: Any, *batches: tuple[Tensor, Tensor]) -> Any:
@@ -179,24 +174,9 @@ def test_it_goes_on_after_inference_mode() -> None:
 
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
-    meeting = tmp_path / "meeting"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.monitor.two_metrics", str(rank), str(meeting)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
     expected = nclab.measure_features(*cloud())
-    for process, (features, labels) in zip(processes, parts(), strict=True):
-        output, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
-        found = json.loads(output.splitlines()[-1])
+    printed = run_pair("tests.monitor.two_metrics", tmp_path / "meeting")
+    for found, (features, labels) in zip(printed, parts(), strict=True):
         assert_close(found["together"], expected)
         assert found["counts"] == expected.counts.tolist()
         alone = nclab.measure_features(features, labels, num_classes=CLASSES, allow_missing=True)
