@@ -3,6 +3,8 @@
 import pytest
 
 from nclab.figures import pan2023, pan2023_theory
+from nclab.figures.draw import draw
+from nclab.figures.interactive import spec
 from nclab.figures.picture import Panel
 from nclab.figures.spread import Look, column, spread
 from tests.claims import thesis_rows
@@ -117,7 +119,11 @@ def test_conjectures_show_seeds_and_intervals() -> None:
     picture = pan2023_theory.conjectures(thesis_rows.conjectures())[0]
     first = panel(picture)
     interval, seeds = first.series[0], first.series[1]
-    assert interval.label == "1: conic data, 6 layers"
+    assert first.x_ticks[0] == 1
+    assert first.x_names[0] == "conic,\n6 layers"
+    axis = spec(picture)["layout"]["xaxis"]
+    assert axis["ticktext"][0] == "conic,<br>6 layers"
+    assert draw(picture).axes[0].get_xticklabels()[0].get_text() == first.x_names[0]
     assert (interval.y, interval.low, interval.high) == ([0.01], [0.0], [0.02])
     assert list(seeds.y) == [0.0, 0.01, 0.02]
     assert first.references[0].y == 0.05

@@ -142,7 +142,8 @@ def _axes(
     if panel.x_scale == "loglog" and not panel.x_label:
         x["title"]["text"] = "log t"
     if panel.x_ticks:
-        x |= {"tickvals": list(panel.x_ticks), "ticktext": [f"{v:g}" for v in panel.x_ticks]}
+        names = [name.replace("\n", "<br>") for name in panel.tick_names]
+        x |= {"tickvals": list(panel.x_ticks), "ticktext": names}
     if panel.y_range is not None:
         logged = panel.y_scale != "linear"
         y["range"] = [math.log10(end) if logged else end for end in panel.y_range]

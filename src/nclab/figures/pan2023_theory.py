@@ -149,11 +149,10 @@ def conjectures(numbers: Numbers) -> list[Picture]:
         lines = []
         for place, (data, layers) in enumerate(places):
             where = {"conjecture": name, "data": data, "layers": layers}
-            label = f"{place + 1}: {data} data, {layers} layers"
             for row in _matching(numbers["intervals"], where):
                 lines.append(
                     Series(
-                        label,
+                        "" if place else "median with its bootstrap interval",
                         [place + 1.1],
                         [row["median"]],
                         None if row["low"] is None else [row["low"]],
@@ -165,15 +164,17 @@ def conjectures(numbers: Numbers) -> list[Picture]:
                 )
             values = [float(row["smallest_e"]) for row in _matching(numbers["worst"], where)]
             beside = [place + 0.9] * len(values)
-            lines.append(Series("", beside, values, colour=place, style="none", marker="hollow"))
+            label = "" if place else "one seed"
+            lines.append(Series(label, beside, values, colour=place, style="none", marker="hollow"))
         panels.append(
             Panel(
                 title,
-                "data and depth",
+                "",
                 "" if panels else "smallest e",
                 tuple(lines),
                 references=(Reference("called small", y=float(numbers["small"])),),
                 x_ticks=tuple(range(1, len(places) + 1)),
+                x_names=tuple(f"{data},\n{layers} layers" for data, layers in places),
             )
         )
     return [
@@ -182,7 +183,8 @@ def conjectures(numbers: Numbers) -> list[Picture]:
             "The smallest e with which each conjecture is true",
             tuple(panels),
             3,
-            "Circles are seeds; dots are medians with their bootstrap intervals.",
+            "Each conjecture says that something holds up to an e; smaller is better. Circles are "
+            "the seeds, dots their medians with bootstrap intervals.",
         )
     ]
 

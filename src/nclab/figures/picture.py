@@ -54,6 +54,13 @@ class Panel(NamedTuple):
     y_range: tuple[float, float] | None = None
     x_ticks: tuple[float, ...] = ()
     """Where x is labelled; empty lets the renderer choose."""
+    x_names: tuple[str, ...] = ()
+    """What stands there instead of the numbers, one for each of `x_ticks`."""
+
+    @property
+    def tick_names(self) -> tuple[str, ...]:
+        """What stands at `x_ticks`."""
+        return self.x_names or tuple(f"{tick:g}" for tick in self.x_ticks)
 
 
 class HeatMap(NamedTuple):
