@@ -1,42 +1,28 @@
 """The pages of a report: every one is a template filled from what a folder holds."""
 
-import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nclab
-from nclab.errors import NclabError
 from nclab.figures.palette import DARK, LIGHT
 from nclab.papers import PAPERS
 from nclab.records.manifest import versions
 from nclab.report.checks import NOTHING
-from nclab.report.content import Content, Experiment, Figure, safe_name
+from nclab.report.content import Content, Experiment, Figure
+from nclab.report.environment import TONES, environment, pretty
 from nclab.report.follower import Follower, last_layer
 from nclab.report.run_data import summary
-from nclab.text import number
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-TEMPLATES = Path(__file__).with_name("templates")
 ASSETS = Path(__file__).with_name("assets")
 SHOWN_PAPERS = ("pan2023", "ji2022")
 LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 FIRST_RUNS = 12
 """Of the runs on the overview; the others are on their page."""
-TONES = {
-    "holds": "good",
-    "reproduced": "good",
-    "holds with a correction": "fair",
-    "partly reproduced": "fair",
-    "refuted": "bad",
-    "not reproduced": "bad",
-}
 ORDER = (*TONES, "open")
 SPATIAL = 4
 """Up to so many classes, centred means fit into three dimensions."""
@@ -163,7 +149,7 @@ class Pages:
             title=run.name,
             run={"slug": slug, **summary(run)},
             facts=[(name, value) for name, value in facts.items() if value is not None],
-            config=_pretty(manifest.config),
+            config=pretty(manifest.config),
             alarms=run.alarms[-50:],
         )
 
@@ -179,7 +165,7 @@ class Pages:
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
         nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
         return (
-            _environment()
+            environment()
             .get_template(template)
             .render(
                 **{"wide": False, **values},
@@ -297,44 +283,3 @@ def palette_script() -> str:
     """The colours of the figures, for what the pages draw themselves."""
     papers = {"light": LIGHT._asdict(), "dark": DARK._asdict()}
     return f"window.nclab = window.nclab || {{}};\nnclab.palette = {json.dumps(papers)};\n"
-
-
-@functools.cache
-def _environment() -> "Environment":
-    try:
-        import jinja2
-    except ImportError as error:
-        raise NclabError("Pages need jinja2. Run `pip install jinja2`.") from error
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "tone": lambda verdict: TONES.get(verdict, "open"),
-        "number": _number,
-        "pretty": _pretty,
-        "safe_name": safe_name,
-        "alarm": _alarm,
-    }
-    return environment
-
-
-def _number(value: Any) -> str:
-    try:
-        return number(value) if isinstance(value, int | float) else "–"
-    except OverflowError:
-        return "–"
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
-
-
-def _alarm(alarm: Mapping[str, Any]) -> str:
-    skipped = ("kind", "step")
-    words = [f"{name} {value}" for name, value in alarm.items() if name not in skipped]
-    return f"step {alarm.get('step')}: {', '.join(words)}"

@@ -1,0 +1,68 @@
+"""The template engine of the pages, and how values are written in them."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nclab.errors import NclabError
+from nclab.report.content import safe_name
+from nclab.text import number
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).with_name("templates")
+TONES = {
+    "holds": "good",
+    "reproduced": "good",
+    "holds with a correction": "fair",
+    "partly reproduced": "fair",
+    "refuted": "bad",
+    "not reproduced": "bad",
+}
+"""How good a verdict is for the claim; every other is open."""
+
+
+@functools.cache
+def environment() -> "Environment":
+    """Templates escape every value and know no variable that is not given."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise NclabError("Pages need jinja2. Run `pip install jinja2`.") from error
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "tone": lambda verdict: TONES.get(verdict, "open"),
+        "number": _number,
+        "pretty": pretty,
+        "safe_name": safe_name,
+        "alarm": _alarm,
+    }
+    return environment
+
+
+def _number(value: Any) -> str:
+    try:
+        return number(value) if isinstance(value, int | float) else "–"
+    except OverflowError:
+        return "–"
+
+
+def pretty(value: Any) -> str:
+    """JSON that a person reads."""
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _alarm(alarm: Mapping[str, Any]) -> str:
+    skipped = ("kind", "step")
+    words = [f"{name} {value}" for name, value in alarm.items() if name not in skipped]
+    return f"step {alarm.get('step')}: {', '.join(words)}"
