@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import nclab
+from nclab.claims.ledger import all_claims
 from nclab.papers import PAPERS
+from tests.claims.golden import CORRECTED, GOLDEN
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))
@@ -80,6 +82,13 @@ def test_links_in_the_docs_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_counts_the_claims() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    corrected = sum(verdict == CORRECTED for verdict, _ in GOLDEN.values())
+    assert f"all {len(all_claims())} statements" in text
+    assert f"{corrected} hold only with a correction" in text
 
 
 def test_results_replace_what_is_between_the_marks() -> None:
