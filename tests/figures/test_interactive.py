@@ -49,6 +49,20 @@ def test_a_diverging_map_parts_at_its_centre() -> None:
     assert spec(Picture("p", "", (COSINES,)))["data"][0]["zmin"] == -1.0
 
 
+def test_a_continuous_map_has_a_line_at_its_centre() -> None:
+    shade, level = spec(Picture("p", "", (SLICE,)))["data"]
+    assert (level["type"], level["z"]) == ("contour", shade["z"])
+    assert level["contours"]["start"] == level["contours"]["end"] == SLICE.centre
+    assert len(spec(Picture("p", "", (COSINES,)))["data"]) == 1
+    assert len(spec(Picture("p", "", (SLICE._replace(centre=None),)))["data"]) == 1
+
+
+def test_names_of_ticks_stay_text() -> None:
+    named = BAND._replace(x_ticks=(1.0,), x_names=("<b>\ntwo",))
+    axis = spec(Picture("p", "", (named,)))["layout"]["xaxis"]
+    assert axis["ticktext"] == ["&lt;b&gt;<br>two"]
+
+
 def test_panels_with_their_own_words_have_their_own_legends() -> None:
     other = BAND._replace(series=(BAND.series[0]._replace(label="other"),))
     drawn = spec(Picture("p", "", (BAND, other)))

@@ -235,6 +235,21 @@ def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path:
     assert "data-figure" not in page
 
 
+def test_wide_figures_have_the_whole_page(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, 1.0]),))
+    finding = {"verdict": "reproduced", "evidence": "slope 1.0", "numbers": {}}
+    for name, count in (("pan2023_narrow", 2), ("pan2023_wide", 3)):
+        (root / name).mkdir(parents=True)
+        picture = to_json(Picture("a", "", (panel,) * count, columns=4))
+        (root / name / "a.picture.json").write_text(json.dumps(picture))
+        (root / name / "numbers.json").write_text(json.dumps({"findings": {name: finding}}))
+    page = (write_report(root).page.parent / "papers/pan2023.html").read_text()
+    narrow, wide = page.split('id="pan2023_wide"')
+    assert 'class="beside"' in narrow
+    assert 'class="below"' in wide
+
+
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "runs", tmp_path / "outside"
     root.mkdir()

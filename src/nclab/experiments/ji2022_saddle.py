@@ -21,6 +21,9 @@ from nclab.text import number
 from nclab.threads import one_thread
 from nclab.ulpm.examples import run_escape
 
+SLICE_DIGITS = 5
+"""Of the loss around the point, which is only looked at."""
+
 
 @dataclass(frozen=True)
 class Config:
@@ -65,7 +68,10 @@ def saddle(config: Config, *, seeds: Sequence[int] = (0,)) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "config": {**asdict(config), "seeds": list(seeds)},
         "points": points,
-        "slice": {"angles": piece.angles.tolist(), "log_losses": piece.log_losses.tolist()},
+        "slice": {
+            "angles": piece.angles.round(SLICE_DIGITS).tolist(),
+            "log_losses": piece.log_losses.round(SLICE_DIGITS).tolist(),
+        },
         "per_seed": per_seed,
         "samples": samples,
     }

@@ -59,7 +59,7 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
         layout["annotations"].append(_panel_title(panel.title, box))
         home = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
         if isinstance(panel, HeatMap):
-            data.append(_heat_map(panel, colours, box) | home)
+            data += [trace | home for trace in _heat_map(panel, colours, box)]
             continue
         legend = "legend" if shared else f"legend{suffix}"
         low = 0.0 if shared else box[2]
@@ -142,7 +142,7 @@ def _axes(
     if panel.x_scale == "loglog" and not panel.x_label:
         x["title"]["text"] = "log t"
     if panel.x_ticks:
-        names = [name.replace("\n", "<br>") for name in panel.tick_names]
+        names = [_plain(name).replace("\n", "<br>") for name in panel.tick_names]
         x |= {"tickvals": list(panel.x_ticks), "ticktext": names}
     if panel.y_range is not None:
         logged = panel.y_scale != "linear"
@@ -215,7 +215,8 @@ def _band(one: Series, colour: str) -> list[dict[str, Any]]:
     ]
 
 
-def _heat_map(panel: HeatMap, colours: Paper, box: Sequence[float]) -> dict[str, Any]:
+def _heat_map(panel: HeatMap, colours: Paper, box: Sequence[float]) -> list[dict[str, Any]]:
+    """The colours and, on continuous axes, the line where the values are those of the centre."""
     values = [_numbers(row) for row in panel.values]
     known = [value for row in values for value in row if value is not None]
     low, high = panel.value_range or (min(known, default=0.0), max(known, default=1.0))
@@ -243,7 +244,23 @@ def _heat_map(panel: HeatMap, colours: Paper, box: Sequence[float]) -> dict[str,
     }
     trace["x"] = _numbers(panel.x) if len(panel.x) else _names(panel.x_names, values[0])
     trace["y"] = _numbers(panel.y) if len(panel.y) else _names(panel.y_names, values)
-    return trace
+    if not len(panel.x):
+        return [trace]
+    trace["zsmooth"] = "best"
+    if panel.centre is None:
+        return [trace]
+    level = {
+        "type": "contour",
+        **{name: trace[name] for name in ("x", "y", "z")},
+        "autocontour": False,
+        "contours": {"start": panel.centre, "end": panel.centre, "coloring": "lines"},
+        "colorscale": [[0, colours.ink], [1, colours.ink]],
+        "line": {"width": 1.5},
+        "showscale": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    return [trace, level]
 
 
 def _bend(place: float, middle: float) -> float:

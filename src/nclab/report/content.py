@@ -54,6 +54,12 @@ class Experiment:
         return key if key in PAPERS else ""
 
     @property
+    def wide(self) -> bool:
+        """Whether some figure has panels that need the whole width of a page."""
+        pictures = [figure.picture for figure in self.figures]
+        return any(min(one.columns, len(one.panels)) > 2 for one in pictures)
+
+    @property
     def command(self) -> str:
         """What makes it again."""
         preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
