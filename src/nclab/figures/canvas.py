@@ -43,12 +43,12 @@ def drawing(*, paper: Paper = LIGHT, **size: Any) -> Iterator["Figure"]:
         yield Figure(layout="constrained", **size)
 
 
-FORMATS: tuple[tuple[str, dict[str, Any]], ...] = (
-    (".png", {"Software": None}),
-    (".pdf", {"CreationDate": None}),
-    (".svg", {"Date": None}),
+FORMATS: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    (".png", 200, {"Software": None}),
+    (".pdf", 100, {"CreationDate": None}),
+    (".svg", 100, {"Date": None}),
 )
-"""Suffixes, and what would make two writings of one figure differ."""
+"""Suffixes, dots per inch of what is not lines, and what would make two writings differ."""
 
 
 def save(figure: "Figure", path: Path) -> list[Path]:
@@ -57,9 +57,9 @@ def save(figure: "Figure", path: Path) -> list[Path]:
 
     written = []
     with matplotlib.rc_context(STYLE), _settled(figure):
-        for suffix, metadata in FORMATS:
+        for suffix, dots, metadata in FORMATS:
             content = io.BytesIO()
-            figure.savefig(content, format=suffix[1:], dpi=200, metadata=metadata)
+            figure.savefig(content, format=suffix[1:], dpi=dots, metadata=metadata)
             target = path.with_name(path.name + suffix)
             write_whole(target, content.getvalue())
             written.append(target)
