@@ -178,6 +178,20 @@ def test_a_diverging_member_keeps_its_last_finite_state() -> None:
     assert again.train_epoch()[1].why == history[-1].why
 
 
+def test_numbers_next_to_nothing_become_zero() -> None:
+    fleet = build([Member("affine", 1e-3, seed=0)])
+    state = fleet.tensors(0)
+    state["model.hidden.0.linear.weight"][0] = 0.0  # a dead unit: its variance only decays
+    state["model.hidden.0.linear.bias"][0] = 0.0
+    state["model.hidden.0.norm.running_var"][0] = 1.2e-38
+    fleet.load(0, state, 0)
+    fleet.train_epoch()
+    variance = fleet.tensors(0)["model.hidden.0.norm.running_var"]
+    assert variance[0] == 0.0
+    assert (variance[1:] > 0).all()
+    assert torch.tensor(2e-38) / 4 > 0, "the caller's arithmetic is as before"
+
+
 def test_a_member_s_model_is_measured_as_any_other() -> None:
     fleet = build([Member("affine", seed=2)])
     fleet.train_epoch()
