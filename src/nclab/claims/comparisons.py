@@ -1,6 +1,7 @@
 """From single comparisons, such as one step of weight decay in one seed, to a verdict."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nclab.claims.verdict import Finding, Verdict
@@ -86,10 +87,12 @@ def rises(
 
     >>> rises("seed 0: weight decay", [1e-4, 1e-3], [0.5, 0.75])
     [Comparison(what='seed 0: weight decay 0.0001 to 0.001', margin=0.25)]
+    >>> rises("seed 0: layer", [1, 2], [0.5, 0.5], sign=-1)[0].margin
+    0.0
     """
     return [
-        Comparison(f"{what} {places[i]:g} to {places[i + 1]:g}", sign * (values[i + 1] - values[i]))
-        for i in range(len(values) - 1)
+        Comparison(f"{what} {places[i]:g} to {places[i + 1]:g}", sign * (after - before) + 0.0)
+        for i, (before, after) in enumerate(pairwise(values))  # + 0.0: there is no worst by -0
     ]
 
 
