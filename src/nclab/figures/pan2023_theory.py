@@ -125,7 +125,7 @@ def complexity(numbers: Numbers) -> list[Picture]:
     return [
         Picture(
             "pan2023_complexity",
-            "Simpler data, stronger collapse",
+            "Complexity of the data and collapse",
             tuple(panels),
             len(panels),
             "Affine batch norm; the labels come from random networks of this many layers. "
