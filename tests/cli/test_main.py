@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import nclab.records
 from tests.cli.runner import call
 
 LONG = "x" * 300
@@ -27,3 +28,17 @@ def test_a_name_that_is_too_long_is_one_line(
     assert len(done.err.splitlines()) == 1
     assert "File name too long" in done.err
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nclab.records, "find_runs", stopped)
+    assert call("runs", tmp_path) == (130, "", "nclab: Stopped.\n")
+
+
+def test_a_mistyped_command_ends_in_one_mark() -> None:
+    done = call("measur")
+    assert done.code == 2
+    assert done.err.endswith("Did you mean 'measure'? See nclab --help.\n")

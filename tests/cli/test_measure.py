@@ -50,6 +50,12 @@ def test_the_table_is_for_people(file: Path) -> None:
     assert "no classifier weights were given: nc2_norm_variation_weights" in done.out
 
 
+def test_a_name_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
+    name = "a[red]b :fire:.npz"
+    done = call("measure", save(tmp_path / name, features=DATA.features, labels=DATA.labels))
+    assert done.out.startswith(f"{name}: 45 samples")
+
+
 def test_other_names_and_a_head_in_the_same_file(tmp_path: Path) -> None:
     file = save(tmp_path / "f.npz", X=DATA.features, y=DATA.labels, weight=DATA.weight)
     found = json.loads(call("measure", file, "--json", "--one-pass").out)

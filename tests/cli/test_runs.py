@@ -44,6 +44,15 @@ def test_the_same_rows_as_json(tmp_path: Path) -> None:
     assert rows["c"]["why"] == "the loss [is] not finite"
 
 
+def test_a_damaged_one_is_said(tmp_path: Path) -> None:
+    some_runs(tmp_path)
+    (tmp_path / "c" / "manifest.json").write_text("{")
+    done = call("runs", tmp_path, "--json")
+    assert {row["name"] for row in json.loads(done.out)} == {"a", "b"}
+    assert len(done.err.splitlines()) == 1
+    assert "c/manifest.json" in done.err
+
+
 def test_a_running_one_is_seen(tmp_path: Path) -> None:
     with start(tmp_path / "now"):
         (row,) = json.loads(call("runs", tmp_path, "--json").out)

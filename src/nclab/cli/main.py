@@ -23,6 +23,8 @@ from nclab.errors import NclabError
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """What unknown options and bad values raise; its home differs between versions of typer."""
+STOPPED = 130
+"""The exit code of a program that Ctrl-C has ended."""
 
 app = typer.Typer(
     name="nclab",
@@ -70,7 +72,10 @@ def fail(message: str) -> NoReturn:
 def run() -> None:
     """Entry point: an error is one line on standard error and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == STOPPED:  # typer has swallowed Ctrl-C without a word
+            typer.echo("nclab: Stopped.", err=True)
+        sys.exit(code)
     except NclabError as error:
         fail(str(error))
     except MemoryError:
@@ -80,9 +85,11 @@ def run() -> None:
         if len(sys.argv) == 1:  # no arguments: the help is the answer
             typer.echo(message)
             sys.exit(2)
-        fail(f"{message.rstrip('.')}. See nclab --help.".replace("\n", " "))
-    except typer.Abort:
-        fail("Stopped.")
+        end = "" if message.endswith(("?", ".")) else "."
+        fail(f"{message}{end} See nclab --help.".replace("\n", " "))
+    except (KeyboardInterrupt, typer.Abort):  # as other versions of typer tell of it
+        typer.echo("nclab: Stopped.", err=True)
+        sys.exit(STOPPED)
     except BrokenPipeError:  # The reader, `head` perhaps, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

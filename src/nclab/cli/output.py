@@ -15,11 +15,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(*renderables: Any) -> None:
-    """Rich renderables, as wide as the terminal, or wide enough for a table in a file."""
+    """Rich renderables, as wide as the terminal, or wide enough for a table in a file.
+
+    Texts are printed as they are: a folder may be called runs[/x].
+    """
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=False, emoji=False)
     if not sys.stdout.isatty():
-        console = Console(width=max(WIDTH, console.width))
+        console = Console(width=max(WIDTH, console.width), markup=False, emoji=False)
     for renderable in renderables:
         console.print(renderable)

@@ -27,7 +27,10 @@ def command(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"Expected a folder with runs, but {folder} {what}.")
-    rows = [_row(glance(path)) for path in find_runs(folder)]
+    damaged: list[str] = []
+    rows = [_row(glance(path)) for path in find_runs(folder, damaged=damaged)]
+    for words in damaged:
+        typer.echo(f"nclab: {words}", err=True)
     if as_json:
         print_json(rows)
     elif not rows:
