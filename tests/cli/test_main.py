@@ -31,7 +31,7 @@ def test_a_name_that_is_too_long_is_one_line(
 
 
 def test_ctrl_c_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nclab.records, "find_runs", stopped)

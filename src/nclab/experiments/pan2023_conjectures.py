@@ -67,7 +67,6 @@ PRESETS = {
             Place(PAPER, "teacher", 6, DECAYS),
             Place(PAPER, "teacher", 15, DEEP_DECAYS),
             Place(PAPER, "conic", 6, DECAYS),
-            Place(PAPER, "conic", 15, DEEP_DECAYS),
         )
     ),
 }
