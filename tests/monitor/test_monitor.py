@@ -3,6 +3,7 @@
 import io
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import nclab
+from nclab.errors import DataError
 from nclab.metrics.catalogue import METRICS
 from nclab.monitor.event import Event
 from nclab.monitor.schedule import Every, Logarithmic
@@ -335,3 +337,18 @@ def test_nothing_is_said_in_a_healthy_run(caplog: pytest.LogCaptureFixture) -> N
         train(model, monitor, epochs=3)
     assert not [alarm for alarm in monitor.alarms if alarm.severe]
     assert not caplog.records
+
+
+def test_nothing_but_nan_is_said_in_one_line() -> None:
+    model = network()
+    inputs, labels = torch.full((12, 4), torch.nan), torch.arange(12) % 3
+    with nclab.Monitor(model) as monitor:
+        for own, _ in monitor.watch([(inputs, labels)]):
+            model(own)
+    assert monitor.last is not None
+    report = monitor.last.report
+    assert not any("something made of it" in remark for remark in report.remarks)
+    asks: list[Callable[[], object]] = [lambda: report.last, report.certificate, report.plot]
+    for ask in asks:
+        with pytest.raises(DataError, match="finite features of 0 classes"):
+            ask()

@@ -7,6 +7,7 @@ import pytest
 from torch import nn
 
 import nclab
+from nclab.errors import NclabWarning, RecordError
 from nclab.monitor import Event, RecordSink
 from nclab.records import open_run, read_run
 from tests.monitor.loops import batches, network, train
@@ -95,6 +96,38 @@ def _breaking(*, after: int) -> Any:
         return model(inputs)
 
     return forward
+
+
+def test_a_folder_that_cannot_be_used_is_refused_before_training(tmp_path: Path) -> None:
+    model = network()
+    with nclab.Monitor(model, sinks=RecordSink(tmp_path / "mine")) as monitor:
+        train(model, monitor, epochs=1)
+    with pytest.raises(RecordError, match="has finished"):
+        RecordSink(tmp_path / "mine")
+    with pytest.raises(RecordError, match=r"config\.rate"):
+        RecordSink(tmp_path / "mine", config={"rate": 0.1})
+
+
+def test_a_training_that_failed_can_be_started_again(tmp_path: Path) -> None:
+    def steps() -> list[int]:
+        return [record["step"] for record in read_run(tmp_path).of_kind("measurement")]
+
+    with (
+        pytest.raises(RuntimeError, match="out of coffee"),
+        nclab.Monitor(network(), sinks=RecordSink(tmp_path)) as monitor,
+    ):
+        train(monitor.model, monitor, epochs=3, forward=_breaking(after=14))
+    assert steps() == [6, 12]
+    again = nclab.Monitor(network(), sinks=RecordSink(tmp_path))
+    again.steps, again.epochs = 12, 2  # as from a checkpoint
+    with pytest.raises(RuntimeError, match="out of coffee"), again:
+        train(again.model, again, epochs=3, forward=_breaking(after=8))
+    assert steps() == [6, 12, 18]
+    anew = nclab.Monitor(network(), sinks=RecordSink(tmp_path))
+    with pytest.warns(NclabWarning, match="from step 6 on are taken back"), anew:
+        train(anew.model, anew, epochs=2)
+    assert steps() == [6, 12]
+    assert read_run(tmp_path).state == "finished"
 
 
 def test_a_run_of_ones_own_stays_open(tmp_path: Path) -> None:

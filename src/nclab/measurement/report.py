@@ -41,6 +41,9 @@ class Report:
     @property
     def last(self) -> Collapse:
         """The last measured layer: what the classifier reads, unless layers were named."""
+        if not self.layers:  # a monitor that saw only nan, or only one class
+            why = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
+            raise DataError(f"Expected a layer that could be measured, got none ({why}).")
         return self.layers[-1]
 
     def __getitem__(self, layer: str | int) -> Collapse:
@@ -66,7 +69,7 @@ class Report:
     def certificate(self, delta: float | None = None) -> Certificate:
         """What the loss guarantees about the features that the classifier reads."""
         read = [collapse for collapse in self.layers if collapse.loss is not None]
-        return (read or self.layers)[-1].certificate(delta)
+        return (read[-1] if read else self.last).certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
@@ -88,7 +91,7 @@ class Report:
     def _picture(self) -> "Picture":
         from nclab.figures.measured import layer_picture, layers_picture
 
-        if len(self.layers) == 1:
+        if len(self.layers) < 2:
             return layer_picture(self.last.to_dict())
         return layers_picture([collapse.to_row() for collapse in self.layers])
 

@@ -1,12 +1,18 @@
 """Sinks: where events go. A sink is any callable that takes an `Event`."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nclab.errors import NclabWarning
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
+from nclab.records.run import refuse_other
+
+KIND = "monitor"
+"""Of the runs that a sink opens."""
 
 Sink = Callable[[Event], object]
 """May have a method `close(error)`, called at the end; error is None if all went well."""
@@ -58,8 +64,9 @@ class RecordSink:
     """Writes every event, and every alarm after it, to the journal of a run.
 
     Given a folder it opens a run there at the first event, so that under torch.distributed only
-    the first process does, and ends it with the monitor. A run, or whatever appends records, that
-    is given open is the caller's to end.
+    the first process does, and ends it with the monitor. A run there that was stopped or failed
+    goes on: what it holds from the first event's step on is taken back. One that has finished is
+    refused at once. A run, or whatever appends records, that is given open is the caller's to end.
 
     >>> import tempfile
     >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
@@ -73,9 +80,11 @@ class RecordSink:
         self.journal = None if isinstance(target, (str, os.PathLike)) else target
         self.config = dict(config or {})
         self.run: Run | None = None
+        if self.folder is not None:
+            refuse_other(self.folder, kind=KIND, config=self.config)
 
     def __call__(self, event: Event) -> None:
-        journal = self._journal()
+        journal = self._journal(event.step)
         journal.append(event.to_record())
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes)}
@@ -94,10 +103,17 @@ class RecordSink:
         self.run.close()
         self.run = None
 
-    def _journal(self) -> Journal:
+    def _journal(self, step: int) -> Journal:
         if self.journal is not None:
             return self.journal
         if self.run is None:
             assert self.folder is not None
-            self.run = open_run(self.folder, kind="monitor", config=self.config)
+            self.run = open_run(self.folder, kind=KIND, config=self.config)
+            if self.run.rewind(step):
+                warnings.warn(
+                    f"{os.fspath(self.folder)} holds a training that was stopped; its records "
+                    f"from step {step} on are taken back.",
+                    NclabWarning,
+                    stacklevel=2,
+                )
         return self.run

@@ -153,6 +153,21 @@ class Journal:
             position += len(block)
         return checksum
 
+    def before(self, step: int) -> tuple[int, int]:
+        """Bytes before the end of the run or the first record of a step or later; records after."""
+        kept = offset = later = 0
+        with self.path.open("rb") as stream:
+            for line in stream:
+                offset += len(line)
+                record = decode(line) or {}
+                if record.get("kind") == "end":
+                    break
+                if later or record.get("step", -1) >= step:
+                    later += 1
+                else:
+                    kept = offset
+        return kept, later
+
     def cut(self, length: int) -> None:
         """Keep the first bytes only, damage behind them is gone; nothing is kept of 0 bytes."""
         checksum = self.checksum_of(length)

@@ -15,6 +15,7 @@ from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import Heartbeat
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.journal import Journal, damage_message
+from nclab.records.lines import exact
 from nclab.records.lock import Lock
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import (
@@ -24,6 +25,7 @@ from nclab.records.manifest import (
     read_manifest,
     write_manifest,
 )
+from nclab.records.read import glance
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,15 +85,38 @@ def open_run(
         raise
 
 
-def _same(old: Manifest, new: Manifest, folder: Path) -> None:
-    """Refuse another run; warn of another version or device, which may round differently."""
+def refuse_other(
+    folder: str | os.PathLike[str], *, kind: str, config: Mapping[str, Any], seed: int | None = None
+) -> None:
+    """Refuse at once a folder that holds another run, or one that has finished.
+
+    For who opens the run later: a training should not go on for hours before it is told.
+    """
+    place = Path(folder)
+    if not (place / MANIFEST).exists():
+        return
+    wanted = {"kind": kind, "seed": seed, "config": exact(dict(config), what="the config of a run")}
+    _same_run(read_manifest(place), wanted, place)
+    if glance(place).state == "finished":
+        raise RecordError(
+            f"Expected a new folder or a run that goes on, but {place} has finished. "
+            "Take another folder, or delete this one."
+        )
+
+
+def _same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> None:
     for part in ("kind", "seed", "config"):
-        found = first_difference({part: getattr(old, part)}, {part: getattr(new, part)})
+        found = first_difference({part: getattr(old, part)}, {part: new[part]})
         if found:
             raise RecordError(
                 f"Expected the run that {folder} holds, got another one: {found}. "
                 "Take another folder."
             )
+
+
+def _same(old: Manifest, new: Manifest, folder: Path) -> None:
+    """Refuse another run; warn of another version or device, which may round differently."""
+    _same_run(old, {"kind": new.kind, "seed": new.seed, "config": new.config}, folder)
     changed = first_difference(_surroundings(old, old), _surroundings(new, old))
     if changed:
         warnings.warn(
@@ -198,6 +223,19 @@ class Run:
         """Go back to the last good checkpoint, or start anew."""
         steps = self.steps()
         return self.resume(steps[-1] if steps else None)
+
+    def rewind(self, step: int) -> int:
+        """Take back the end and all records from a step on, and say how many records those were.
+
+        For a writer whose checkpoints are kept elsewhere: it goes on, or begins anew, at `step`.
+        """
+        kept, later = self._journal.before(step)
+        for place, path in checkpoints.list_checkpoints(self.folder).items():
+            if place >= step:
+                path.unlink(missing_ok=True)
+        if kept < self._journal.length:
+            self._journal.cut(kept)
+        return later
 
     def beat(self, *, step: int, total: int | None = None, **extra: Any) -> None:
         """Show how far the run is; cheap enough to be called at every step."""
