@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import nclab
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.metrics.catalogue import METRICS
 from nclab.monitor.event import Event
 from nclab.monitor.schedule import Every, Logarithmic
@@ -352,3 +352,21 @@ def test_nothing_but_nan_is_said_in_one_line() -> None:
     for ask in asks:
         with pytest.raises(DataError, match="finite features of 0 classes"):
             ask()
+
+
+@pytest.mark.parametrize(
+    "options", [{"sinks": "runs/mine"}, {"sinks": 5}, {"alarms": [5]}, {"alarms": "collapse"}]
+)
+def test_what_cannot_be_called_is_refused_before_training(options: dict[str, Any]) -> None:
+    with pytest.raises(NclabError, match="callables that take an Event"):
+        nclab.Monitor(network(), **options)
+
+
+@pytest.mark.parametrize("answer", ["text", True, ["text"]])
+def test_an_alarm_that_answers_something_else(answer: Any) -> None:
+    model = network()
+    with (
+        pytest.raises(NclabError, match="to return an Alarm"),
+        nclab.Monitor(model, alarms=lambda event: answer) as monitor,
+    ):
+        train(model, monitor, epochs=1)

@@ -35,7 +35,12 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
     found = rule(event)
     if found is None:
         return []
-    return [found] if isinstance(found, Alarm) else list(found)
+    if isinstance(found, Alarm):
+        return [found]
+    alarms = list(found) if isinstance(found, Iterable) else [found]
+    if not all(isinstance(alarm, Alarm) for alarm in alarms):
+        raise NclabError(f"Expected an alarm to return an Alarm, several or None, got {found!r}.")
+    return alarms
 
 
 def _check(thresholds: Mapping[str, float]) -> None:

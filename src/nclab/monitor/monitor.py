@@ -69,7 +69,7 @@ class Monitor:
         *,
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
-        alarms: Iterable[AlarmRule] | None = None,
+        alarms: AlarmRule | Iterable[AlarmRule] | None = None,
         sinks: Sink | Iterable[Sink] = (),
         classifier: str | None = None,
         pool: Pool = "mean",
@@ -81,8 +81,8 @@ class Monitor:
         self.model = model
         self.schedule = as_schedule(every)
         self.preset = choose(preset, layers)
-        self.rules = list(DEFAULT_ALARMS if alarms is None else alarms)
-        self.sinks: list[Sink] = [sinks] if callable(sinks) else list(sinks)
+        self.rules = _callables("alarms", DEFAULT_ALARMS if alarms is None else alarms)
+        self.sinks: list[Sink] = _callables("sinks", sinks)
         self.history = History()
         self.alarms: list[Alarm] = []
         self.last: Event | None = None
@@ -329,6 +329,16 @@ class Monitor:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
         for sink in self.sinks:
             sink(event)
+
+
+def _callables(name: str, given: Any) -> list[Any]:
+    """One callable or several as a list; refused here, not after an epoch of training."""
+    several = [given] if callable(given) or not isinstance(given, Iterable) else list(given)
+    wrong = [given] if isinstance(given, str) else [own for own in several if not callable(own)]
+    if wrong:
+        hint = ' For a folder pass RecordSink("folder").' if name == "sinks" else ""
+        raise NclabError(f"Expected {name}= callables that take an Event, got {wrong[0]!r}.{hint}")
+    return several
 
 
 def _finder(
