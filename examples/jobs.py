@@ -1,7 +1,6 @@
 """Independent jobs on every core; one that fails stops no other."""
 
-from nclab.engine import Job, run_jobs
-from nclab.engine.local import Report
+from nclab.engine import Job, Report, run_jobs
 
 
 def slope(report: Report, power: int) -> float:

@@ -1,5 +1,43 @@
 """Shared by all tests: one thread, so that sums are reproducible and machines stay usable."""
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+# Ray reads these when it is imported; without a token it would write one into the home folder.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
+
+
+@pytest.fixture(scope="session")
+def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
+    """A Ray cluster of two cores, and what the environment must say to use it."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="nc", dir="/tmp"))  # short, as the names of sockets are
+    environment = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    small = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=small)
+    yield cluster, environment
+    cluster.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def ray_cluster(ray_head: tuple[Any, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The cluster that RAY_ADDRESS names."""
+    cluster, environment = ray_head
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    return cluster

@@ -18,7 +18,7 @@ from tests.claims.golden import CORRECTED, GOLDEN
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard"
+EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard|ray"
 """Packages that an example may show and a machine may lack."""
 
 
@@ -67,7 +67,9 @@ def test_formulas_page_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
-def test_examples_run(example: Path) -> None:
+def test_examples_run(example: Path, request: pytest.FixtureRequest) -> None:
+    if "ray" in example.stem:
+        request.getfixturevalue("ray_cluster")  # else it would start one of its own
     done = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=ROOT
     )

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from nclab.engine.local import Job, Report, run_jobs
+from nclab.engine import Job, Report, run_jobs
 
 
 def square(report: Report, value: int, *, steps: int = 3) -> int:
@@ -51,6 +52,28 @@ def unanswerable(report: Report) -> Any:
     return lambda: None
 
 
+def keep_a_lock(report: Report) -> Any:
+    return threading.Lock()
+
+
+def alone(report: Report, place: str) -> None:
+    """Fails if another one is at the place."""
+    Path(place).mkdir()
+    time.sleep(0.05)
+    Path(place).rmdir()
+
+
+def wait_for(report: Report, folder: str, name: str) -> str:
+    """Say that it is there, then wait for a sign."""
+    (Path(folder) / name).touch()
+    report(0, 1)
+    patience = time.monotonic() + 300
+    while not (Path(folder) / "go").exists():
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+    return name
+
+
 def setting(report: Report) -> tuple[str, int, int]:
     import torch
 
@@ -77,4 +100,11 @@ def sleep(report: Report, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    run_jobs([Job(str(i), sleep, (sys.argv[1],)) for i in range(2)], workers=2)
+    work = [Job(str(i), sleep, (sys.argv[1],)) for i in range(2)]
+    if len(sys.argv) == 3:
+        from nclab.engine.ray import Cluster
+
+        with Cluster(sys.argv[2]) as cluster:
+            cluster.run_jobs(work)
+    else:
+        run_jobs(work, workers=2)

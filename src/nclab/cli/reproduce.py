@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.output import print_json, print_table
 
 
@@ -32,6 +33,8 @@ def command(
     fresh: Annotated[
         bool, typer.Option(help="Make all numbers and figures again; finished networks are reused.")
     ] = False,
+    engine: EngineOption = EngineName.local,
+    address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Reproduce both papers: every figure, every claim judged, one report.
@@ -43,8 +46,9 @@ def command(
     from nclab.experiments.main_job import SEEDS, Job
 
     count = seeds or SEEDS[preset.value]
-    job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh)
-    job.run(targets or [], (lambda *_: None) if as_json else print_table)
+    with chosen(engine, address) as place:
+        job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh, place)
+        job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result: dict[str, Any] = dict(job.numbers)
     if not targets:
         result = {**job.finish(), "experiments": job.numbers}

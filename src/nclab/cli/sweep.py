@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.output import print_json, print_table
 from nclab.errors import NclabError
 
@@ -75,6 +76,8 @@ def command(
         int | None, typer.Option(help="Processes; by default one per core.", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    engine: EngineOption = EngineName.local,
+    address: AddressOption = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows.")] = False,
 ) -> None:
@@ -86,6 +89,8 @@ def command(
     --epochs 50 --out runs[/bold]
 
     On your own arrays: [bold]nclab sweep --data mine.npz --standardise --epochs 100[/bold]
+
+    On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
     from nclab.data.conic_hull import ConicHull
     from nclab.data.samples import SampleFile
@@ -121,7 +126,8 @@ def command(
         statistics=statistics.value,
         checkpoint_every=checkpoint_every,
     )
-    rows = train_sweep(config, out, workers=workers, device=device)
+    with chosen(engine, address) as place:
+        rows = train_sweep(config, out, workers=workers, device=device, engine=place)
     if as_json:
         print_json(rows)
     else:

@@ -1,5 +1,6 @@
-"""Work spread over the cores of this machine."""
+"""Independent jobs on the cores of this machine, or on a Ray cluster by `nclab.engine.ray`."""
 
-from nclab.engine.local import Job, Outcome, Progress, cores, run_jobs
+from nclab.engine.jobs import Engine, Job, Outcome, Progress, Report
+from nclab.engine.local import LOCAL, cores, run_jobs
 
-__all__ = ["Job", "Outcome", "Progress", "cores", "run_jobs"]
+__all__ = ["LOCAL", "Engine", "Job", "Outcome", "Progress", "Report", "cores", "run_jobs"]

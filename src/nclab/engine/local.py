@@ -5,64 +5,33 @@ import pickle
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
-from nclab.engine.worker import failure, thread_environment, use_threads, work
+from nclab.engine.jobs import (
+    Job,
+    OnDone,
+    OnProgress,
+    Outcome,
+    Report,
+    Telling,
+    check_counts,
+    ended,
+    raised,
+)
+from nclab.engine.worker import thread_environment, use_threads, work
 from nclab.errors import NclabError
 
 PATIENCE_SECONDS = 2.0
 """How long a worker that was asked to stop may take."""
 TRIES = 3
 """So many workers may die while they are handed one job."""
-
-Report = Callable[..., None]
-"""What a job gets as its first argument, to be called as `report(step, total)`."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A call `function(report, *arguments, **options)`; the function is a top-level one."""
-
-    name: str
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a job."""
-
-    name: str
-    value: Any = None
-    error: str | None = None
-    """One line; None for a job that returned."""
-    trace: str | None = None
-    """The traceback, if the job raised; None if its process died."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the job returned."""
-        return self.error is None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is."""
-
-    index: int
-    name: str
-    step: int
-    total: int | None
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def run_jobs(
@@ -71,7 +40,7 @@ def run_jobs(
     workers: int | None = None,
     threads: int = 1,
     on_progress: OnProgress | None = None,
-    on_done: Callable[[int, Outcome], None] | None = None,
+    on_done: OnDone | None = None,
 ) -> list[Outcome]:
     """Run every job and return their outcomes in order; a job that fails or dies stops no other.
 
@@ -82,11 +51,8 @@ def run_jobs(
     >>> run_jobs([Job("four", _example, (2,)), Job("no", _example, ("x",))], workers=0)[0].value
     4
     """
-    if workers is not None and workers < 0:
-        raise NclabError(f"Expected 0 or more workers, got {workers}.")
-    if threads < 1:
-        raise NclabError(f"Expected 1 or more threads, got {threads}.")
-    tell = _Telling(jobs, on_progress, on_done)
+    check_counts(workers=workers, threads=threads, least=0)
+    tell = Telling(jobs, on_progress, on_done)
     if workers == 0:
         return _run_here(jobs, threads, tell)
     count = min(workers or cores(), len(jobs))
@@ -105,23 +71,35 @@ def _example(report: Report, value: int) -> int:
     return value * value
 
 
-@dataclass(frozen=True)
-class _Telling:
-    jobs: Sequence[Job]
-    on_progress: OnProgress | None
-    on_done: Callable[[int, Outcome], None] | None
+class Local:
+    """The cores of this machine as an engine."""
 
-    def progress(self, index: int, step: int, total: int | None) -> None:
-        if self.on_progress is not None:
-            self.on_progress(Progress(index, self.jobs[index].name, step, total))
+    here = True
 
-    def done(self, index: int, outcome: Outcome) -> Outcome:
-        if self.on_done is not None:
-            self.on_done(index, outcome)
-        return outcome
+    def slots(self) -> int:
+        """One job a core."""
+        return cores()
+
+    def run_jobs(
+        self,
+        jobs: Sequence[Job],
+        *,
+        folder: Path | None = None,
+        workers: int | None = None,
+        threads: int = 1,
+        on_progress: OnProgress | None = None,
+        on_done: OnDone | None = None,
+    ) -> list[Outcome]:
+        """As `run_jobs`; on one machine every folder is the same for all."""
+        return run_jobs(
+            jobs, workers=workers, threads=threads, on_progress=on_progress, on_done=on_done
+        )
 
 
-def _run_here(jobs: Sequence[Job], threads: int, tell: _Telling) -> list[Outcome]:
+LOCAL = Local()
+
+
+def _run_here(jobs: Sequence[Job], threads: int, tell: Telling) -> list[Outcome]:
     import torch
 
     before = torch.get_num_threads()
@@ -132,26 +110,14 @@ def _run_here(jobs: Sequence[Job], threads: int, tell: _Telling) -> list[Outcome
         use_threads(before)
 
 
-def _call(job: Job, index: int, tell: _Telling) -> Outcome:
+def _call(job: Job, index: int, tell: Telling) -> Outcome:
     def report(step: int, total: int | None = None) -> None:
         tell.progress(index, step, total)
 
     try:
         return Outcome(job.name, job.function(report, *job.arguments, **job.options))
     except Exception as error:  # noqa: BLE001 - whatever a job raises is its outcome
-        return _failed(job, error)
-
-
-def _returned(job: Job, answer: bytes) -> Outcome:
-    try:
-        return Outcome(job.name, pickle.loads(answer))
-    except Exception as error:  # noqa: BLE001 - what cannot be unpickled raises anything
-        return _failed(job, error)
-
-
-def _failed(job: Job, error: Exception) -> Outcome:
-    line, trace = failure(error)
-    return Outcome(job.name, error=line, trace=trace)
+        return raised(job, error)
 
 
 @dataclass
@@ -165,7 +131,7 @@ class _Worker:
 class _Crew:
     """The parent's side: hands out jobs, hears answers, replaces the dead."""
 
-    def __init__(self, jobs: Sequence[Job], threads: int, tell: _Telling) -> None:
+    def __init__(self, jobs: Sequence[Job], threads: int, tell: Telling) -> None:
         self._jobs, self._threads, self._tell = jobs, threads, tell
         self._waiting = deque(range(len(jobs)))
         self._outcomes: dict[int, Outcome] = {}
@@ -211,11 +177,8 @@ class _Crew:
         elif word == "progress":
             self._tell.progress(index, *content)
             return
-        elif word == "done":
-            self._settle(index, _returned(self._jobs[index], content))
         else:
-            line, trace = content
-            self._settle(index, Outcome(self._jobs[index].name, error=line, trace=trace))
+            self._settle(index, ended(self._jobs[index], word, content))
         self._hand_out(worker)
 
     def _hand_out(self, worker: _Worker) -> None:
@@ -226,7 +189,7 @@ class _Crew:
             try:
                 order = pickle.dumps((job.function, job.arguments, job.options))
             except Exception as error:  # noqa: BLE001 - what cannot be pickled raises anything
-                self._settle(index, _failed(job, error))
+                self._settle(index, raised(job, error))
                 continue
             try:
                 worker.pipe.send_bytes(order)

@@ -26,6 +26,9 @@ REPORT_SECONDS = 0.1
 
 PR_SET_PDEATHSIG = 1
 
+Word = tuple[str, Any]
+"""What a worker says: `ready`, `progress`, `done` or `failed`, and its content."""
+
 
 def work(pipe: Connection, threads: int) -> None:
     """Take jobs from the pipe until it closes; every one is answered or dies with us."""
@@ -37,15 +40,25 @@ def work(pipe: Connection, threads: int) -> None:
             order = pipe.recv_bytes()
         except EOFError:
             return
-        try:
-            function, arguments, options = pickle.loads(order)
-            use_threads(threads)
-            # Plain pickle: torch's own way of passing tensors needs the worker to stay alive.
-            answer = pickle.dumps(function(reporter(pipe), *arguments, **options))
-        except Exception as error:  # noqa: BLE001 - whatever a job raises is its outcome
-            pipe.send(("failed", failure(error)))
-        else:
-            pipe.send(("done", answer))
+        perform(order, threads, pipe.send)
+
+
+def perform(
+    order: bytes,
+    threads: int,
+    send: Callable[[Word], None],
+    dumps: Callable[[Any], bytes] = pickle.dumps,
+) -> None:
+    """Do one job and send what happens: its progress, then `done` or `failed`."""
+    try:
+        function, arguments, options = pickle.loads(order)
+        use_threads(threads)
+        # Plain pickle: torch's own way of passing tensors needs the worker to stay alive.
+        answer = dumps(function(reporter(send), *arguments, **options))
+    except Exception as error:  # noqa: BLE001 - whatever a job raises is its outcome
+        send(("failed", failure(error)))
+    else:
+        send(("done", answer))
 
 
 def failure(error: BaseException) -> tuple[str, str]:
@@ -56,7 +69,7 @@ def failure(error: BaseException) -> tuple[str, str]:
     return line, "".join(traceback.format_exception(error))
 
 
-def reporter(pipe: Connection) -> Callable[[int, int | None], None]:
+def reporter(send: Callable[[Word], None]) -> Callable[[int, int | None], None]:
     """What a job calls with its step and how many there are."""
     last = -REPORT_SECONDS
 
@@ -65,7 +78,7 @@ def reporter(pipe: Connection) -> Callable[[int, int | None], None]:
         now = time.monotonic()
         if now - last >= REPORT_SECONDS or step == total:
             last = now
-            pipe.send(("progress", (step, total)))
+            send(("progress", (step, total)))
 
     return report
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError
 from nclab.figures.picture import Picture
 
@@ -35,9 +36,15 @@ class Experiment(Protocol):
         """Configurations by name: quick and paper."""
 
     def run(
-        self, *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path
+        self,
+        *,
+        preset: str = "quick",
+        seeds: Sequence[int] = (0,),
+        out: Path,
+        engine: Engine = LOCAL,
     ) -> dict[str, Any]:
-        """The numbers, with `config`; networks it trains are kept below `out`."""
+        """The numbers, with `config`; the networks of a training experiment are trained by the
+        engine and kept below `out`."""
 
     def show(self, numbers: Mapping[str, Any]) -> list[Any]:
         """The tables a person reads, as rich renderables."""

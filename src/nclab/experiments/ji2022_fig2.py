@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nclab.engine import LOCAL, Engine
 from nclab.experiments import ulpm_run
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
@@ -50,7 +51,9 @@ class Config:
 PRESETS = {"quick": Config(), "paper": Config()}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
     return fig2(PRESETS[preset], seeds=seeds)
 

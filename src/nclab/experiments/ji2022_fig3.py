@@ -12,7 +12,7 @@ from typing import Any
 
 from nclab.claims.ji2022_training import CLAIMED, by_seed, judge_all
 from nclab.data import fashion_mnist
-from nclab.engine.local import Job, Progress, run_jobs
+from nclab.engine import LOCAL, Engine, Job, Progress
 from nclab.errors import NclabError, NclabWarning
 from nclab.experiments.fig3_run import KIND, Config, read_rows, train
 from nclab.figures.ji2022_fig3 import panels
@@ -50,15 +50,22 @@ COLUMNS = {
 """M are the class means, W the classifiers."""
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset; finished runs below `out` are taken as they are, stopped ones go on."""
     if preset not in PRESETS:
         raise NclabError(f"Expected a preset, one of {', '.join(PRESETS)}; got {preset!r}.")
-    return fig3(PRESETS[preset], seeds=seeds, out=out)
+    return fig3(PRESETS[preset], seeds=seeds, out=out, engine=engine)
 
 
 def fig3(
-    config: Config, *, seeds: Sequence[int], out: Path, workers: int | None = None
+    config: Config,
+    *,
+    seeds: Sequence[int],
+    out: Path,
+    workers: int | None = None,
+    engine: Engine = LOCAL,
 ) -> dict[str, Any]:
     """The experiment at any size, one process for each seed that is not finished."""
     if not seeds or len(set(seeds)) < len(seeds):
@@ -68,7 +75,7 @@ def fig3(
     if missing:
         fashion_mnist.load()  # here, so that one line says what is missing
         _warn_of_the_time(config)
-        _train({seed: folders[seed] for seed in missing}, config, workers=workers)
+        _train({seed: folders[seed] for seed in missing}, config, workers=workers, engine=engine)
     rows = [row for folder in folders.values() for row in read_rows(folder)]
     numbers: dict[str, Any] = {
         "config": asdict(config),
@@ -134,8 +141,12 @@ def _warn_of_the_time(config: Config) -> None:
         )
 
 
-def _train(folders: dict[int, Path], config: Config, *, workers: int | None) -> None:
-    jobs = [Job(f"seed {seed}", train, (folder, config, seed)) for seed, folder in folders.items()]
+def _train(
+    folders: dict[int, Path], config: Config, *, workers: int | None, engine: Engine
+) -> None:
+    # Absolute, as a cluster's processes have working folders of their own.
+    places = {seed: folder.absolute() for seed, folder in folders.items()}
+    jobs = [Job(f"seed {seed}", train, (place, config, seed)) for seed, place in places.items()]
     done = dict.fromkeys(range(len(jobs)), 0)
     with bar("VGG-13", total=config.epochs * len(jobs)) as moving:
 
@@ -143,9 +154,11 @@ def _train(folders: dict[int, Path], config: Config, *, workers: int | None) -> 
             done[progress.index] = progress.step
             moving.update(sum(done.values()), f"{len(jobs)} seed(s)")
 
-        if workers is None and config.place != "cpu":
-            workers = 1
-        outcomes = run_jobs(jobs, workers=workers, on_progress=tell)
+        if config.place != "cpu":  # a graphics card is fed by one process of its own machine
+            engine = LOCAL
+            workers = 1 if workers is None else workers
+        folder = next(iter(places.values())).parent
+        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=tell)
     for outcome in outcomes:
         if not outcome.ok:
             raise NclabError(f"{outcome.name} failed: {outcome.error}")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.ji2022_example import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.tables import Table, as_rich, plus_minus, verdicts
 from nclab.experiments.ulpm_landscape import EXAMPLE, escape_samples, find, slice_below, survey
 from nclab.figures import ulpm
@@ -42,7 +43,9 @@ class Config:
 PRESETS = {"quick": Config(), "paper": Config()}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
     return saddle(PRESETS[preset], seeds=seeds)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab import __version__
+from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
 from nclab.experiments import Experiment, find
 from nclab.experiments.keep import (
@@ -40,6 +41,8 @@ class Job:
     out: Path
     fresh: bool = False
     """Make numbers and figures again; finished networks are reused."""
+    engine: Engine = LOCAL
+    """Where networks are trained."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -69,7 +72,9 @@ class Job:
         wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
         numbers = None if self.fresh else kept_numbers(folder, wanted)
         if numbers is None:
-            found = experiment.run(preset=self.preset, seeds=self.seeds, out=self.out)
+            found = experiment.run(
+                preset=self.preset, seeds=self.seeds, out=self.out, engine=self.engine
+            )
             numbers = {**found, **wanted, "manifest": _manifest()}
             lines = keep(experiment, numbers, folder)
         else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.claims.pan2023_training import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.pan2023_networks import PAPER, QUICK, Networks, preset_of
 from nclab.experiments.tables import Table, as_rich, cell, group, verdicts
 from nclab.figures import pan2023_theory
@@ -33,12 +34,16 @@ class Config:
 PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
-    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out)
+    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
 
 
-def compare(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+def compare(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """The experiment at any size: rows of networks by the depth of their teacher."""
     rows = [
         {**row, "teacher_depth": depth}
@@ -49,6 +54,7 @@ def compare(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any
             layers=config.layers,
             weight_decays=config.weight_decays,
             teacher_depth=depth,
+            engine=engine,
         )
     ]
     numbers: dict[str, Any] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from nclab.claims.pan2023_depth import SMALL
 from nclab.claims.pan2023_training import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.bootstrap import median_interval
 from nclab.experiments.pan2023_networks import (
     DECAYS,
@@ -72,12 +73,16 @@ PRESETS = {
 }
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
-    return conjectures(preset_of(PRESETS, preset), seeds=seeds, out=out)
+    return conjectures(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
 
 
-def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+def conjectures(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """The experiment at any size: the smallest e of every seed, and intervals over seeds."""
     rows, skipped = [], 0
     for place in config.places:
@@ -87,6 +92,7 @@ def conjectures(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str,
             layers=place.layers,
             weight_decays=place.weight_decays,
             data=place.data,
+            engine=engine,
         )
         for (seed,), own in group(runs, "seed").items():
             networks = [

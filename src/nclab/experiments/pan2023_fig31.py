@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.claims.pan2023_training import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.pan2023_networks import (
     DECAYS,
     PAPER,
@@ -40,12 +41,16 @@ class Config:
 PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(PAPER)}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
-    return figure(preset_of(PRESETS, preset), seeds=seeds, out=out)
+    return figure(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
 
 
-def figure(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+def figure(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """The experiment at any size: rows of networks, and what they say about the claims."""
     rows = config.networks.train(
         out,
@@ -53,6 +58,7 @@ def figure(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]
         layers=config.layers,
         norms=config.norms,
         weight_decays=config.weight_decays,
+        engine=engine,
     )
     numbers: dict[str, Any] = {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},

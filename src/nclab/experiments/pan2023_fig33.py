@@ -11,6 +11,7 @@ from typing import Any
 
 from nclab.claims.pan2023_depth import middle_inter
 from nclab.claims.pan2023_training import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.pan2023_networks import (
     DEEP_DECAYS,
     PAPER,
@@ -43,15 +44,23 @@ class Config:
 PRESETS = {"quick": Config(QUICK_DEEP), "paper": Config(PAPER)}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
-    return figure(preset_of(PRESETS, preset), seeds=seeds, out=out)
+    return figure(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
 
 
-def figure(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+def figure(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """The experiment at any size: rows of layers, depths of networks, and the claims."""
     runs = config.networks.train(
-        out, seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+        out,
+        seeds=seeds,
+        layers=config.layers,
+        weight_decays=config.weight_decays,
+        engine=engine,
     )
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     numbers: dict[str, Any] = {

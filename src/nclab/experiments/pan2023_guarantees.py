@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.small_network import NetworkConfig, train
 from nclab.figures import theory
 from nclab.figures.picture import Picture
@@ -57,7 +58,9 @@ PRESETS = {
 }
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
     return guarantees(PRESETS[preset], seeds=seeds)
 

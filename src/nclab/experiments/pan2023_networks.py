@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nclab.data.conic_hull import ConicHull
 from nclab.data.teacher import Teacher
+from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError
 from nclab.experiments.sweep import SweepConfig, train_sweep
 from nclab.models.mlp import Norm, Shape
@@ -55,6 +56,7 @@ class Networks:
         weight_decays: tuple[float, ...] = DECAYS,
         data: Data = "teacher",
         teacher_depth: int = 3,
+        engine: Engine = LOCAL,
     ) -> list[Row]:
         """Train what is not in `out/fleet` yet; a row for every network.
 
@@ -74,7 +76,7 @@ class Networks:
                 moments=self.moments,
                 layers="all",
             )
-            rows += train_sweep(config, out / "fleet", workers=self.workers)
+            rows += train_sweep(config, out / "fleet", workers=self.workers, engine=engine)
         return rows
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.pan2023_training import findings
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.pan2023_networks import (
     DECAYS,
     PAPER,
@@ -48,16 +49,24 @@ class Config:
 PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(PAPER)}
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Run a preset."""
-    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out)
+    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
 
 
-def compare(config: Config, *, seeds: Sequence[int], out: Path) -> dict[str, Any]:
+def compare(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """The experiment at any size: networks with their optimum and their certificate."""
     rows = []
     for row in config.networks.train(
-        out, seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+        out,
+        seeds=seeds,
+        layers=config.layers,
+        weight_decays=config.weight_decays,
+        engine=engine,
     ):
         optimum = regularised_optimum(config.networks.classes, row["weight_decay"])
         layers = last_layers(out, row)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nclab.engine import LOCAL, Engine
 from nclab.experiments.small_network import NetworkConfig, train
 from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
@@ -31,7 +32,9 @@ PRESETS = {
 }
 
 
-def run(*, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path) -> dict[str, Any]:
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
     """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier.
 
     One seed is enough: the first is used.

@@ -10,7 +10,7 @@ import torch
 
 import nclab
 from nclab.data.conic_hull import ConicHull
-from nclab.engine.local import Job, Report, run_jobs
+from nclab.engine import Job, Report, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.experiments.sweep import train, train_sweep
 from nclab.experiments.sweep.memory import bytes_of, physical_bytes

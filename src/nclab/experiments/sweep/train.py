@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab import errors
-from nclab.engine import Job, Outcome, Progress, cores, run_jobs
+from nclab.engine import LOCAL, Engine, Job, Outcome, Progress
 from nclab.errors import NclabError
 from nclab.experiments.sweep.config import RunPlan, SweepConfig
 from nclab.experiments.sweep.group import Group, train_group
@@ -18,13 +18,19 @@ from nclab.training.checks import check_batches
 
 
 def train_sweep(
-    config: SweepConfig, out: Path, *, workers: int | None = None, device: str = "cpu"
+    config: SweepConfig,
+    out: Path,
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    engine: Engine = LOCAL,
 ) -> list[Row]:
     """Train every member of a sweep and give a row for each, in the order of `config.members`.
 
     Every member has a folder `out/<name>`. Ended runs are reused and stopped ones go on; the
     numbers do not depend on either, nor on `workers`: one process a core by default, 0 for this
-    process alone.
+    process alone, nor on the `engine`: `nclab.engine.ray.Cluster` trains on many machines, which
+    must share the folder.
 
     >>> import tempfile
     >>> from nclab.data.teacher import Teacher
@@ -43,12 +49,17 @@ def train_sweep(
     plans = config.plan(samples)
     missing = [plan for plan in plans if not has_ended(out / plan.name)]
     if _is_cuda(device):
+        if not engine.here:
+            raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
         workers = 0  # one process feeds the device
-    else:
+    elif engine.here:
         check_memory(config.shape_for(samples), len(missing))
-    hands = deal(missing, cores() if workers is None else max(1, workers))
-    groups = [Group(config, hand, samples, out, device) for hand in hands]
-    _run(groups, workers if len(groups) > 1 else 0)
+    if missing:
+        hands = deal(missing, engine.slots() if workers is None else max(1, workers))
+        # Absolute, as a cluster's processes have working folders of their own.
+        groups = [Group(config, hand, samples, out.absolute(), device) for hand in hands]
+        alone = engine.here and len(groups) == 1
+        _run(groups, engine, 0 if alone else workers)
     return rows_of(out, [plan.name for plan in plans], threshold=config.converged)
 
 
@@ -79,14 +90,14 @@ def deal(plans: Sequence[RunPlan], hands: int) -> list[tuple[RunPlan, ...]]:
     return [hand for hand in dealt if hand]
 
 
-def _run(groups: Sequence[Group], workers: int | None) -> None:
-    if not groups:
-        return
+def _run(groups: Sequence[Group], engine: Engine, workers: int | None) -> None:
     jobs = [Job(f"group {n} of {len(groups)}", _job, (g,)) for n, g in enumerate(groups, start=1)]
     total = sum(group.total for group in groups)
     with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as moving:
         pace = _Pace(moving)
-        outcomes = run_jobs(jobs, workers=workers, on_progress=pace.hear)
+        outcomes = engine.run_jobs(
+            jobs, folder=groups[0].out, workers=workers, on_progress=pace.hear
+        )
     for outcome in outcomes:
         _raise(outcome)
 

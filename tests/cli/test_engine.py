@@ -1,0 +1,109 @@
+"""`--engine` and `--address` from the outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nclab
+from nclab.experiments import tour
+from tests.cli.runner import call
+from tests.experiments.sweep.small import contents
+from tests.experiments.sweep.test_kills import environment
+
+OPTIONS = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60 --batch 32"
+OPTIONS += " --weight-decay 1e-3 --moments 3 --json --out"
+SWEEP = ("sweep", *OPTIONS.split())
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
+    whole = call(*SWEEP, tmp_path / "whole", "--workers", 1)
+    command = [sys.executable, "-m", "nclab", *SWEEP, str(tmp_path / "killed"), "--engine", "ray"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    started = subprocess.Popen(command, env=environment(), **quiet)
+    while started.poll() is None and not list((tmp_path / "killed").rglob("journal.jsonl")):
+        time.sleep(0.01)
+    started.send_signal(signal.SIGKILL)
+    assert started.wait() == -signal.SIGKILL
+    again = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address())
+    assert again.code == 0, again.err
+    assert json.loads(again.out) == json.loads(whole.out)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def address() -> str:
+    return os.environ["RAY_ADDRESS"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "reproduce"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--address", "head:6379"), "Expected --address with --engine ray alone, got 'head:6379'"),
+        (("--engine", "dask"), "'dask'"),
+    ],
+)
+def test_engines_are_checked(
+    tmp_path: Path, command: str, options: tuple[str, ...], words: str
+) -> None:
+    done = call(command, "--out", tmp_path / "runs", *options)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--address", "127.0.0.1:1"), "Expected a Ray cluster at 127.0.0.1:1, but nobody answers"),
+        (
+            ("--address", "ray://head:10001"),
+            "host:port of a Ray cluster, or local, got 'ray://head:10001'",
+        ),
+        (("--workers", "1", "--address", "head"), "got 'head'"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_one_line(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    done = call(*SWEEP, tmp_path / "runs", "--engine", "ray", *options)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("command", [("sweep",), ("reproduce", "tour")])
+def test_without_ray_one_line_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "nclab.engine.ray", raising=False)
+    done = call(*command, "--engine", "ray", "--out", tmp_path / "runs")
+    assert done.code == 2
+    assert done.err == "nclab: The Ray engine needs ray. Run `pip install nclab[ray]`.\n"
+
+
+def test_experiments_get_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    seen = []
+
+    def run(**options: Any) -> dict[str, Any]:
+        seen.append(options["engine"].here)
+        raise nclab.NclabError("Seen enough.")
+
+    monkeypatch.setattr(tour, "run", run)
+    for engine in ("local", "ray"):
+        done = call("reproduce", "tour", "--out", tmp_path, "--engine", engine)
+        assert done.err == "nclab: Seen enough.\n"
+    assert seen == [True, False]

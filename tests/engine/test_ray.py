@@ -1,0 +1,283 @@
+"""Jobs on a real Ray cluster: the same contract as on the cores of this machine."""
+
+import importlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("ray", reason="ray is not installed")
+import ray
+from ray.exceptions import OutOfMemoryError
+
+import nclab.engine.ray as engine
+from nclab.engine import Job, Outcome, Progress, cores
+from nclab.engine.ray import Cluster, run_jobs
+from nclab.errors import MissingExtra, NclabError
+from nclab.experiments.sweep import train, train_sweep
+from tests.engine import jobs
+from tests.engine.test_local import ROOT, wait_until_gone
+from tests.experiments.sweep.small import contents, small
+
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_outcomes_come_in_order_and_failures_stop_nobody() -> None:
+    seen: list[Progress] = []
+    done: dict[int, Outcome] = {}
+    work = [
+        Job("a", jobs.square, (2,)),
+        Job("raises", jobs.square, ("x",)),
+        Job("killed", jobs.kill_itself),
+        Job("left", jobs.leave),
+        Job("unpicklable", jobs.square, (threading.Lock(),)),
+        Job("unanswerable", jobs.keep_a_lock),
+        Job("tensor", jobs.tensor),
+        Job("z", jobs.square, (4,), {"steps": 1}),
+    ]
+    outcomes = run_jobs(work, on_progress=seen.append, on_done=done.__setitem__)
+    assert [outcome.name for outcome in outcomes] == [job.name for job in work]
+    assert done == dict(enumerate(outcomes))
+    a, raises, killed, left, unpicklable, unanswerable, tensor, z = outcomes
+    assert (a.value, tensor.value.tolist(), z.value) == (4, [0, 1, 2, 3], 16)
+    assert (raises.error or "").startswith("TypeError: can't multiply")
+    assert "return value * value" in (raises.trace or "")
+    assert (killed.error or "").startswith("The process of killed died.")
+    assert killed.trace is None
+    assert left.error == "SystemExit: 3"
+    assert "pickle" in (unpicklable.error or "")
+    assert "pickle" in (unanswerable.error or "")
+    assert all("\n" not in (outcome.error or "") for outcome in outcomes)
+    assert {Progress(0, "a", 3, 3), Progress(7, "z", 1, 1)} <= set(seen)
+    assert not ray.is_initialized()  # what was joined is left
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_workers_and_threads_are_kept_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    place = str(tmp_path / "place")
+    with Cluster() as cluster:
+        assert cluster.slots() == 2
+        lonely = cluster.run_jobs([Job("", jobs.alone, (place,))] * 4, workers=1)
+        assert [outcome.error for outcome in lonely] == [None] * 4
+        [wide] = cluster.run_jobs([Job("wide", jobs.setting)], threads=2)
+        assert wide.value[:2] == ("2", 2)
+        with pytest.raises(NclabError, match="Expected a machine with 3 cores"):
+            cluster.run_jobs([Job("wider", jobs.setting)], threads=3)
+        assert cluster.run_jobs([]) == []
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+
+
+def test_a_lost_machine_is_the_failure_of_its_jobs_alone(ray_cluster: Any, tmp_path: Path) -> None:
+    other = ray_cluster.add_node(num_cpus=1)
+    work = [Job(name, jobs.wait_for, (str(tmp_path), name)) for name in "abc"]
+
+    def lose(_: Progress) -> None:
+        if other in ray_cluster.worker_nodes and len(list(tmp_path.iterdir())) == 3:
+            ray_cluster.remove_node(other, allow_graceful=False)
+
+    def let_go(_: int, outcome: Outcome) -> None:
+        assert not outcome.ok or (tmp_path / "go").exists()
+        (tmp_path / "go").touch()
+
+    outcomes = run_jobs(work, on_progress=lose, on_done=let_go)
+    [lost] = [outcome for outcome in outcomes if not outcome.ok]
+    assert (lost.error or "").startswith(f"The process of {lost.name} died.")
+    assert [outcome.value for outcome in outcomes if outcome.ok] == sorted({*"abc"} - {lost.name})
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_bytes_of_runs_do_not_depend_on_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["nclab", "sweep"])
+    with Cluster() as cluster:
+        there = train_sweep(small(), Path("there"), engine=cluster)
+    assert there == train_sweep(small(), Path("here"), workers=0)
+    assert contents(Path("there")) == contents(Path("here"))
+    assert not list(Path("there").glob(".*"))
+    for manifest in Path("there").glob("*/manifest.json"):
+        assert json.loads(manifest.read_text())["command"] == "nclab sweep"
+    with Cluster("nobody:1") as nowhere:  # what is there already needs no cluster
+        assert train_sweep(small(), Path("there"), engine=nowhere) == there
+
+
+@NEEDS_PROC
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_folder_that_is_not_shared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("/proc/self/cwd/runs")  # ours is not that of the cluster's processes
+    with (
+        Cluster() as cluster,
+        pytest.raises(NclabError, match="to be the same folder on every machine") as caught,
+    ):
+        train_sweep(small(), folder, engine=cluster)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "runs").iterdir())
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize(
+    ("address", "how"),
+    [("joined", signal.SIGINT), ("joined", signal.SIGKILL), ("local", signal.SIGINT)],
+)
+def test_no_job_outlives_its_parent(
+    ray_cluster: Any, tmp_path: Path, address: str, how: signal.Signals
+) -> None:
+    where = ray_cluster.address if address == "joined" else address
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "tests.engine.jobs", str(tmp_path), where],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    patience = time.monotonic() + 300
+    while len(notes := list(tmp_path.iterdir())) < 2:
+        assert parent.poll() is None
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+    os.killpg(parent.pid, how)
+    out, words = parent.communicate(timeout=60)
+    wait_until_gone([int(note.name) for note in notes])
+    assert (parent.returncode, out) == (-how, "")
+    assert words.count("Traceback") == (how == signal.SIGINT)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_program_s_own_connection_is_kept() -> None:
+    with ray.init(log_to_driver=False, logging_level=logging.ERROR):
+        assert run_jobs([Job("a", jobs.square, (2,))], address="nobody:1")[0].value == 4
+        assert ray.is_initialized()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_another_nclab_on_the_cluster_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("only_here")
+    exec("def work(*_):\n    yield None", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    monkeypatch.setattr(engine, "_work", module.work)
+    [outcome] = run_jobs([Job("a", jobs.square, (2,))])
+    with pytest.raises(NclabError, match=r"^Expected nclab .* on every machine.*'only_here'"):
+        train._raise(outcome)
+
+
+def test_too_little_memory_is_said() -> None:
+    outcome = engine._dead(Job("it", jobs.square), OutOfMemoryError("Task was killed.\nMore."))
+    with pytest.raises(NclabError, match="Expected enough memory for it"):
+        train._raise(outcome)
+
+
+def closed_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("head", "got 'head'"),
+        ("head:port", "got 'head:port'"),
+        ("ray://127.0.0.1:10001", "got 'ray://127.0.0.1:10001'"),
+        ("127.0.0.1:99999", "at 127.0.0.1:99999, but nobody answers"),
+        ("no.such.host.invalid:6379", "at no.such.host.invalid:6379, but nobody answers"),
+        (None, "but nobody answers there: Connection refused"),
+    ],
+)
+def test_a_bad_address_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, words: str
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address is None:
+        monkeypatch.setenv("RAY_ADDRESS", closed_port())
+    with pytest.raises(NclabError) as caught:
+        run_jobs([Job("a", jobs.square, (2,))], address=address)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_cluster_is_started_where_none_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: bool
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    if stale:  # one that was killed leaves its address behind
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(closed_port())
+    asked: dict[str, Any] = {}
+
+    def init(address: str, **options: Any) -> None:
+        asked.update(options, address=address)
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes\nand so on")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(NclabError, match=r"at local\. OSError: AF_UNIX path") as caught:
+        run_jobs([Job("a", jobs.square, (2,))])
+    assert "\n" not in str(caught.value)
+    assert asked["address"] == "local"
+    assert asked["num_cpus"] == cores()
+    assert asked["include_dashboard"] is False
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_running_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(os.environ["RAY_ADDRESS"])
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert run_jobs([Job("a", jobs.square, (2,))])[0].value == 4
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_wrong_token_is_said(tmp_path: Path) -> None:
+    script = "import sys; from nclab.cli.main import run; sys.argv[0] = 'nclab'; run()"
+    options = ["sweep", "--engine", "ray", "--out", str(tmp_path / "runs"), "--samples", "130"]
+    other = {
+        "PYTHONPATH": f"{ROOT / 'src'}",
+        "RAY_AUTH_TOKEN": uuid4().hex,
+        "RAY_gcs_server_port_wait_time_s": "1",  # else it is tried for a while
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *options],
+        env=os.environ | other,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    line = done.stderr.splitlines()[-1]  # Ray may have complained before
+    assert line.startswith("nclab: Cannot use the Ray cluster")
+    assert "Set RAY_AUTH_MODE=token" in line
+
+
+def test_bad_numbers_are_refused() -> None:
+    with pytest.raises(NclabError, match="1 or more workers, got 0"):
+        run_jobs([], workers=0)
+    with pytest.raises(NclabError, match="1 or more threads, got 0"):
+        run_jobs([], threads=0)
+
+
+def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "nclab.engine.ray")
+    with pytest.raises(MissingExtra, match=r"pip install nclab\[ray\]"):
+        importlib.import_module("nclab.engine.ray")
