@@ -78,6 +78,12 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         run(weight=DATA.weight, bias=DATA.bias[None]),
         r"bias of shape \(classes,\)",
     ),
+    "classes as a text": (run(num_classes="5"), "whole number of classes, got '5'"),
+    "classes as a float": (run(num_classes=5.0), "whole number of classes, got 5.0"),
+    "masked features": (
+        run(features=np.ma.masked_less(DATA.features.numpy(), 0)),
+        "features without masked entries",
+    ),
     "features alone": (run(labels=None), "labels beside the features"),
     "a number": (run(features=3.0, labels=None), "got a float alone"),
     "batches of one": (run(features=[(DATA.features,)], labels=None), "got a tuple"),

@@ -435,6 +435,7 @@ def test_the_kind_of_error_says_whose_fault_it_is() -> None:
     refused(nclab.DataError, [(X, Y % 3)])
     refused(nclab.ModelError, [(X, Y)], classifier="blocks")
     refused(nclab.ModelError, [(X, Y)], layers=["bloks"])
+    assert "got None" in refused(nclab.ModelError, [(X, Y)], layers=None)
 
 
 def test_one_class_is_refused_even_where_classes_may_be_missing() -> None:

@@ -410,3 +410,10 @@ def test_nonsense_is_one_line(arguments: Any) -> None:
     with pytest.raises(DataError) as caught:
         certify(*arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_numbers_may_be_tensors() -> None:
+    plain = certify(10, 2.2, 2.3, 0.035)
+    given = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
+    assert certify(10, *given).to_dict() == plain.to_dict()  # type: ignore[arg-type]
+    assert str(certify(10, *given)) == str(plain)  # type: ignore[arg-type]

@@ -68,6 +68,25 @@ def split_in_place(batch: Any) -> Batch:
     return Batch(args, kwargs, _labels(labels), mask if known else None)
 
 
+def split_watched(batch: Any) -> Batch:
+    """As `split_in_place`, for who sees no model called with the inputs and must not guess.
+
+    >>> split_watched((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
+    the labels. Say which: labels=lambda batch: batch[1].
+    """
+    parts = split_in_place(batch)
+    others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
+    alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
+    if alike and parts.labels.ndim == 1:
+        raise DataError(
+            f"Expected batches of (inputs, labels), got {len(batch)} parts of which "
+            f"{len(alike) + 1} may be the labels. Say which: labels=lambda batch: batch[1]."
+        )
+    return parts
+
+
 def _labels(values: Any) -> Tensor:
     try:
         labels = torch.as_tensor(values)

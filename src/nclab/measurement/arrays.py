@@ -11,7 +11,7 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX, as_tensor
+from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
 
 SLICE = 2**16
 NO_WEIGHT = "no classifier weights were given"
@@ -55,6 +55,8 @@ def measure_features(
     >>> f"{collapse.min_intra:.6f} {collapse.max_inter:.6f} {collapse.nc4_agreement}"
     '1.000000 -0.500000 1.0'
     """
+    if num_classes is not None:
+        check_whole("classes", num_classes)
     source = _source(features, labels)
     head = _head(weight, bias, num_classes)
     arrays = labels is not None

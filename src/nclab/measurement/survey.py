@@ -49,6 +49,8 @@ class Survey:
         self.deciders: dict[Point, nn.Module] = {}
         self._turned: dict[int, bool | None] = {}
         self._named: list[tuple[str, Point]] = []
+        if layers is None:
+            raise ModelError("Expected layers='last', 'all' or a list of names, got None.")
         if not isinstance(layers, str):
             self._named = named_points(model, layers)
         elif layers not in ("last", "all"):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
-from nclab.features.batches import split_in_place
+from nclab.features.batches import split_watched
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
@@ -104,7 +104,7 @@ class CollapseCallback(Callback):
         if self._labels is not None:
             monitor.observe(self._labels(batch))
         else:
-            parts = split_in_place(batch)
+            parts = split_watched(batch)
             monitor.observe(parts.labels, mask=parts.mask)
 
     def on_train_batch_end(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nclab.features.batches import split_in_place
+from nclab.features.batches import split_watched
 from nclab.measurement.model import check_loader
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Watched(Generic[Item]):
         for batch in self._loader:
             if monitor.watching:
                 if self._labels is None:
-                    parts = split_in_place(batch)
+                    parts = split_watched(batch)
                     monitor.observe(parts.labels, mask=parts.mask)
                 else:
                     monitor.observe(self._labels(batch))

@@ -1,6 +1,7 @@
 """The public door of every stream: features and labels are checked here, once."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ def as_labels(
 
 def check_sizes(num_classes: int, dim: int) -> None:
     """Refuse what has no geometry: fewer than two classes, or a line with more than two."""
+    check_whole("classes", num_classes)
+    check_whole("dimensions", dim)
     if num_classes < 2:
         raise DataError(
             f"Expected at least 2 classes, got {num_classes}. "
@@ -97,12 +100,20 @@ def check_sizes(num_classes: int, dim: int) -> None:
         )
 
 
+def check_whole(name: str, size: Any) -> None:
+    """Refuse a size that is no integer, such as 4.0 or "4"."""
+    if not isinstance(size, Integral):
+        raise DataError(f"Expected a whole number of {name}, got {size!r}.")
+
+
 def as_tensor(values: Any, what: str) -> Tensor:
     """A tensor that shares memory with `values` where it can; `what` is for the message."""
     if isinstance(values, Tensor):
         if values.is_nested or values.layout is not torch.strided or values.is_meta:
             raise DataError(f"Expected dense {what}, got a sparse, nested or meta tensor.")
         return values.detach()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(f"Expected {what} without masked entries. Leave out the samples they hide.")
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -74,7 +74,8 @@ def loss_budget(
             raise DataError(f"Expected a positive finite {name}, got {value}.")
     if as_number("bias norm", bias_norm) < 0:
         raise DataError(f"Expected a finite bias norm >= 0, got {bias_norm}.")
-    product = float(alpha) * float(beta)
+    alpha, beta, loss = float(alpha), float(beta), float(loss)  # they may be tensors of one number
+    product = alpha * beta
     if not SMALLEST_PRODUCT < product < 1 / SMALLEST_PRODUCT:
         raise DataError(
             f"Expected alpha * beta between {SMALLEST_PRODUCT:g} and {1 / SMALLEST_PRODUCT:g}, "

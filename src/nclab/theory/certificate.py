@@ -153,6 +153,8 @@ def certify(
     if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
     budget = loss_budget(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = budget.num_classes, budget.bias_norm
+    alpha, beta, loss = float(alpha), float(beta), float(loss)
     rho = alignment_lower(budget)
     intra = intra_lower(budget, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
