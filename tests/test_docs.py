@@ -68,7 +68,7 @@ def test_formulas_page_is_fresh() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
 def test_examples_run(example: Path, request: pytest.FixtureRequest) -> None:
-    if "ray" in example.stem:
+    if example.stem.endswith("_ray"):
         request.getfixturevalue("ray_cluster")  # else it would start one of its own
     done = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=ROOT

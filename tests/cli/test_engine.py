@@ -13,6 +13,8 @@ import pytest
 
 import nclab
 from nclab.experiments import tour
+from nclab.records import find_runs
+from nclab.records.lock import is_held
 from tests.cli.runner import call
 from tests.experiments.sweep.small import contents
 from tests.experiments.sweep.test_kills import environment
@@ -32,14 +34,13 @@ def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
         time.sleep(0.01)
     started.send_signal(signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL
-    again = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address())
+    while any(is_held(run) for run in find_runs(tmp_path / "killed")):
+        time.sleep(0.01)  # its workers are on their way out
+    address = os.environ["RAY_ADDRESS"]
+    again = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address)
     assert again.code == 0, again.err
     assert json.loads(again.out) == json.loads(whole.out)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-
-
-def address() -> str:
-    return os.environ["RAY_ADDRESS"]
 
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])

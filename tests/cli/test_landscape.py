@@ -22,6 +22,13 @@ def test_example_of_the_paper() -> None:
     assert answer["escape"]["actual"] == pytest.approx(answer["escape"]["predicted"], rel=0.01)
 
 
+def test_a_small_saddle_is_still_one() -> None:
+    answer = json.loads(call("landscape", "--example", "3.1", "--scale", 1e-3, "--json").out)
+    assert answer["log_gap"] < 1e-12
+    assert answer["escape"] is not None
+    assert answer["kind"] == "strict saddle"
+
+
 @pytest.mark.parametrize("names", [("W", "H"), ("weight", "features")])
 def test_points_from_files(tmp_path: Path, names: tuple[str, str]) -> None:
     problem = Problem(3, 2, 4)
@@ -70,6 +77,9 @@ def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
         ((save(tmp_path / "f.npz", W=W[:, :1], H=H[:, :1]),), "dimension 2 or more, got 1"),
         ((save(tmp_path / "g.npz", W=W, H=H[:, :2]),), "H of shape (6, 3), got (6, 2)"),
         ((save(tmp_path / "h.npz", W=W * 0, H=H * 0),), "other than zero"),
+        ((save(tmp_path / "i.npz", W=W, H=1e200 * H),), "up to 1e+150 in size, got 1e+200"),
+        ((save(tmp_path / "j.npz", W=W, H=H), "--scale", 3), "--scale with --example only"),
+        (("--example", "3.1", "--scale", 1e200), "up to 1e+150 in size, got 1e+200"),
         ((save(file, W=W),), "Expected features"),
     ]
     for options, words in cases:

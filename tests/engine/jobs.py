@@ -100,6 +100,8 @@ def sleep(report: Report, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    # A shell starts what runs in the background deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     work = [Job(str(i), sleep, (sys.argv[1],)) for i in range(2)]
     if len(sys.argv) == 3:
         from nclab.engine.ray import Cluster

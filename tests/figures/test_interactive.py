@@ -67,6 +67,20 @@ def test_panels_with_their_own_words_have_their_own_legends() -> None:
     other = BAND._replace(series=(BAND.series[0]._replace(label="other"),))
     drawn = spec(Picture("p", "", (BAND, other)))
     assert {trace["legend"] for trace in drawn["data"]} == {"legend", "legend2"}
+    legends = [drawn["layout"][name] for name in ("legend", "legend2")]
+    assert [one["orientation"] for one in legends] == ["v", "v"]  # none runs into the next
+    shared = spec(Picture("p", "", (BAND, BAND)))["layout"]
+    assert shared["legend"]["orientation"] == "h"
+
+
+def test_legends_of_many_lines_have_room_below() -> None:
+    one = BAND.series[0]
+    many = BAND._replace(series=tuple(one._replace(label=f"line {n}") for n in range(6)))
+    layout = spec(Picture("p", "", (BAND, many)))["layout"]
+    few = spec(Picture("p", "", (BAND, many._replace(series=many.series[:1]))))["layout"]
+    below = layout["margin"]["b"] - few["margin"]["b"]
+    assert below > 60
+    assert layout["height"] - few["height"] == below
 
 
 def test_plotly_accepts_it_in_light_and_dark() -> None:

@@ -82,6 +82,9 @@ def test_starts_and_times_that_make_no_sense() -> None:
     problem = Problem(3, 2, 2)
     with pytest.raises(NclabError, match="finite log time, got inf"):
         flow(problem, log_time=math.inf)
+    assert flow(problem, log_time=-30.0).last.log_time == -30.0
+    with pytest.raises(NclabError, match="log time from -30"):
+        flow(problem, log_time=-40.0)
     with pytest.raises(NclabError, match="does not leave zero"):
         flow(problem, np.zeros(problem.shape), log_time=1.0)
 

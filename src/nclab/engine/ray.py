@@ -129,7 +129,7 @@ class Cluster:
             how |= {"num_cpus": cores(), "include_dashboard": False}
         try:
             ray.init(address, **how)
-        except (OSError, RuntimeError, ValueError, RayError) as error:
+        except Exception as error:  # Ray raises anything, bare exceptions too
             line, story = failure(error)
             way = "Take the address local, or `ray start --address=HOST:PORT` on this machine."
             if "AuthToken" in story:

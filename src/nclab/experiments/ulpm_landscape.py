@@ -91,6 +91,8 @@ def find(
         came = "neither" if path is None else "both"
         raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {came}.")
     if path is not None:
+        if scale != 1.0:
+            raise NclabError(f"Expected --scale with --example only, got {scale:g} and {path}.")
         return read_point(path, reduction)
     if example != EXAMPLE:
         raise NclabError(f"Expected the example {EXAMPLE}, got {example!r}.")

@@ -18,6 +18,8 @@ PIXELS = 110
 """Pixels of an inch of paper."""
 UNDER, FRAME = 52, 155
 """Pixels from an axis to the legend below it, and of the margins above and below."""
+ENTRY = 20
+"""Pixels of a line of a legend."""
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "responsive": True,
@@ -48,8 +50,10 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     """
     colours = paper(dark)
     shared = shares_legend(picture)
-    boxes, height = _boxes(picture, legends=not shared)
-    layout: dict[str, Any] = _frame(picture, colours, height)
+    lines = 0 if shared else max(_entries(panel) for panel in picture.panels)
+    boxes, height = _boxes(picture, lines)
+    layout: dict[str, Any] = _frame(picture, colours, height, _foot(lines))
+    inside = height - 60 - _foot(lines)
     data: list[dict[str, Any]] = []
     shown: set[str] = set()
     for place, (panel, box) in enumerate(zip(picture.panels, boxes, strict=True)):
@@ -63,7 +67,9 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
             continue
         legend = "legend" if shared else f"legend{suffix}"
         low = 0.0 if shared else box[2]
-        layout[legend] = _legend(0 if shared else box[0], low - UNDER / (height - FRAME))
+        # Beside each other, entries of one panel would run into the legend of the next.
+        way = "h" if shared else "v"
+        layout[legend] = _legend(0 if shared else box[0], low - UNDER / inside, way)
         for one in panel.series:
             key = _plain(one.label if shared else f"{place}/{one.label}")
             first = bool(one.label) and key not in shown
@@ -76,32 +82,41 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _frame(picture: Picture, colours: Paper, height: float) -> dict[str, Any]:
+def _entries(panel: Panel | HeatMap) -> int:
+    """Lines of the panel's own legend."""
+    labels = {one.label for one in panel.series} if isinstance(panel, Panel) else set()
+    return len(labels - {""})
+
+
+def _foot(lines: int) -> int:
+    """Pixels below the last axes, with room for legends of so many lines."""
+    return max(FRAME - 60, UNDER + 5 + ENTRY * lines)
+
+
+def _frame(picture: Picture, colours: Paper, height: float, foot: int) -> dict[str, Any]:
     return {
         "title": {"text": _plain(picture.title), "x": 0, "xref": "paper", "font": {"size": 15}},
         "height": height,
         "font": {"family": FONT, "size": 12, "color": colours.ink},
         "paper_bgcolor": colours.background,
         "plot_bgcolor": colours.background,
-        "margin": {"l": 60, "r": 20, "t": 60, "b": FRAME - 60},
+        "margin": {"l": 60, "r": 20, "t": 60, "b": foot},
         "hovermode": "closest",
         "annotations": [],
         "shapes": [],
     }
 
 
-def _legend(x: float, y: float) -> dict[str, Any]:
-    return {"orientation": "h", "x": x, "y": y, "xanchor": "left", "yanchor": "top"}
+def _legend(x: float, y: float, way: str) -> dict[str, Any]:
+    return {"orientation": way, "x": x, "y": y, "xanchor": "left", "yanchor": "top"}
 
 
-def _boxes(
-    picture: Picture, *, legends: bool
-) -> tuple[list[tuple[float, float, float, float]], float]:
+def _boxes(picture: Picture, lines: int) -> tuple[list[tuple[float, float, float, float]], float]:
     """Left, right, bottom and top of every panel in the figure, and the figure's pixels."""
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
     tall = picture.panel_size[1] * PIXELS - 70
-    gap = UNDER + 45 + (60 if legends else 0)
+    gap = UNDER + 45 + ENTRY * lines
     inside = rows * tall + (rows - 1) * gap
     wide = 0.84 if columns > 1 else 1.0
     boxes = []
@@ -110,7 +125,7 @@ def _boxes(
         left = column / columns + (1 - wide) / columns * column / max(1, columns - 1)
         top = 1 - row * (tall + gap) / inside
         boxes.append((left, left + wide / columns, max(0.0, top - tall / inside), top))
-    return boxes, inside + FRAME
+    return boxes, inside + 60 + _foot(lines)
 
 
 def _axes(
@@ -142,12 +157,32 @@ def _axes(
     if panel.x_scale == "loglog" and not panel.x_label:
         x["title"]["text"] = "log t"
     if panel.x_ticks:
-        names = [_plain(name).replace("\n", "<br>") for name in panel.tick_names]
-        x |= {"tickvals": list(panel.x_ticks), "ticktext": names}
+        words = [_plain(name).replace("\n", "<br>") for name in panel.x_names]
+        words = words or _words_apart(panel.x_ticks, logged=panel.x_scale != "linear")
+        # Turned, they would push the axis's name into the legend.
+        x |= {"tickvals": list(panel.x_ticks), "ticktext": words, "tickangle": 0}
     if panel.y_range is not None:
         logged = panel.y_scale != "linear"
         y["range"] = [math.log10(end) if logged else end for end in panel.y_range]
     return x, y
+
+
+def _words_apart(ticks: Sequence[float], *, logged: bool) -> list[str]:
+    """The numbers of ticks, short; of two that would touch only the first.
+
+    >>> _words_apart((5e-4, 1e-3, 3e-3, 5e-3), logged=True)
+    ['5e-4', '1e-3', '3e-3', '']
+    """
+    places = [math.log(tick) if logged else tick for tick in ticks]
+    near = 0.25 * (max(places) - min(places)) - 1e-9
+    words: list[str] = []
+    last = -math.inf
+    for tick, place in zip(ticks, places, strict=True):
+        mantissa, power = f"{tick:e}".split("e")
+        text = f"{float(mantissa):g}e{int(power)}" if 0 < tick < 0.01 else f"{tick:g}"
+        words.append(text if place - last >= near else "")
+        last = place if words[-1] else last
+    return words
 
 
 def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:

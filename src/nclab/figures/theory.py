@@ -166,14 +166,14 @@ def networks_picture(data: NetworkPanels, *, name: str = "networks") -> Picture:
     decay: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(data.weight_decay.tolist())}
     label = "weight decay"
     panels = (
-        Panel("norms: optimum (line), trained (dots)", label, "", tuple(norms), **decay),
+        Panel("norms", label, "", tuple(norms), **decay),
         Panel("cross-entropy", label, "", losses, y_scale="log", **decay),
         Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **decay),
     )
     title = "Trained networks against weight decay"
     caption = (
-        "Norms and loss of trained networks beside the optimum that weight decay sets, and the "
-        "cosines of every class beside what the loss guarantees."
+        "Norms and loss of trained networks (dots) beside the optimum that weight decay sets "
+        "(lines), and the cosines of every class beside what the loss guarantees."
     )
     return Picture(name, title, panels, 3, caption, (3.5, 2.7))
 

@@ -29,6 +29,9 @@ KERNEL_WORK = 250_000
 KERNEL_STEPS = 20_000
 """Steps from which on it pays to load the kernel (half a second; seconds where it is new)."""
 
+MOST_STEPS = 10**15
+"""More would take years."""
+
 
 @dataclass(frozen=True)
 class Disturbance:
@@ -113,6 +116,8 @@ def _run(
     problem = stepper.problem
     if steps < 1:
         raise NclabError(f"Expected at least 1 step, got {steps}.")
+    if steps > MOST_STEPS:
+        raise NclabError(f"Expected at most {MOST_STEPS:g} steps, got {steps}. Take the flow.")
     wanted = log_schedule(steps) if sample_at is None else sample_at
     schedule = sorted({0, steps, *(step for step in wanted if 0 < step < steps)})
     theta = stepper.theta()

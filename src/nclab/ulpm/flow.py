@@ -20,6 +20,9 @@ Derivative = Callable[[float, Array], Array]
 EVALUATIONS = 10_000_000
 """A flow that needs more is stalled."""
 
+FIRST, LAST = -30.0, 1e7
+"""Log times: before the first nothing moves, and the last takes as many gradients as allowed."""
+
 
 def flow(
     problem: Problem,
@@ -52,6 +55,8 @@ def flow(
     """
     if not math.isfinite(log_time):
         raise NclabError(f"Expected a finite log time, got {log_time}.")
+    if not FIRST <= log_time <= LAST:
+        raise NclabError(f"Expected a log time from {FIRST:g} to {LAST:g}, got {log_time:g}.")
     theta = problem.initial() if start is None else problem.checked(start).copy()
     if not theta.any():
         raise NclabError("Expected a start other than zero: the flow does not leave zero.")

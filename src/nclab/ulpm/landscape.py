@@ -91,10 +91,10 @@ def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Land
     relative = float(pairs.values[0]) / pairs.size if pairs.size > 0 else 0.0
     if here.relative > tolerance:
         kind = Kind.not_critical
+    elif relative < -tolerance:  # before the gap: near zero even a saddle's is below rounding
+        kind = Kind.strict_saddle
     elif here.log_loss - best <= max(tolerance**2, 1e-12):
         kind = Kind.global_minimum
-    elif relative < -tolerance:
-        kind = Kind.strict_saddle
     else:
         kind = Kind.degenerate
     return Landscape(

@@ -18,6 +18,8 @@ from nclab.errors import DataError, NclabError
 Array = NDArray[np.float64]
 Reduction = Literal["mean", "sum"]
 
+HUGE = 1e150
+"""Numbers beyond this have squares that float64 cannot hold."""
 TINY_LOG = -37.0
 """Below this log(1 + e^a) is e^a to the last bit."""
 
@@ -113,6 +115,9 @@ class Problem:
             raise DataError(
                 f"Expected finite numbers, got {point[row, column]} at {name}[{place}, {column}]."
             )
+        largest = float(np.abs(point).max())
+        if largest > HUGE:
+            raise DataError(f"Expected numbers up to {HUGE:g} in size, got {largest:g}.")
         return point
 
     def initial(self, *, scale: float = 0.1, seed: int = 0) -> Array:
@@ -123,6 +128,8 @@ class Problem:
         """
         if not (math.isfinite(scale) and scale > 0):
             raise NclabError(f"Expected a positive scale, got {scale}.")
+        if scale > HUGE:
+            raise NclabError(f"Expected a scale up to {HUGE:g}, got {scale:g}.")
         generator = np.random.default_rng(seed)
         return scale * generator.standard_normal(self.shape)
 

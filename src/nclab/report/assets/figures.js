@@ -31,6 +31,9 @@ nclab.drawFigure = function (box) {
   if (nclab.dark()) figure = nclab.recolour(figure);
   var image = box.querySelector("img");
   var plot = box.querySelector(".plot") || box.appendChild(nclab.element("div", { class: "plot" }));
+  // On a small screen a figure of many panels is moved sideways rather than squeezed.
+  var lefts = Object.keys(spec.layout).filter(function (key) { return key.indexOf("xaxis") === 0; }).map(function (key) { return spec.layout[key].domain[0]; });
+  plot.style.minWidth = 200 * new Set(lefts).size + "px";
   window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(function () {
     if (image) image.remove();
     box.setAttribute("data-drawn", "yes");
