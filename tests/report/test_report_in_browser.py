@@ -134,3 +134,19 @@ def test_the_overview_opens_with_the_picture(site: Path, watched: Watched) -> No
     )
     assert len(widths) == 4
     assert NASTY in watched.page.inner_text("#runs")
+
+
+def test_marks_of_an_axis_are_few_and_at_least_two(site: Path, watched: Watched) -> None:
+    watched.page.goto(next((site / "runs").glob("fleet-seed-0*.html")).as_uri())
+
+    def ticks(low: float, high: float, logged: bool, room: float = 150) -> list[float]:
+        found = watched.page.evaluate(
+            "([a, b, c, d]) => nclab.ticks(a, b, c, d)", [low, high, logged, room]
+        )
+        return [float(f"{value:.6g}") for value in found]
+
+    assert ticks(9e-5, 1.5, True) == [1e-4, 1e-3, 0.01, 0.1, 1.0]
+    assert ticks(0.019, 0.15, True) == [0.02, 0.05, 0.1]
+    for low, high in ((1e-30, 1.0), (0.011, 70.0), (1e-8, 3e-4), (0.4, 0.9), (0.5, 1.02)):
+        assert 2 <= len(ticks(low, high, True)) <= 6, (low, high)
+    assert watched.page.evaluate("nclab.number(1e-4, 3)") == "1e−4"

@@ -20,7 +20,7 @@ nclab.number = function (value, digits) {
   if (value === null || value === undefined || !isFinite(value)) return "–";
   if (value === 0) return "0";
   var size = Math.abs(value);
-  var text = size >= 1e5 || size < 1e-3 ? value.toExponential(digits ? digits - 1 : 2) : String(Number(value.toPrecision(digits || 4)));
+  var text = size >= 1e5 || size < 1e-3 ? value.toExponential(digits ? digits - 1 : 2).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(digits || 4)));
   return text.replace(/-/g, "−");
 };
 

@@ -4,15 +4,18 @@
 nclab.ticks = function (low, high, logarithmic, room) {
   var found = [], count = Math.max(2, Math.floor(room / 60));
   if (logarithmic) {
+    // Whole decades where there are three or more, else marks between them; as many as have room.
     var first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
-    var step = Math.max(1, Math.ceil((last - first) / count));
-    for (var power = first; power <= last; power += step) found.push(Math.pow(10, power));
-    found = found.filter(function (value) { return value >= low * 0.999 && value <= high * 1.001; });
-    if (found.length >= 2) return found;
-    found = [];
-    for (power = first; power <= last; power++)
-      [1, 2, 3, 5, 7].forEach(function (mark) { found.push(mark * Math.pow(10, power)); });
-    return found.filter(function (value) { return value >= low && value <= high; });
+    var most = Math.max(2, Math.floor(room / 30));
+    [[1], [1, 3], [1, 2, 5], [1, 2, 3, 5, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9]].some(function (marks) {
+      found = [];
+      for (var power = first; power <= last; power++)
+        marks.forEach(function (mark) { found.push(Number(mark + "e" + power)); });
+      found = found.filter(function (value) { return value >= low * 0.999 && value <= high * 1.001; });
+      return found.length >= 3;
+    });
+    var step = Math.ceil(found.length / most);
+    return found.filter(function (_, place) { return place % step === 0; });
   }
   var raw = (high - low) / count, size = Math.pow(10, Math.floor(Math.log10(raw)));
   var unit = [1, 2, 5, 10].find(function (mark) { return mark * size >= raw; }) * size;
@@ -90,7 +93,7 @@ nclab.chart = function (box, options) {
     pen.lineWidth = 1;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    nclab.ticks(bounds.y0, bounds.y1, view.log, frame.tall).forEach(function (value) {
+    nclab.ticks(bounds.y0, bounds.y1, view.log, frame.tall * 1.5).forEach(function (value) {
       var y = Math.round(frame.y(value)) + 0.5;
       pen.beginPath(); pen.moveTo(left, y); pen.lineTo(width - right, y); pen.stroke();
       pen.fillText(nclab.number(value, 3), left - 7, y);
@@ -127,9 +130,9 @@ nclab.chart = function (box, options) {
     pen.beginPath(); pen.moveTo(frame.left, y); pen.lineTo(end, y); pen.stroke();
     pen.setLineDash([]);
     pen.fillStyle = paper.muted;
-    pen.textAlign = "right";
+    pen.textAlign = "left"; // where training begins: at its end the curves come near the line
     pen.textBaseline = y < frame.top + 16 ? "top" : "bottom";
-    pen.fillText(one.label, end - 2, y + (y < frame.top + 16 ? 3 : -2));
+    pen.fillText(one.label, frame.left + 4, y + (y < frame.top + 16 ? 3 : -2));
   }
 
   function usable(one, at) {
