@@ -234,6 +234,7 @@ def test_a_cluster_is_started_where_none_runs(
     with pytest.raises(NclabError, match=r"at local\. Exception: The current node timed") as caught:
         run_jobs([Job("a", jobs.square, (2,))])
     assert "\n" not in str(caught.value)
+    assert "Set RAY_TMPDIR" in str(caught.value)
     assert asked["address"] == "local"
     assert asked["num_cpus"] == cores()
     assert asked["include_dashboard"] is False

@@ -132,7 +132,9 @@ class Cluster:
         except Exception as error:  # Ray raises anything, bare exceptions too
             line, story = failure(error)
             way = "Take the address local, or `ray start --address=HOST:PORT` on this machine."
-            if "AuthToken" in story:
+            if address == "local":
+                way = "Set RAY_TMPDIR to a short path on a disk with room, or do without Ray."
+            elif "AuthToken" in story:
                 way = "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the cluster's token."
             where = f"at {address}" if address else "on this machine"
             raise NclabError(
