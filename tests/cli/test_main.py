@@ -1,7 +1,12 @@
 """The entry point: what the system refuses is one line."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nclab.records
@@ -42,3 +47,15 @@ def test_a_mistyped_command_ends_in_one_mark() -> None:
     done = call("measur")
     assert done.code == 2
     assert done.err.endswith("Did you mean 'measure'? See nclab --help.\n")
+
+
+def test_a_terminal_without_greek_letters(tmp_path: Path) -> None:
+    file = tmp_path / "cloud.npz"
+    np.savez(file, X=np.eye(4).repeat(3, 0), y=np.arange(4).repeat(3))
+    command = (sys.executable, "-m", "nclab", "measure", str(file))
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tr ?_W / tr ?_B" in done.stdout
+    done = subprocess.run((*command, "--json"), env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["num_classes"] == 4

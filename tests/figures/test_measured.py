@@ -41,7 +41,7 @@ def test_layers_follow_each_other_and_logs_get_positive_numbers() -> None:
     assert cosines.references[1].y == -0.5
     assert isinstance(nc1, Panel)
     assert nc1.series[0].y == [0.01, None]
-    assert "1 <fc>, 2 second" in layers_picture(rows).caption
+    assert "1 = <fc>, 2 = second" in layers_picture(rows).caption
 
 
 def test_the_small_map_has_a_cell_for_every_pair() -> None:

@@ -57,6 +57,15 @@ def test_a_page_is_one_small_file_with_everything(tmp_path: Path) -> None:
         assert "<b>" not in page
 
 
+def test_a_page_of_one_layer_says_what_its_numbers_mean(tmp_path: Path) -> None:
+    report(["act"]).to_html(tmp_path / "one.html")
+    page = (tmp_path / "one.html").read_text()
+    assert "<h1>Neural collapse of layer act</h1>" in page
+    assert '<td class="meaning">least alike features of one class</td>' in page
+    report(["<b>", "act"]).to_html(tmp_path / "two.html")
+    assert "Layers: 1 = &lt;b&gt;, 2 = act." in (tmp_path / "two.html").read_text()
+
+
 def test_notebooks_see_the_map_and_the_table() -> None:
     seen = COLLAPSE._repr_html_()
     assert seen.startswith("<table>")

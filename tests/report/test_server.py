@@ -238,6 +238,8 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert str(port) in done.err
     with pytest.raises(NclabError, match="65535"):
         listen("127.0.0.1", 70_000)
+    with pytest.raises(NclabError, match="Pass another --host"):
+        listen("no host", 0)
 
 
 def test_the_command_lists_runs_for_machines(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The `nclab` command. Heavy imports happen inside the commands, so that help is instant."""
 
+import io
 import os
 import sys
 from typing import Annotated, Any, NoReturn
@@ -71,6 +72,9 @@ def fail(message: str) -> NoReturn:
 
 def run() -> None:
     """Entry point: an error is one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no Σ shows a question mark
+            stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:  # typer has swallowed Ctrl-C without a word

@@ -11,7 +11,8 @@ from nclab.text import WIDTH
 
 def print_json(value: Any) -> None:
     """One JSON value; a number that is not finite is a bug, not an output."""
-    typer.echo(json.dumps(value, allow_nan=False, ensure_ascii=False))
+    every = "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    typer.echo(json.dumps(value, allow_nan=False, ensure_ascii=not every))
 
 
 def print_table(*renderables: Any) -> None:

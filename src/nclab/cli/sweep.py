@@ -107,11 +107,20 @@ def command(
         "seed": data_seed,
     }
     source: Source
+    if data in ("teacher", "conic") and standardise:
+        raise NclabError(f"Expected --standardise with a file as --data, got it with {data}.")
     if data == "teacher":
         source = Teacher(depth=teacher_depth, **sizes)
     elif data == "conic":
         source = ConicHull(**sizes)
     else:
+        for name, size in (("samples", 10_000), ("inputs", 16), ("classes", 4), ("seed", 0)):
+            if sizes[name] != size:
+                option = "--data-seed" if name == "seed" else f"--{name}"
+                raise NclabError(
+                    f"Expected {option} with teacher or conic data only, got it with {data}: a "
+                    "file is taken whole."
+                )
         source = SampleFile(data, standardise=standardise)
     norms: Any = tuple(_parts(norm))
     config = SweepConfig(

@@ -56,7 +56,7 @@ def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
         least = (Reference("best for these norms", y=best),) if near else ()
         loss = (_dots("cross-entropy", places, row["class_loss"], 2, "filled"),)
         panels.append(Panel("loss", "class", "nats", loss, y_scale="log", references=least))
-    title = f"Neural collapse of {row['layer']}" if row.get("layer") else "Neural collapse"
+    title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
     return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))
 
 
@@ -79,7 +79,9 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     if any(row.get("nc4_ncc_accuracy") is not None for row in rows):
         ncc = (_line(rows, "nc4_ncc_accuracy", 6),)
         panels.append(Panel("NC4, nearest class mean is right", "layer", "", ncc))
-    names = ", ".join(f"{place} {row.get('layer')}" for place, row in zip(count, rows, strict=True))
+    names = ", ".join(
+        f"{place} = {row.get('layer')}" for place, row in zip(count, rows, strict=True)
+    )
     title = "Neural collapse, layer by layer"
     return Picture(name, title, tuple(panels), len(panels), f"Layers: {names}.", (3.1, 2.6))
 

@@ -21,7 +21,9 @@ body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
 table{border-collapse:collapse;font-size:.9rem}th,td{padding:.35rem 1rem .35rem 0;text-align:left;
-border-bottom:1px solid var(--line)}td{text-align:right;font-variant-numeric:tabular-nums}
+border-bottom:1px solid var(--line)}
+td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+thead th+th{text-align:right}td.meaning,th.meaning{text-align:left;color:var(--muted)}
 tbody th{font-weight:400}thead th{color:var(--muted)}div{overflow-x:auto}
 """
 

@@ -74,14 +74,18 @@ def layers(rows: Sequence[Row]) -> Group:
 def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     """A plain HTML table for notebooks: measurements as columns, user text escaped."""
     heads = "".join(f"<th>{html.escape(_title(row))}</th>" for row in rows)
+    single = len(rows) == 1  # as in the terminal, there is room for words
     lined = []
     for metric in _measured(rows):
         cells = "".join(f"<td>{_cell(metric, row)}</td>" for row in rows)
-        ideal = _ideal(metric, rows[0])
-        lined.append(f"<tr><th>{metric.name}</th>{cells}<td>{ideal}</td></tr>")
+        cells += f"<td>{_ideal(metric, rows[0])}</td>"
+        meaning = html.escape(metric.meaning)
+        cells += f'<td class="meaning">{meaning}</td>' if single else ""
+        lined.append(f'<tr><th title="{meaning}">{metric.name}</th>{cells}</tr>')
     lines = [*(str(text) for text in _remarks(rows)), *remarks]
     below = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    head = f"<tr><th>metric</th>{heads}<th>at collapse</th></tr>"
+    words = '<th class="meaning">meaning</th>' if single else ""
+    head = f"<tr><th>metric</th>{heads}<th>at collapse</th>{words}</tr>"
     return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}"
 
 

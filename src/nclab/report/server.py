@@ -54,8 +54,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         if door is not None:
             door.close()
+        other = "--host" if isinstance(error, socket.gaierror) else "--port"
         raise NclabError(
-            f"Cannot listen at {host}, port {port}: {error.strerror}. Pass another --port."
+            f"Cannot listen at {host}, port {port}: {error.strerror}. Pass another {other}."
         ) from error
     return door
 
