@@ -23,9 +23,12 @@ def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
     folder = Path(tempfile.mkdtemp(prefix="nc", dir="/tmp"))  # short, as the names of sockets are
     environment = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    # Its workers import tests.engine.jobs, wherever the first test began.
+    root = str(Path(__file__).parents[1])
+    paths = {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(":")}
     small = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
+        for name, value in {**environment, **paths}.items():
             patch.setenv(name, value)
         for last in (False, False, True):  # Ray gives up after 30 seconds on a busy machine
             try:
