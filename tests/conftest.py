@@ -11,6 +11,8 @@ from uuid import uuid4
 import pytest
 import torch
 
+import nclab
+
 torch.set_num_threads(1)
 # Ray reads these when it is imported; without a token it would write one into the home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -22,13 +24,15 @@ def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
     """A Ray cluster of two cores, and what the environment must say to use it."""
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
     folder = Path(tempfile.mkdtemp(prefix="nc", dir="/tmp"))  # short, as the names of sockets are
-    environment = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
-    # Its workers import tests.engine.jobs, wherever the first test began.
-    root = str(Path(__file__).parents[1])
-    paths = {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(":")}
+    paths = (Path(nclab.__file__).parents[1], Path(__file__).parents[1])
+    environment = {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "RAY_TMPDIR": str(folder),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     small = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**environment, **paths}.items():
+        for name, value in environment.items():
             patch.setenv(name, value)
         for last in (False, False, True):  # Ray gives up after 30 seconds on a busy machine
             try:

@@ -1,6 +1,5 @@
 """Reading .npz and .safetensors files, good and bad."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +57,8 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     return {name: (folder / name, pattern) for name, pattern in names.items()}
 
 
-def test_bad_files_give_one_clear_line(tmp_path: Path) -> None:
-    os.chdir(tmp_path)
+def test_bad_files_give_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, (path, pattern) in bad_files(tmp_path).items():
         with pytest.raises(nclab.NclabError, match=pattern) as caught:
             read_arrays(path)

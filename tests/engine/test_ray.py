@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,13 +81,27 @@ def test_workers_and_threads_are_kept_to(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.environ["OMP_NUM_THREADS"] == "7"
 
 
-def test_a_lost_machine_is_the_failure_of_its_jobs_alone(ray_cluster: Any, tmp_path: Path) -> None:
-    other = ray_cluster.add_node(num_cpus=1)
+@pytest.fixture
+def other_machine(ray_cluster: Any) -> Iterator[Callable[[], None]]:
+    """A second node of one core, for the time of a test; a call loses it."""
+    node = ray_cluster.add_node(num_cpus=1)
+
+    def lose() -> None:
+        if node in ray_cluster.worker_nodes:
+            ray_cluster.remove_node(node, allow_graceful=False)
+
+    yield lose
+    lose()
+
+
+def test_a_lost_machine_is_the_failure_of_its_jobs_alone(
+    other_machine: Callable[[], None], tmp_path: Path
+) -> None:
     work = [Job(name, jobs.wait_for, (str(tmp_path), name)) for name in "abc"]
 
     def lose(_: Progress) -> None:
-        if other in ray_cluster.worker_nodes and len(list(tmp_path.iterdir())) == 3:
-            ray_cluster.remove_node(other, allow_graceful=False)
+        if len(list(tmp_path.iterdir())) == 3:
+            other_machine()
 
     def let_go(_: int, outcome: Outcome) -> None:
         assert not outcome.ok or (tmp_path / "go").exists()
@@ -149,13 +164,17 @@ def test_no_job_outlives_its_parent(
         text=True,
         start_new_session=True,
     )
-    patience = time.monotonic() + 300
-    while len(notes := list(tmp_path.iterdir())) < 2:
-        assert parent.poll() is None
-        assert time.monotonic() < patience
-        time.sleep(0.02)
-    os.killpg(parent.pid, how)
-    out, words = parent.communicate(timeout=60)
+    try:
+        patience = time.monotonic() + 300
+        while len(notes := list(tmp_path.iterdir())) < 2:
+            assert parent.poll() is None
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        os.killpg(parent.pid, how)
+        out, words = parent.communicate(timeout=60)
+    finally:
+        if parent.poll() is None:  # it would keep the cores from the tests that follow
+            os.killpg(parent.pid, signal.SIGKILL)
     wait_until_gone([int(note.name) for note in notes])
     assert (parent.returncode, out) == (-how, "")
     assert words.count("Traceback") == (how == signal.SIGINT)
