@@ -53,6 +53,16 @@ def test_a_damaged_one_is_said(tmp_path: Path) -> None:
     assert "c/manifest.json" in done.err
 
 
+def test_the_end_of_a_long_name_is_shown(tmp_path: Path) -> None:
+    name = "teacher3_L15_w64_affine_wd1e-2_s0_7dae7d9d"
+    with start(tmp_path / name) as run:
+        run.fail("some words that need a good part of the width of the table")
+    done = call("runs", tmp_path)
+    assert "…" not in done.out
+    first = [line.split("│")[1].strip() for line in done.out.splitlines() if "│" in line]
+    assert "".join(first) == name
+
+
 def test_a_running_one_is_seen(tmp_path: Path) -> None:
     with start(tmp_path / "now"):
         (row,) = json.loads(call("runs", tmp_path, "--json").out)

@@ -65,6 +65,20 @@ def test_it_grows_pauses_and_goes_back(browser: Any, live: Live) -> None:
     assert all(url.startswith(here) for url in watched.requests)
 
 
+def test_long_names_are_shown_to_their_end(browser: Any, live: Live) -> None:
+    watched = Watched(browser)
+    name = "teacher3_L15_w64_affine_wd1e-2_s0_7dae7d9d"  # decay and seed tell runs apart
+    with open_run(live.root / name, kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+        watched.page.goto(f"http://127.0.0.1:{live.port}/")
+        watched.until("document.querySelectorAll('.run-name').length === 1")
+        cut = "span => span.scrollWidth > span.clientWidth && span.clientWidth > 0"
+        style = "span => getComputedStyle(span).textOverflow"
+        assert not watched.page.eval_on_selector(".run-name", cut)
+        assert watched.page.eval_on_selector(".run-name", style) == "clip"
+    watched.context.close()
+
+
 def test_a_page_opened_before_the_first_measurement_fills(browser: Any, live: Live) -> None:
     watched = Watched(browser)
     page = watched.page

@@ -77,6 +77,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     told = any(row["why"] for row in rows)
     names = ["run", "kind", "state", "progress", "epoch", "accuracy", "min intra"]
     table = Table(*names, *(["why"] if told else []), header_style="bold")
+    table.columns[0].overflow = "fold"  # the end of a name tells runs apart
     for column in table.columns[3:7]:
         column.justify = "right"
     for row in rows:
