@@ -63,6 +63,15 @@ def test_the_end_of_a_long_name_is_shown(tmp_path: Path) -> None:
     assert "".join(first) == name
 
 
+def test_accuracy_and_loss_are_those_of_the_measurement(tmp_path: Path) -> None:
+    layer = {"layer": "last", "min_intra": 0.75, "accuracy": 0.9985, "loss": 0.04}
+    train = {"accuracy": 0.9915, "loss": 0.05}  # averages while the weights moved
+    with start(tmp_path / "a") as run:
+        run.append({"kind": "measurement", "step": 1, "layers": [layer], "train": train})
+    (row,) = json.loads(call("runs", tmp_path, "--json").out)
+    assert (row["accuracy"], row["loss"]) == (0.9985, 0.04)
+
+
 def test_a_running_one_is_seen(tmp_path: Path) -> None:
     with start(tmp_path / "now"):
         (row,) = json.loads(call("runs", tmp_path, "--json").out)

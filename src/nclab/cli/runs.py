@@ -45,6 +45,7 @@ def _row(view: "RunView") -> dict[str, Any]:
     end = view.end or {}
     layers = measured.get("layers") or [{}]
     train = measured.get("train") or {}
+    last = layers[-1]  # measured on all data, as in the rows of a sweep and on the pages
     step = view.heartbeat.get("step", measured.get("step"))
     return {
         "name": view.name,
@@ -55,9 +56,9 @@ def _row(view: "RunView") -> dict[str, Any]:
         "step": step,
         "total": view.heartbeat.get("total"),
         "epoch": measured.get("epoch"),
-        "accuracy": _first(train.get("accuracy"), layers[-1].get("accuracy"), end.get("accuracy")),
-        "loss": _first(train.get("loss"), layers[-1].get("loss"), end.get("loss")),
-        "min_intra": _first(layers[-1].get("min_intra"), end.get("min_intra")),
+        "accuracy": _first(last.get("accuracy"), end.get("accuracy"), train.get("accuracy")),
+        "loss": _first(last.get("loss"), end.get("loss"), train.get("loss")),
+        "min_intra": _first(last.get("min_intra"), end.get("min_intra")),
         "why": end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None),
         "seed": view.manifest.seed,
         "created": view.manifest.created,
