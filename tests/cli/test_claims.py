@@ -15,6 +15,13 @@ def test_one_claim_as_a_table() -> None:
     assert "1 claim: 1 refuted" in done.out
 
 
+def test_of_a_few_claims_the_statements_are_shown() -> None:
+    shown = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
+    assert "pan2023, Lemma 2.4.6: If w, of norm at most beta," in shown
+    assert "printed: cos(w, h̄) ≤ c/(αβ) + 4(ε/(αβ))^(1/3)" in shown
+    assert "correct: If ‖h̃‖ ≥ (1 − e)α" in shown
+
+
 def test_a_beginning_as_json() -> None:
     done = call("claims", "pan2023/cor", "--json")
     rows = json.loads(done.out)

@@ -436,7 +436,6 @@ def test_the_kind_of_error_says_whose_fault_it_is() -> None:
     refused(nclab.DataError, [(X, Y % 3)])
     refused(nclab.ModelError, [(X, Y)], classifier="blocks")
     refused(nclab.ModelError, [(X, Y)], layers=["bloks"])
-    assert "got None" in refused(nclab.ModelError, [(X, Y)], layers=None)
 
 
 def test_one_class_is_refused_even_where_classes_may_be_missing() -> None:
@@ -529,3 +528,7 @@ def test_a_last_batch_as_long_as_the_sequence_is_read_as_those_before() -> None:
     assert report.layers[0].samples == 40
     whole = nclab.measure(model, [(x, y)], layers="all")
     assert_same(report.layers[0].scalars(), whole.layers[0].scalars(), relative=1e-4)
+
+
+def test_no_layers_at_all_are_refused() -> None:
+    assert "got None" in refused(nclab.ModelError, [(X, Y)], layers=None)

@@ -144,3 +144,9 @@ def test_html_escapes_what_users_wrote() -> None:
         assert "&lt;script&gt;" in html
         assert html.count("<table>") == html.count("</table>") == 1
     assert html.count("<td>") == html.count("</td>") > len(METRICS) / 2
+
+
+def test_a_prompt_shows_tables() -> None:
+    assert repr(REPORT) == str(REPORT)
+    assert repr(REPORT.last) == str(REPORT.last)
+    assert repr(REPORT.certificate()) == str(REPORT.certificate())

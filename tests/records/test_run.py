@@ -229,3 +229,12 @@ def test_a_run_older_than_backends_goes_on(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest))
     start(tmp_path, backend="torch").close()
     assert read_run(tmp_path).manifest.backend is None
+
+
+def test_a_checkpoint_that_could_not_be_read_back_is_refused(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        with pytest.raises(NclabError, match="step 0 or later, got -1"):
+            run.checkpoint(-1, weights(0))
+        with pytest.raises(NclabError, match="rate of a checkpoint as a tensor, got a float"):
+            run.checkpoint(1, {"rate": 0.1})  # type: ignore[dict-item]
+        assert run.steps() == []

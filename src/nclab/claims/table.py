@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from nclab.claims.errata import ERRATA
 from nclab.claims.verdict import Verdict
 
 STYLES = {
@@ -19,15 +20,20 @@ STYLES = {
     Verdict.OPEN: "dim",
 }
 
+FEW = 5
+"""Claims of which there is room for more than a row."""
+
 
 def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """A table of ids, verdicts and evidence, and a line that counts the verdicts.
 
+    Of a few claims also the statements and, where they need it, what they should say.
+
     >>> row = {"id": "pan2023/lemma-2.4.4", "verdict": "holds", "evidence": "to 1e-17"}
-    >>> str(claims_table([row])[1])
+    >>> str(claims_table([row])[-1])
     '1 claim: 1 holds'
     """
-    table = Table(header_style="bold", show_lines=len(rows) <= 5)
+    table = Table(header_style="bold", show_lines=len(rows) <= FEW)
     table.add_column("claim", no_wrap=True)
     table.add_column("verdict")
     table.add_column("evidence", ratio=1)
@@ -37,7 +43,18 @@ def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     counts = Counter(row["verdict"] for row in rows)
     parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
     noun = "claim" if len(rows) == 1 else "claims"
-    return [table, Text(f"{len(rows)} {noun}: {', '.join(parts)}")]
+    statements = [_statement(row) for row in rows] if len(rows) <= FEW else []
+    return [table, *statements, Text(f"{len(rows)} {noun}: {', '.join(parts)}")]
+
+
+def _statement(row: Mapping[str, Any]) -> Text:
+    """What is claimed, in our words, and what the errata have to say about it."""
+    lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
+    for erratum in ERRATA:
+        if row["id"] in erratum.claims:
+            lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
+            lines.append(f"  why: {erratum.why}")
+    return Text("\n".join(lines) + "\n")
 
 
 def _evidence(row: Mapping[str, Any]) -> str:

@@ -258,6 +258,8 @@ class Collapse:
     def __str__(self) -> str:
         return as_text(self)
 
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+
     def _repr_html_(self) -> str:
         from nclab.figures.measured import mini_map
         from nclab.measurement.table import as_html

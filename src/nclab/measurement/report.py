@@ -124,6 +124,8 @@ class Report:
     def __str__(self) -> str:
         return as_text(self)
 
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+
     def _repr_html_(self) -> str:
         from nclab.measurement.table import as_html
 

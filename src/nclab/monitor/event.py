@@ -48,7 +48,7 @@ class Event:
     source: Source
     """"training": a running estimate from the batches as they were trained on, while the weights
     moved and layers were in training mode. "loader": an exact measurement."""
-    report: Report
+    report: Report = field(repr=False)
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Layer -> class -> features left out because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()

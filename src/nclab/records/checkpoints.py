@@ -58,6 +58,12 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     import torch
     from safetensors.torch import save
 
+    if checkpoint.step < 0:
+        raise RecordError(f"Expected a checkpoint of step 0 or later, got {checkpoint.step}.")
+    for name, tensor in checkpoint.tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise RecordError(f"Expected {name} of a checkpoint as a tensor, got a {kind}.")
     # One metadata entry, because safetensors writes several in no fixed order.
     about = {
         "checksum": BLANK,

@@ -115,6 +115,8 @@ class Certificate:
     def __str__(self) -> str:
         return as_text(self)
 
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+
 
 def certify(
     num_classes: int,
