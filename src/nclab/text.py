@@ -39,15 +39,22 @@ def fitted(renderable: Any, console: Any) -> Any:
         renderable = renderable.__rich__()
     if isinstance(renderable, Group):
         return Group(*(fitted(part, console) for part in renderable.renderables))
-    if isinstance(renderable, Table):
-        free = console.options.update(max_width=10_000)
-        if renderable.__rich_measure__(console, free).minimum > console.width:
-            renderable.box = box.SIMPLE_HEAD
-            renderable.show_edge = False
-            renderable.padding = (0, 0)
-            for column in renderable.columns:
-                column.overflow = "fold"
+    if isinstance(renderable, Table) and _dots(renderable, console.width) > _dots(renderable, 9999):
+        renderable.box = box.SIMPLE_HEAD
+        renderable.show_edge = False
+        renderable.padding = (0, 0)
+        for column in renderable.columns:
+            column.overflow = "fold"
     return renderable
+
+
+def _dots(renderable: Any, width: int) -> int:
+    """How many cells end in dots, cut off or of their own, at a width."""
+    from rich.console import Console
+
+    stream = StringIO()
+    Console(file=stream, width=width, color_system=None).print(renderable)
+    return stream.getvalue().count("…")
 
 
 def as_text(renderable: Any, *, width: int | None = None) -> str:
