@@ -1,5 +1,7 @@
 """How numbers and tables are shown to people."""
 
+import shutil
+import sys
 from io import StringIO
 from typing import Any
 
@@ -24,8 +26,39 @@ def number(value: float | None, *, near: float | None = None) -> str:
     return f"{value:.4g}"
 
 
-def as_text(renderable: Any, *, width: int = WIDTH) -> str:
-    """What the terminal would show, as plain text.
+def fitted(renderable: Any, console: Any) -> Any:
+    """The same where it has room; else tables give up their lines before their digits.
+
+    A terminal of 80 columns would otherwise show 6.398e-37 as 6.398e followed by dots.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+
+    while hasattr(renderable, "__rich__"):
+        renderable = renderable.__rich__()
+    if isinstance(renderable, Group):
+        return Group(*(fitted(part, console) for part in renderable.renderables))
+    if isinstance(renderable, Table) and _dots(renderable, console.width) > _dots(renderable, 9999):
+        renderable.box = box.SIMPLE_HEAD
+        renderable.show_edge = False
+        renderable.padding = (0, 0)
+        for column in renderable.columns:
+            column.overflow = "fold"
+    return renderable
+
+
+def _dots(renderable: Any, width: int) -> int:
+    """How many cells end in dots, cut off or of their own, at a width."""
+    from rich.console import Console
+
+    stream = StringIO()
+    Console(file=stream, width=width, color_system=None).print(renderable)
+    return stream.getvalue().count("…")
+
+
+def as_text(renderable: Any, *, width: int | None = None) -> str:
+    """What the terminal would show, as plain text; `WIDTH` columns unless that is narrower.
 
     >>> as_text("[bold]plain[/bold]")
     'plain'
@@ -33,5 +66,9 @@ def as_text(renderable: Any, *, width: int = WIDTH) -> str:
     from rich.console import Console
 
     stream = StringIO()
-    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(renderable)
+    if width is None:
+        here = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+        width = min(WIDTH, here)
+    console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
+    console.print(fitted(renderable, console))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nclab.experiments.sweep.table import table
+from nclab.text import as_text
 from tests.cli.runner import call
 
 SMALL = "--layers 3 --width 8 --norm affine,none --weight-decay 1e-3,1e-2 --epochs 2 --batch 32"
@@ -118,3 +120,11 @@ def test_help_has_an_example() -> None:
     done = call("sweep", "--help")
     assert done.code == 0
     assert "Example: nclab sweep" in " ".join(done.out.split())
+
+
+def test_rows_are_whole_in_a_terminal_of_80_columns() -> None:
+    numbers = {"accuracy": 0.9815, "loss": 0.004123, "min_intra": 0.2093, "max_inter": -0.007659}
+    rest = {"alpha": 6.064, "beta": 3.021, "converged": True, "why": None, "zero_features": 0}
+    row = {"norm": "affine", "weight_decay": 1e-3, "seed": 0, **numbers, **rest}
+    shown = as_text(table([row]), width=80)
+    assert all(f"{value:.4g}" in shown for value in numbers.values())

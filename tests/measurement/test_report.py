@@ -150,3 +150,17 @@ def test_a_prompt_shows_tables() -> None:
     assert repr(REPORT) == str(REPORT)
     assert repr(REPORT.last) == str(REPORT.last)
     assert repr(REPORT.certificate()) == str(REPORT.certificate())
+
+
+def test_a_depth_that_no_layer_reaches_is_said() -> None:
+    torch.manual_seed(0)
+    untrained = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU())
+    untrained.add_module("head", nn.Linear(9, CLASSES))
+    report = nclab.measure(untrained.double(), [(X, Y)], layers="all")
+    assert all((layer.nc4_ncc_accuracy or 0) < 0.99 for layer in report.layers)
+    assert "effective depth: 2 of 2 layers" in str(report)
+    assert "which no layer reaches" in str(report)
+    best = dataclasses.replace(report.last, nc4_ncc_accuracy=0.99)
+    better = dataclasses.replace(report, layers=(report.layers[0], best))
+    assert "effective depth: 2 of 2 layers" in str(better)
+    assert "which no layer reaches" not in str(better)

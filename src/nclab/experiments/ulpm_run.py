@@ -124,9 +124,9 @@ class Run:
         chosen = np.unique(np.linspace(0, len(samples) - 1, ROWS).round().astype(int))
         for place in chosen:
             row = samples[place].to_dict()
-            table.add_row(
-                *("–" if row[name] is None else form.format(row[name]) for name, _, form in COLUMNS)
-            )
+            cells = ("–" if row[key] is None else form.format(row[key]) for key, _, form in COLUMNS)
+            # Ten columns fit a terminal of 80 if no exponent has a needless zero.
+            table.add_row(*(cell.replace("e-0", "e-").replace("e+0", "e+") for cell in cells))
         ended = f"{self.trajectory.outcome.value}: {self.trajectory.message}"
         notes = [f"\n{self.trajectory.method} ({self.trajectory.backend}) {ended}"]
         slow = self.config.steps is not None and self.config.steps >= KERNEL_STEPS

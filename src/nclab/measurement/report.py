@@ -113,9 +113,12 @@ class Report:
         lines = [f"classifier: {self.classifier} · {self.samples} samples"]
         known = all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers)
         if len(self.layers) > 1 and known:
+            depth = self.effective_depth()  # by definition the last layer where none is good enough
+            reached = 1 - (self.layers[depth - 1].nc4_ncc_accuracy or 0.0) <= 0.01 + 1e-12
+            end = "" if reached else ", which no layer reaches"
             lines.append(
-                f"effective depth: {self.effective_depth()} of {len(self.layers)} layers "
-                "(nearest-class-centre error ≤ 0.01)"
+                f"effective depth: {depth} of {len(self.layers)} layers "
+                f"(nearest-class-centre error ≤ 0.01{end})"
             )
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())

@@ -1,0 +1,30 @@
+"""Tables for people: on a narrow terminal lines go before digits do."""
+
+from rich.console import Group
+from rich.table import Table
+
+from nclab.text import as_text
+
+NUMBERS = ("0.0004123", "-0.3333", "6.398e-37", "1-9.9e-07", "0.08921", "-0.04002", "1.333")
+
+
+def wide() -> Table:
+    """A table that takes more than 80 columns."""
+    table = Table(header_style="bold")
+    table.add_column("metric")
+    for place in range(len(NUMBERS)):
+        table.add_column(f"column {place}", justify="right")
+    table.add_row("a name", *NUMBERS)
+    return table
+
+
+def test_numbers_are_whole_at_every_width() -> None:
+    for width in (100, 80, 72):
+        shown = as_text(Group(wide(), "words"), width=width)
+        assert "…" not in shown
+        assert all(number in shown for number in NUMBERS), width
+        assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_table_with_room_keeps_its_lines() -> None:
+    assert "│" in as_text(wide(), width=120)
