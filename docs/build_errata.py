@@ -5,9 +5,10 @@ python docs/build_errata.py
 
 from pathlib import Path
 
-from nclab.claims.errata import ERRATA
-from nclab.claims.erratum import Erratum
+from nclab.papers.errata import ERRATA
+
 from nclab.papers import PAPERS
+from nclab.papers.erratum import Erratum
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Errata of both papers

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nclab.experiments.tables import as_markdown
+from nclab.papers.tables import as_markdown
 
 PAGES = Path(__file__).parent / "experiments"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"

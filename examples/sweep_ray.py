@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nclab.data.conic_hull import ConicHull
 from nclab.engine.ray import Cluster
-from nclab.experiments.sweep import SweepConfig, train_sweep
 from nclab.models.mlp import Shape
+from nclab.papers.sweep import SweepConfig, train_sweep
 from nclab.training import Recipe
 
 config = SweepConfig(

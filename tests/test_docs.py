@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.claims.ledger import all_claims
 from nclab.papers import PAPERS
-from tests.claims.golden import CORRECTED, GOLDEN
+from nclab.papers.ledger import all_claims
+from tests.papers.golden import CORRECTED, GOLDEN
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))

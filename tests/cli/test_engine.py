@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import nclab
-from nclab.experiments import tour
+from nclab.papers.beyond import tour
 from nclab.records import find_runs
 from nclab.records.lock import is_held
 from tests.cli.runner import call
-from tests.experiments.sweep.small import contents
-from tests.experiments.sweep.test_kills import environment
+from tests.papers.sweep.small import contents
+from tests.papers.sweep.test_kills import environment
 
 OPTIONS = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60 --batch 32"
 OPTIONS += " --weight-decay 1e-3 --moments 3 --json --out"

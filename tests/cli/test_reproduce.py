@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.claims import ledger
-from nclab.experiments import find, tour
-from nclab.experiments.main_job import Job
-from nclab.experiments.small_network import NetworkConfig
+from nclab.experiments import find
 from nclab.figures.picture import Panel, Picture, Series
+from nclab.papers import ledger
+from nclab.papers.beyond import tour
+from nclab.papers.main_job import Job
+from nclab.papers.small_network import NetworkConfig
 from nclab.text import as_text
 from tests.cli.runner import call
 

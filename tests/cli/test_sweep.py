@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nclab.experiments.sweep.table import table
+from nclab.papers.sweep.table import table
 from nclab.text import as_text
 from tests.cli.runner import call
 

@@ -31,15 +31,15 @@ def command(
 
     All of one paper: [bold]nclab claims ji2022[/bold]
     """
-    from nclab.claims.ledger import find, judge_all
-    from nclab.claims.runs import read_numbers
-    from nclab.claims.table import claims_table
+    from nclab.papers.claims_table import claims_table
+    from nclab.papers.ledger import find, judge_all
+    from nclab.records.results import read_numbers
     from nclab.threads import one_thread
 
     chosen = find(ids or [])
     if runs is not None and not runs.is_dir():
         raise NclabError(f"Expected the folder of nclab reproduce as --runs, got {runs}.")
-    numbers = read_numbers(runs or RUNS, chosen)
+    numbers = read_numbers(runs or RUNS, sorted({one.needs for one in chosen if one.needs}))
     with one_thread():
         judged = judge_all(preset.value, numbers, ids=ids or [])
     if as_json:

@@ -30,8 +30,8 @@ def command(
 
     Example: [bold]nclab landscape --example 3.1 --out runs/saddle[/bold]
     """
-    from nclab.experiments import ulpm_landscape
-    from nclab.experiments.ulpm_run import prepare_folder
+    from nclab.ulpm import examined as ulpm_landscape
+    from nclab.ulpm.recorded import prepare_folder
 
     subject = ulpm_landscape.find(point, example, scale=scale, reduction=reduction.value)
     folder = None if out is None else prepare_folder(out)

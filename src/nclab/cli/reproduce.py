@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ class Preset(StrEnum):
 def command(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments to run; all of them, the claims and the report if none."),
+        typer.Argument(help="Experiments, or keys of papers; everything if none."),
     ] = None,
     preset: Annotated[
         Preset, typer.Option(help="quick: minutes on two cores; paper: full size.")
@@ -37,22 +37,20 @@ def command(
     address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Reproduce both papers: every figure, every claim judged, one report.
+    """Reproduce the papers: every figure, every claim judged, one report.
 
     What is finished is not run again, and what was interrupted goes on where it stopped.
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
-    from nclab.experiments.main_job import SEEDS, Job
+    from nclab.papers.main_job import SEEDS, Job
 
     count = seeds or SEEDS[preset.value]
     with chosen(engine, address) as place:
         job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh, place)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
-    result: dict[str, Any] = dict(job.numbers)
-    if not targets:
-        result = {**job.finish(), "experiments": job.numbers}
+    result = {**job.finish(whole=not targets), "experiments": job.numbers}
     if as_json:
         print_json(result)
-    elif not targets:
+    else:
         print_table(*job.summary())

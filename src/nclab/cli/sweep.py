@@ -11,7 +11,7 @@ from nclab.cli.output import print_json, print_table
 from nclab.errors import NclabError
 
 if TYPE_CHECKING:
-    from nclab.experiments.sweep.config import Source
+    from nclab.papers.sweep.config import Source
 
 
 class Measured(StrEnum):
@@ -95,9 +95,9 @@ def command(
     from nclab.data.conic_hull import ConicHull
     from nclab.data.samples import SampleFile
     from nclab.data.teacher import Teacher
-    from nclab.experiments.sweep import SweepConfig, train_sweep
-    from nclab.experiments.sweep.table import table
     from nclab.models.mlp import Shape
+    from nclab.papers.sweep import SweepConfig, train_sweep
+    from nclab.papers.sweep.table import table
     from nclab.training import Recipe
 
     sizes: dict[str, Any] = {

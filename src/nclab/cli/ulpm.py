@@ -51,7 +51,7 @@ def command(
 
     Example: [bold]nclab ulpm --classes 5 --method flow --log-time 1000 --out runs/flow[/bold]
     """
-    from nclab.experiments import ulpm_run
+    from nclab.ulpm import recorded as ulpm_run
 
     config = ulpm_run.Config(
         classes=classes,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nclab.figures.palette import Paper
+from nclab.figures.palette import Colours
 from nclab.figures.picture import Panel
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LN10 = float(np.log(10.0))
 
 
-def scale(axis: "Axes", panel: Panel, colours: Paper) -> None:
+def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
     """Give both axes of a panel their scales, ticks and ranges."""
     axis.margins(x=0.03)
     if panel.x_scale == "log":

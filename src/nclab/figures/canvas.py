@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import MissingExtra
-from nclab.figures.palette import LIGHT, Paper
+from nclab.figures.palette import LIGHT, Colours
 from nclab.files import write_whole
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ STYLE: Any = {
 
 
 @contextmanager
-def drawing(*, paper: Paper = LIGHT, **size: Any) -> Iterator["Figure"]:
+def drawing(*, paper: Colours = LIGHT, **size: Any) -> Iterator["Figure"]:
     """A figure in nclab's style; nothing global is changed and no window is opened."""
     try:
         import matplotlib
@@ -76,7 +76,7 @@ def _settled(figure: "Figure") -> Iterator[None]:
     figure.set_layout_engine(engine)
 
 
-def _colours(paper: Paper) -> dict[str, Any]:
+def _colours(paper: Colours) -> dict[str, Any]:
     ink = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor")
     return {
         **dict.fromkeys((*ink, "ytick.labelcolor"), paper.ink),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nclab.figures import axes, canvas
 from nclab.figures.legend import shares_legend
-from nclab.figures.palette import Paper, paper
+from nclab.figures.palette import Colours, paper
 from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Series
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def save(picture: Picture, folder: Path, dark: bool = False) -> list[Path]:
     return canvas.save(draw(picture, dark), folder / picture.name)
 
 
-def _draw_panel(axis: "Axes", panel: Panel, colours: Paper) -> None:
+def _draw_panel(axis: "Axes", panel: Panel, colours: Colours) -> None:
     for one in panel.series:
         _draw_series(axis, one, colours)
     axes.scale(axis, panel, colours)
@@ -74,7 +74,7 @@ def _draw_panel(axis: "Axes", panel: Panel, colours: Paper) -> None:
     axis.set_ylabel(panel.y_label)
 
 
-def _draw_series(axis: "Axes", one: Series, colours: Paper) -> None:
+def _draw_series(axis: "Axes", one: Series, colours: Colours) -> None:
     colour = colours.line(one.colour)
     x, y = array(one.x), array(one.y)
     hollow = one.marker == "hollow"
@@ -101,7 +101,7 @@ def _draw_series(axis: "Axes", one: Series, colours: Paper) -> None:
     axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=1.5)
 
 
-def _draw_reference(axis: "Axes", reference: Reference, colours: Paper) -> None:
+def _draw_reference(axis: "Axes", reference: Reference, colours: Colours) -> None:
     from matplotlib.patheffects import withStroke
 
     line: dict[str, Any] = {"color": colours.muted, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1.8}
@@ -140,7 +140,7 @@ def _draw_reference(axis: "Axes", reference: Reference, colours: Paper) -> None:
         )
 
 
-def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Paper) -> None:
+def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Colours) -> None:
     from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
 
     values = np.array([array(row) for row in panel.values])
@@ -196,7 +196,7 @@ def _name_ticks(axis: "Axes", panel: HeatMap, rows: int, columns: int) -> None:
         spine.set_visible(False)
 
 
-def _write_values(axis: "Axes", values: NDArray[np.float64], shade: Any, colours: Paper) -> None:
+def _write_values(axis: "Axes", values: NDArray[np.float64], shade: Any, colours: Colours) -> None:
     for (row, column), value in np.ndenumerate(values):
         if not np.isfinite(value):
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from nclab.errors import MissingExtra
 from nclab.figures.legend import shares_legend
-from nclab.figures.palette import Paper, paper
+from nclab.figures.palette import Colours, paper
 from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
@@ -93,7 +93,7 @@ def _foot(lines: int) -> int:
     return max(FRAME - 60, UNDER + 5 + ENTRY * lines)
 
 
-def _frame(picture: Picture, colours: Paper, height: float, foot: int) -> dict[str, Any]:
+def _frame(picture: Picture, colours: Colours, height: float, foot: int) -> dict[str, Any]:
     return {
         "title": {"text": _plain(picture.title), "x": 0, "xref": "paper", "font": {"size": 15}},
         "height": height,
@@ -129,7 +129,7 @@ def _boxes(picture: Picture, lines: int) -> tuple[list[tuple[float, float, float
 
 
 def _axes(
-    panel: Panel | HeatMap, box: Sequence[float], suffix: str, colours: Paper
+    panel: Panel | HeatMap, box: Sequence[float], suffix: str, colours: Colours
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     common: dict[str, Any] = {
         "gridcolor": colours.grid,
@@ -194,7 +194,7 @@ def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
     return {"type": "log", "exponentformat": "power", **ticks}
 
 
-def _traces(one: Series, colours: Paper, *, show: bool) -> list[dict[str, Any]]:
+def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]]:
     colour = colours.line(one.colour)
     lines, marked = one.style != "none", one.marker != "none"
     mode = "+".join(["lines"] * lines + ["markers"] * marked) or "markers"
@@ -250,7 +250,7 @@ def _band(one: Series, colour: str) -> list[dict[str, Any]]:
     ]
 
 
-def _heat_map(panel: HeatMap, colours: Paper, box: Sequence[float]) -> list[dict[str, Any]]:
+def _heat_map(panel: HeatMap, colours: Colours, box: Sequence[float]) -> list[dict[str, Any]]:
     """The colours and, on continuous axes, the line where the values are those of the centre."""
     values = [_numbers(row) for row in panel.values]
     known = [value for row in values for value in row if value is not None]
@@ -323,7 +323,7 @@ def _panel_title(title: str, box: Sequence[float]) -> dict[str, Any]:
 
 
 def _add_reference(
-    layout: dict[str, Any], reference: Reference, panel: Panel, suffix: str, colours: Paper
+    layout: dict[str, Any], reference: Reference, panel: Panel, suffix: str, colours: Colours
 ) -> None:
     """A dashed line across the panel with its name at the end."""
     line = {"color": colours.muted, "width": 1.2, "dash": "dash"}

@@ -6,7 +6,7 @@ BLACK = 6
 """The place in the palette for theory: black on light paper, white on dark."""
 
 
-class Paper(NamedTuple):
+class Colours(NamedTuple):
     """The colours of a figure: what lines are drawn with, and what they are drawn on."""
 
     lines: tuple[str, ...]
@@ -29,7 +29,7 @@ class Paper(NamedTuple):
         return self.lines[place % len(self.lines)]
 
 
-LIGHT = Paper(
+LIGHT = Colours(
     lines=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     ink="#1F2328",
     muted="#656D76",
@@ -45,7 +45,7 @@ LIGHT = Paper(
     ),
 )
 """Okabe and Ito's colours."""
-DARK = Paper(
+DARK = Colours(
     lines=("#4AA8E0", "#F28141", "#2BC99B", "#E39AC6", "#F5BD41", "#9AD4F7", "#F0F3F6"),
     ink="#E6EDF3",
     muted="#9BA4AE",
@@ -63,6 +63,6 @@ DARK = Paper(
 """The same hues, lighter."""
 
 
-def paper(dark: bool) -> Paper:
+def paper(dark: bool) -> Colours:
     """Light paper, or dark."""
     return DARK if dark else LIGHT

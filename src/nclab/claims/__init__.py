@@ -1,1 +1,0 @@
-"""Every numbered statement of both papers, its check and its verdict."""

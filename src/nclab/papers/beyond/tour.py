@@ -1,0 +1,92 @@
+"""The tour: what the metrics say of four known cases, from exact collapse to none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nclab.engine import LOCAL, Engine
+from nclab.figures.picture import Picture
+from nclab.measurement import measure, measure_features
+from nclab.measurement.table import layers, side_by_side
+from nclab.metrics import simplex_etf
+from nclab.papers.small_network import NetworkConfig, train
+from nclab.threads import one_thread
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of the tour."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """The classifier; the three clouds have its classes, samples and width."""
+    noise: float = 1e-3
+    """Spread of the nearly collapsed cloud, relative to the norm of its means."""
+
+
+PRESETS = {
+    "quick": Config(),
+    "paper": Config(NetworkConfig(samples=10_000, width=300)),
+}
+
+
+def run(
+    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
+    """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier.
+
+    One seed is enough: the first is used.
+    """
+    return tour(PRESETS[preset], seed=seeds[0])
+
+
+def tour(config: Config, *, seed: int = 0) -> dict[str, Any]:
+    """The tour at any size; the same numbers for the same seed."""
+    with one_thread():
+        return _tour(config, seed)
+
+
+def show(numbers: Mapping[str, Any]) -> list[Any]:
+    """Two tables."""
+    return [
+        "Four cases, from exact collapse to none:",
+        side_by_side(list(numbers["cases"].values()), titles=list(numbers["cases"])),
+        f"\nEvery layer of the classifier, trained {numbers['epochs']} epochs to accuracy 1:",
+        layers(numbers["layers"]),
+        *numbers["remarks"],
+    ]
+
+
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
+    """The tour is told in tables."""
+    return []
+
+
+def _tour(config: Config, seed: int) -> dict[str, Any]:
+    network = config.network
+    generator = torch.Generator().manual_seed(seed)
+    etf = simplex_etf(network.num_classes, network.width, generator=generator)
+    labels = torch.arange(network.samples) % network.num_classes
+    shape = (network.samples, network.width)
+    spread = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    stray = torch.randn(etf.shape, generator=generator, dtype=torch.float64)
+    size = config.noise / network.width**0.5
+    trained = train(network, generator)
+    report = measure(trained.network, [(trained.inputs, trained.targets)], layers="all")
+    near = measure_features(etf[labels] + size * spread, labels, weight=etf + size * stray)
+    cases = {
+        "exact ETF": measure_features(etf[labels], labels, weight=etf),
+        "nearly collapsed": near,
+        "random cloud": measure_features(spread, labels, weight=stray),
+        "trained classifier": report.last,
+    }
+    return {
+        "config": asdict(config),
+        "cases": {name: collapse.to_dict() for name, collapse in cases.items()},
+        "layers": [collapse.to_dict() for collapse in report.layers],
+        "effective_depth": report.effective_depth(),
+        "epochs": network.epochs,
+        "remarks": report.lines(),
+    }

@@ -1,0 +1,53 @@
+"""Judged claims as a table for the terminal."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from nclab.papers.registry import errata
+from nclab.papers.verdict import STYLES, Verdict
+
+FEW = 5
+"""Claims of which there is room for more than a row."""
+
+
+def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """A table of ids, verdicts and evidence, and a line that counts the verdicts.
+
+    Of a few claims also the statements and, where they need it, what they should say.
+
+    >>> row = {"id": "pan2023/lemma-2.4.4", "verdict": "holds", "evidence": "to 1e-17"}
+    >>> str(claims_table([row])[-1])
+    '1 claim: 1 holds'
+    """
+    table = Table(header_style="bold", show_lines=len(rows) <= FEW)
+    table.add_column("claim", no_wrap=True)
+    table.add_column("verdict")
+    table.add_column("evidence", ratio=1)
+    for row in rows:
+        verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).look.tone])
+        table.add_row(row["id"], verdict, Text(_evidence(row)))
+    counts = Counter(row["verdict"] for row in rows)
+    parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+    noun = "claim" if len(rows) == 1 else "claims"
+    statements = [_statement(row) for row in rows] if len(rows) <= FEW else []
+    return [table, *statements, Text(f"{len(rows)} {noun}: {', '.join(parts)}")]
+
+
+def _statement(row: Mapping[str, Any]) -> Text:
+    """What is claimed, in our words, and what the errata have to say about it."""
+    lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
+    for erratum in errata():
+        if row["id"] in erratum.claims:
+            lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
+            lines.append(f"  why: {erratum.why}")
+    return Text("\n".join(lines) + "\n")
+
+
+def _evidence(row: Mapping[str, Any]) -> str:
+    """With the preset where the numbers are those of an experiment, as it may be another one."""
+    preset = row.get("preset") if row.get("needs") else None
+    return f"{row['evidence']} (preset {preset})" if preset else str(row["evidence"])

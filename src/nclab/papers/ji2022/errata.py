@@ -1,0 +1,154 @@
+"""What ji2022 prints and what it should say."""
+
+from nclab.papers.erratum import Erratum
+
+JI2022 = (
+    Erratum(
+        "ji2022, Def. 2.1",
+        "A *symmetric* matrix √(K/(K−1)) Q (I − 11ᵀ/K) with Q orthogonal.",
+        "A matrix of this form; its Gram matrix is symmetric.",
+        "For general Q the product is not symmetric.",
+        ("ji2022/def-2.1",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.1 (bias)",
+        "Without loss of generality the bias is absorbed by adding a scalar to every feature.",
+        "The logits stay, but the new coordinate is not free to move, and it adds to ‖H‖ and ‖W‖.",
+        "The model treats all of H as free, and all its statements are about these norms.",
+        ("ji2022/sec-2.1-bias",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.1 (NC2)",
+        "cos(h̄_k, h̄_j) = −1/(K−1), ‖h̄_k‖ = ‖h̄_j‖; so again in section 4, aspect (3).",
+        "The same for h̄_k − h̄, as the sentence before says.",
+        "A simplex that is not centred at the origin has other cosines.",
+        ("ji2022/nc2",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.1 (NC3)",
+        "∃C: w_k = C h̄_k.",
+        "∃C > 0.",
+        "With C < 0 every sample is classified wrongly.",
+        ("ji2022/nc3",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.1 (NC4)",
+        "argmin_k ⟨w_k, h⟩.",
+        "argmax_k ⟨w_k, h⟩.",
+        "The classifier decides for the largest score.",
+        ("ji2022/nc4",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.2 (sizes)",
+        "Both N and n are the number of samples in a class, and in (1) N is that of all samples.",
+        "n in a class, nK in all.",
+        "The formulas with √n are per class.",
+    ),
+    Erratum(
+        "ji2022, Sec. 2.2 (flow)",
+        "dW/dt = ∂L/∂W, dH/dt = ∂L/∂H.",
+        "dW/dt = −∂L/∂W, dH/dt = −∂L/∂H.",
+        "As printed the loss grows.",
+        ("ji2022/sec-2.2-flow",),
+    ),
+    Erratum(
+        "ji2022, Sec. 3.1.1",
+        "“Collapsed margin minimize the neural collapse margin.”",
+        "Collapsed points maximise it, among those of their norm.",
+        "Lemma 3.1 is an upper bound; W = H = 0 reaches it trivially.",
+    ),
+    Erratum(
+        "ji2022, Thm 3.1",
+        "The path is divided by √(‖W‖₂² + ‖H‖₂²).",
+        "‖·‖_F, as ‖·‖₂ is the spectral norm in this paper.",
+        "Either gives the same directions; Frobenius norms put the path on the sphere.",
+    ),
+    Erratum(
+        "ji2022, Remark 3.1",
+        "The minimum along a direction is (½‖W‖² + ½‖H‖²)/q_min^(1/2).",
+        "(½‖W‖² + ½‖H‖²)/q_min.",
+        "The factor q_min^(−1/2) on (W, H) enters the objective squared.",
+        ("ji2022/remark-3.1",),
+    ),
+    Erratum(
+        "ji2022, Lemma 3.2",
+        "β = (tr WᵀW' + tr HᵀH')/(√(‖W‖²) + ‖H‖² …) with W' = ∇_W L, H' = ∇_H L.",
+        "β with −∇L, and one root over the sum of both squared norms.",
+        "With +∇L β tends to −1. With −∇L, ε = √(2(1 − β)/C) is an equality, and the bound on δ "
+        "can be divided by e.",
+        ("ji2022/lemma-3.2",),
+    ),
+    Erratum(
+        "ji2022, Eq. (9)",
+        "(2 + 2e^(−2C²))/(2 + 2e^(−2C²) + 2e^(2C²)).",
+        "(2 + 2e^(−2C²))/(2 + e^(−2C²) + e^(2C²)).",
+        "Of the four logits of a sample two are 0, one is 2C² and one −2C².",
+        ("ji2022/eq-9",),
+    ),
+    Erratum(
+        "ji2022, Eq. (11)",
+        "For every ε > 0 the family (10) has a member within ε whose loss is not larger.",
+        "At a fixed C all members near enough have a larger loss; the way down is another "
+        "direction, of negative curvature.",
+        "To second order in β the partner class of each sample gains more than the others lose.",
+        ("ji2022/eq-11",),
+    ),
+    Erratum(
+        "ji2022, Example 3.1 (saddle)",
+        "(W′, H′) is a saddle point on the sphere.",
+        "(W, H) is; a strict one.",
+        "(W′, H′) is not even critical.",
+        ("ji2022/example-3.1-saddle",),
+    ),
+    Erratum(
+        "ji2022, Example 3.1 (noise)",
+        "With noise, e.g. that of stochastic gradient descent, the bad direction is escaped.",
+        "Noise in all coordinates escapes to the optimum. Stochastic descent leaves the ray but "
+        "never the plane of W and H, which holds no simplex of four classes.",
+        "Gradients in W are combinations of features, those in H of classifiers, for any batch.",
+        ("ji2022/example-3.1-noise",),
+    ),
+    Erratum(
+        "ji2022, Remark 3.2",
+        "(αW, βH) satisfies the criteria for all real α, β.",
+        "For αβ > 0.",
+        "Factors of opposite sign classify everything wrongly; see NC3.",
+        ("ji2022/remark-3.2",),
+    ),
+    Erratum(
+        "ji2022, Thm 3.4",
+        "L(W + δΔW, H + δΔH) ≤ L(W, H), and L(W′, H′) ≤ L(W, H) on the sphere.",
+        "With <.",
+        "As printed Δ = 0 will do, and on the sphere any rotation of W and H, even at the optimum.",
+        ("ji2022/thm-3.4",),
+    ),
+    Erratum(
+        "ji2022, Remark 3.3",
+        "The noise of a large family of stochastic algorithms has a component along the decreasing "
+        "direction with probability 1.",
+        "Noise with a density in all coordinates has. That of minibatches need not.",
+        "At Example 3.1 the noise of single samples is orthogonal to it.",
+        ("ji2022/remark-3.3",),
+    ),
+    Erratum(
+        "ji2022, Sec. 4",
+        "Gradient descent with learning rate 5 on the objective (4).",
+        "On the mean of the losses, (4) divided by nK.",
+        "On the sum, rate 5 diverges.",
+        ("ji2022/sec-4-setting",),
+    ),
+    Erratum(
+        "ji2022, Fig. 2 (wording)",
+        "“The logarithm of both terms decreases at rate O(1/log t).”",
+        "The terms do.",
+        "The axes are logarithmic; a straight line of slope −1 against log log t is 1/log t.",
+    ),
+    Erratum(
+        "ji2022, Fig. 2 (b)",
+        "The variation within classes falls like O(1/log t).",
+        "Like O((log t)^(−1/2)).",
+        "WᵀW − HHᵀ is conserved, so the part of the features outside the span of the classifiers "
+        "never moves, while ‖H‖ grows like √log t.",
+        ("ji2022/fig-2b",),
+    ),
+)

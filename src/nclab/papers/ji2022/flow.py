@@ -1,0 +1,175 @@
+"""Where gradient flow of ji2022 goes: towards KKT points of the separation problem."""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import largest
+from nclab.papers.ji2022.margin import SEEDS, SIZES
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.ulpm.flow import flow
+from nclab.ulpm.problem import Problem, log_gradient, pull, smallest_margin
+from nclab.ulpm.separation import approximate_kkt, margin_pull, optimal_point
+from nclab.ulpm.trajectory import Trajectory
+
+LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
+"""Where the flow is looked at."""
+
+
+@cache
+def flows(preset: str) -> tuple[Trajectory, ...]:
+    """Gradient flow of the sum of the losses to t = 1e434, from several starts."""
+    return tuple(
+        flow(
+            (problem := Problem(*size, "sum")),
+            problem.initial(scale=0.3, seed=seed),
+            log_time=LOG_TIMES[-1],
+            sample_at=LOG_TIMES,
+        )
+        for size in SIZES
+        for seed in range(SEEDS[preset])
+    )
+
+
+def _direction(preset: str) -> Numbers:
+    rows: list[dict[str, Any]] = []
+    for run in flows(preset):
+        for sample in run.samples[1:]:
+            rows.append(
+                {
+                    "log_time": sample.log_time,
+                    "epsilon": sample.kkt_epsilon,
+                    "delta": sample.kkt_delta,
+                    "alignment_gap": 1 - sample.alignment,
+                    "margin": sample.margin,
+                    "loss": math.exp(sample.log_loss),
+                }
+            )
+    return {"runs": len(flows(preset)), "rows": rows}
+
+
+def _worst(numbers: Numbers, name: str) -> list[float]:
+    """The largest value over the runs at every time after separation."""
+    return [
+        max(float(row[name]) for row in numbers["rows"] if row["log_time"] == time)
+        for time in LOG_TIMES
+    ]
+
+
+def _at_decades(series: Sequence[float]) -> str:
+    return ", ".join(number(series[LOG_TIMES.index(time)]) for time in (10.0, 100.0, 1000.0))
+
+
+def _judge_direction(numbers: Numbers) -> Finding:
+    epsilon, delta = _worst(numbers, "epsilon"), _worst(numbers, "delta")
+    evidence = (
+        f"{numbers['runs']} flows: at log t = 10, 100, 1000 they are (epsilon, delta)-KKT points "
+        f"with epsilon at most {_at_decades(epsilon)} and delta at most {_at_decades(delta)}"
+    )
+    falling = all(b < a for series in (epsilon, delta) for a, b in pairwise(series))
+    near = epsilon[-1] < epsilon[0] / 5 and delta[-1] < delta[0] / 5
+    return Finding(Verdict.HOLDS if falling and near else Verdict.REFUTED, evidence, numbers)
+
+
+def _judge_limits(numbers: Numbers) -> Finding:
+    gaps = _worst(numbers, "alignment_gap")
+    margins = [
+        min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
+        for time in LOG_TIMES
+    ]
+    evidence = (
+        f"{numbers['runs']} flows, log t = 10, 100, 1000: 1 - beta at most "
+        f"{_at_decades(gaps)}, margin at least {_at_decades(margins)}"
+    )
+    falling = all(b < a for a, b in pairwise(gaps)) and gaps[-1] < 0.01
+    growing = all(b > a for a, b in pairwise(margins))
+    growing = growing and margins[-1] > 0.9 * LOG_TIMES[-1]
+    return Finding(Verdict.HOLDS if falling and growing else Verdict.REFUTED, evidence, numbers)
+
+
+def _approximate(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    equality, ratios, signs = [], [], []
+    for size in SIZES:
+        problem = Problem(*size, "sum")
+        for _ in range(100):
+            noise = 10 ** rng.uniform(-3, -1) * rng.normal(size=problem.shape)
+            theta = rng.uniform(1, 6) * (optimal_point(problem) + noise)
+            if smallest_margin(problem, theta) <= 0:
+                continue
+            found = approximate_kkt(problem, theta)
+            equality.append(_residual(problem, theta) / found.epsilon - 1)
+            ratios.append(found.delta / (math.e * found.delta_bound))
+            slope = log_gradient(problem, theta).gradient
+            size_product = float(np.linalg.norm(theta) * np.linalg.norm(slope))
+            signs.append(float(np.vdot(theta, slope)) / size_product)
+    return {
+        "points": len(ratios),
+        "equality_error": largest(equality),
+        "delta_ratio": max(ratios),
+        "largest_beta_printed": max(signs),
+    }
+
+
+def _residual(problem: Problem, theta: Any) -> float:
+    """Stationarity of the point at margin 1 with the multipliers of the loss, by its definition."""
+    weights = pull(problem, theta).weights
+    slope = log_gradient(problem, theta).gradient
+    multipliers = np.maximum(weights, 0.0) * float(np.linalg.norm(theta) / np.linalg.norm(slope))
+    scaled = theta / math.sqrt(smallest_margin(problem, theta))
+    return float(np.linalg.norm(scaled - margin_pull(problem, scaled, multipliers)))
+
+
+def _judge_approximate(numbers: Numbers) -> Finding:
+    beta = numbers["largest_beta_printed"]
+    evidence = (
+        f"{numbers['points']} points: with beta the cosine of theta and -grad L the stationarity "
+        f"is sqrt(2(1 - beta)/C) to {number(numbers['equality_error'])} and the slackness at most "
+        f"{number(numbers['delta_ratio'])} of K/(2 C q_min); as printed, without the minus, beta "
+        f"is at most {number(beta)} and epsilon does not fall"
+    )
+    if numbers["equality_error"] > 1e-6 or numbers["delta_ratio"] > 1:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.HOLDS if beta > 0 else Verdict.CORRECTED, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "ji2022/thm-3.1",
+        Kind.THEOREM,
+        "Once the loss is below log 2, every limit direction of gradient flow is that of a KKT "
+        "point of the minimum-norm separation problem.",
+        "ji2022, Thm 3.1",
+        _judge_direction,
+        _direction,
+        code="nclab.ulpm.flow.flow",
+        figure="margins_flow",
+    ),
+    Claim(
+        "ji2022/lemma-3.2",
+        Kind.LEMMA,
+        "On the flow, scaled to margin 1, the point is an (epsilon, delta)-approximate KKT point "
+        "with epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min) and beta the cosine of the "
+        "point and its gradient.",
+        "ji2022, Lemma 3.2",
+        _judge_approximate,
+        _approximate,
+        code="nclab.ulpm.separation.approximate_kkt",
+    ),
+    Claim(
+        "ji2022/lemma-3.3",
+        Kind.LEMMA,
+        "Along gradient flow beta tends to 1 and the margin to infinity.",
+        "ji2022, Lemma 3.3",
+        _judge_limits,
+        _direction,
+        code="nclab.ulpm.separation.alignment",
+        figure="margins_flow",
+    ),
+)

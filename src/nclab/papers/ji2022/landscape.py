@@ -1,0 +1,284 @@
+"""Section 3.2 of ji2022: the loss on spheres, its minima, its saddles and the ways down."""
+
+import math
+from functools import cache
+
+import numpy as np
+
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import largest
+from nclab.papers.ji2022.critical_points import critical_points
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.ulpm.curvature import smallest_eigenpairs, square_norm, tangent
+from nclab.ulpm.examples import example_point, example_problem
+from nclab.ulpm.landscape import along_circle, escape, minimise_on_sphere
+from nclab.ulpm.problem import Array, Problem, log_loss, optimal_log_loss, smallest_margin
+from nclab.ulpm.separation import optimal_point
+from nclab.ulpm.trajectory import QUANTITIES, quantities
+
+SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
+"""Classes, samples a class and dimensions; the smallest dimensions hold just a simplex."""
+ENOUGH = 10
+"""Critical points that a search must find before its silence counts."""
+STARTS = {"quick": 3, "paper": 20}
+
+
+def _growth(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    slopes, losses = [], []
+    for size in SIZES:
+        problem = Problem(*size, "sum")
+        for _ in range(50):
+            noise = 10 ** rng.uniform(-3, -0.5) * rng.normal(size=problem.shape)
+            theta = rng.uniform(0.5, 3) * (optimal_point(problem) + noise)
+            if smallest_margin(problem, theta) > 0:
+                slopes.append(tangent(problem, theta).radial)
+                losses.append(log_loss(problem, 100 * theta))
+    return {"points": len(slopes), "largest_slope": max(slopes), "largest_log_loss": max(losses)}
+
+
+def _judge_growth(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['points']} separated points: the logarithm of the loss falls along the point, "
+        f"slope at most {number(numbers['largest_slope'])}; a hundred times further out it is at "
+        f"most {number(numbers['largest_log_loss'])}"
+    )
+    right = numbers["largest_slope"] < 0 and numbers["largest_log_loss"] < -1
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _sphere(preset: str) -> Numbers:
+    gaps, collapse, balance, uneven = [], [], [], []
+    for size in SIZES:
+        problem, radius = Problem(*size), 4.0
+        for seed in range(STARTS[preset]):
+            found = minimise_on_sphere(problem, radius=radius, seed=seed)
+            gaps.append(found.log_gap)
+            measured = quantities(problem, found.theta)
+            collapse += [measured[name] for name in QUANTITIES]
+            W, H = problem.split(found.theta)
+            balance.append(float(np.linalg.norm(W) / np.linalg.norm(H)) - 1)
+        W, H = problem.split(optimal_point(problem))
+        theta = np.concatenate([2 * W, H])
+        theta *= radius / math.sqrt(square_norm(theta))
+        uneven.append(log_loss(problem, theta) - optimal_log_loss(problem, radius**2))
+    return {
+        "minima": len(gaps),
+        "smallest_gap": min(gaps),
+        "largest_gap": max(gaps),
+        "collapse_error": largest(collapse),
+        "norm_imbalance": largest(balance),
+        "uneven_gap": min(uneven),
+    }
+
+
+def _judge_sphere(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['minima']} minimisations from random starts, d >= K - 1: log of the loss over "
+        f"its closed form between {number(numbers['smallest_gap'])} and "
+        f"{number(numbers['largest_gap'])}, collapsed to {number(numbers['collapse_error'])}, "
+        f"|W|/|H| - 1 at most {number(numbers['norm_imbalance'])}; a collapsed point with "
+        f"|W| = 2|H| is {number(numbers['uneven_gap'])} above"
+    )
+    attained = numbers["smallest_gap"] >= -1e-10 and numbers["largest_gap"] <= 1e-8
+    only = numbers["collapse_error"] <= 1e-4 and numbers["norm_imbalance"] <= 1e-4
+    right = attained and only and numbers["uneven_gap"] > 1e-6
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _scalings(preset: str) -> Numbers:
+    problem = Problem(4, 2, 5)
+    W, H = problem.split(optimal_point(problem))
+    rows = []
+    for a, b in ((1.0, 1.0), (2.0, 0.5), (3.0, 1.0), (1.0, -1.0)):
+        theta = np.concatenate([a * W, b * H])
+        measured = quantities(problem, theta)
+        rows.append(
+            {
+                "a": a,
+                "b": b,
+                "collapse_error": max(measured[name] for name in QUANTITIES),
+                "margin": measured["margin"],
+                "log_gap": log_loss(problem, theta) - optimal_log_loss(problem, square_norm(theta)),
+            }
+        )
+    return {"rows": rows}
+
+
+def _judge_scalings(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    same_sign = [row for row in rows if row["a"] * row["b"] > 0]
+    opposite = [row for row in rows if row["a"] * row["b"] < 0]
+    kept = max(row["collapse_error"] for row in same_sign)
+    lost = min(row["collapse_error"] for row in opposite)
+    best = [row for row in same_sign if row["log_gap"] <= 1e-10]
+    evidence = (
+        f"factors of one sign keep collapse (error {number(kept)}) and {len(best)} of "
+        f"{len(same_sign)} pairs are optimal; of opposite signs they do not (error {number(lost)}, "
+        f"margin {number(opposite[0]['margin'])})"
+    )
+    if kept > 1e-9 or not 0 < len(best) < len(same_sign):
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.HOLDS if lost <= 1e-9 else Verdict.CORRECTED, evidence, numbers)
+
+
+def _tangents(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    first, second = [], []
+    problem = Problem(4, 2, 5)
+    for seed in range(50):
+        theta = problem.initial(scale=1.0, seed=seed)
+        step = rng.normal(size=theta.shape)
+        step -= theta * (np.vdot(step, theta) / square_norm(theta))
+        small = 1e-4 / math.sqrt(square_norm(step))
+        moved = square_norm(theta + small * step) - square_norm(theta)
+        first.append(float(2 * np.vdot(theta, step) * small))
+        second.append(moved - small**2 * square_norm(step))
+    return {"first_order": largest(first), "remainder": largest(second)}
+
+
+def _judge_tangents(numbers: Numbers) -> Finding:
+    evidence = (
+        f"a step orthogonal to the point changes the squared norm by its own square only: first "
+        f"order {number(numbers['first_order'])}, remainder {number(numbers['remainder'])}"
+    )
+    right = numbers["first_order"] <= 1e-12 and numbers["remainder"] <= 1e-12
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+@cache
+def _ways_down(preset: str) -> Numbers:
+    rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
+    for size in ((3, 1, 2), (4, 1, 3), (3, 2, 2)):
+        problem = Problem(*size, "sum")
+        points = critical_points(problem, radius=3.0, starts=4 * STARTS[preset])
+        rows += [_along_curvature(problem, theta) for theta in points]
+    slopes = []
+    for seed in range(10):
+        problem = Problem(4, 2, 5, "sum")
+        way = escape(problem, problem.initial(scale=0.7, seed=seed))
+        slopes.append(0.0 if way is None else way.actual)
+    best = 2 * optimal_point(problem)
+    skew = 0.01 * (np.triu(np.ones((5, 5)), 1) - np.tril(np.ones((5, 5)), -1))
+    turned = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
+    return {
+        "critical": [row for row in rows if row["log_gap"] > 1e-6],
+        "largest_first_order_change": max(slopes),
+        "rotation_change": abs(log_loss(problem, turned) - log_loss(problem, best)),
+        "rotation_distance": float(np.linalg.norm(turned - best)),
+    }
+
+
+NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
+
+
+def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
+    """A critical point: how far from optimal, its curvature, and the loss a step down from it."""
+    pairs = smallest_eigenpairs(problem, theta, count=1)
+    here = log_loss(problem, theta)
+    moved = along_circle(theta, pairs.vectors[0], 0.01)
+    return {
+        "log_gap": here - optimal_log_loss(problem, square_norm(theta)),
+        "eigenvalue": float(pairs.values[0]),
+        "change": log_loss(problem, moved) - here,
+    }
+
+
+def _judge_ways_down(numbers: Numbers) -> Finding:
+    rows = numbers["critical"]
+    if not rows:
+        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
+    curvature = max(row["eigenvalue"] for row in rows)
+    change = max(row["change"] for row in rows)
+    evidence = (
+        f"as printed, with <=, a rotation of the optimum itself satisfies (14): change "
+        f"{number(numbers['rotation_change'])} at distance {number(numbers['rotation_distance'])}; "
+        f"strictly: {len(rows)} critical points that are not optimal all have a negative "
+        f"eigenvalue, at most {number(curvature)}, and the log loss falls along it by "
+        f"{number(-change)} or more; random points go down the gradient"
+    )
+    down = curvature < 0 and change < 0 and numbers["largest_first_order_change"] < 0
+    if not down or len(rows) < ENOUGH:
+        verdict = Verdict.REFUTED if not down else Verdict.OPEN
+        return Finding(verdict, evidence, numbers)
+    trivial = numbers["rotation_change"] <= 1e-10 and numbers["rotation_distance"] > 0
+    return Finding(Verdict.CORRECTED if trivial else Verdict.HOLDS, evidence, numbers)
+
+
+def _judge_saddles(numbers: Numbers) -> Finding:
+    rows = numbers["critical"]
+    if not rows:
+        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
+    curvature = max(row["eigenvalue"] for row in rows)
+    evidence = (
+        f"{len(rows)} critical points of the sphere that are not optimal, found by search: the "
+        f"smallest eigenvalue of each is at most {number(curvature)} of the loss"
+    )
+    if not curvature < 0:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.HOLDS if len(rows) >= ENOUGH else Verdict.OPEN, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "ji2022/sec-1.1-landscape",
+        Kind.THEOREM,
+        "Every critical point of the loss on a sphere is a strict saddle, except the global "
+        "minimisers, which are collapsed.",
+        "ji2022, Sec. 1.1",
+        _judge_saddles,
+        _ways_down,
+        code="nclab.ulpm.curvature.smallest_eigenpairs",
+        figure="slice",
+    ),
+    Claim(
+        "ji2022/sec-3.2-infinity",
+        Kind.REMARK,
+        "Once the features are separated the loss always decreases along the current point, and "
+        "its infimum 0 is reached only at infinity.",
+        "ji2022, Sec. 3.2",
+        _judge_growth,
+        _growth,
+        code="nclab.ulpm.curvature.tangent",
+    ),
+    Claim(
+        "ji2022/thm-3.3",
+        Kind.THEOREM,
+        "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
+        "ji2022, Thm 3.3",
+        _judge_sphere,
+        _sphere,
+        code="nclab.ulpm.problem.optimal_log_loss",
+    ),
+    Claim(
+        "ji2022/remark-3.2",
+        Kind.REMARK,
+        "If (W, H) satisfies the criteria of collapse so does (a W, b H) for all real a and b, but "
+        "only some of them are optimal.",
+        "ji2022, Remark 3.2",
+        _judge_scalings,
+        _scalings,
+        code="nclab.ulpm.problem.optimal_log_loss",
+    ),
+    Claim(
+        "ji2022/def-3.2",
+        Kind.DEFINITION,
+        "The tangent space of (W, H) is the set of directions orthogonal to it.",
+        "ji2022, Def. 3.2",
+        _judge_tangents,
+        _tangents,
+        code="nclab.ulpm.curvature.tangent",
+    ),
+    Claim(
+        "ji2022/thm-3.4",
+        Kind.THEOREM,
+        "From every point that is not optimal on its sphere there is a tangent direction, and a "
+        "point of the sphere arbitrarily near, with a loss that is not larger.",
+        "ji2022, Thm 3.4",
+        _judge_ways_down,
+        _ways_down,
+        code="nclab.ulpm.landscape.escape",
+        figure="slice",
+    ),
+)

@@ -1,0 +1,207 @@
+"""Section 3.1 of ji2022: the margin and the minimum-norm separation problem."""
+
+import math
+
+import numpy as np
+
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import draws, judge_statement, largest, tally
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory.both_sides import BothSides
+from nclab.ulpm.problem import (
+    Problem,
+    largest_margin,
+    pair_margins,
+    smallest_margin,
+)
+from nclab.ulpm.separation import (
+    certify,
+    optimal_multiplier,
+    optimal_point,
+    optimal_value,
+    ray_value,
+    solve_separation,
+)
+from nclab.ulpm.trajectory import QUANTITIES, quantities
+
+SIZES = ((3, 1, 2), (4, 2, 5), (5, 3, 8))
+"""Classes, samples a class and dimensions that the statements are tried with."""
+SEEDS = {"quick": 2, "paper": 10}
+
+
+def _definition(preset: str) -> Numbers:
+    errors = []
+    for size in SIZES:
+        problem = Problem(*size)
+        for seed in range(20):
+            theta = problem.initial(scale=1.0, seed=seed)
+            W, H = problem.split(theta)
+            logits = H @ W.T
+            own = logits[np.arange(len(H)), problem.labels]
+            others = np.where(
+                np.eye(problem.num_classes, dtype=bool)[problem.labels], -np.inf, logits
+            )
+            by_hand = float((own - others.max(1)).min())
+            measured = quantities(problem, theta)["margin"]
+            errors += [by_hand - smallest_margin(problem, theta), by_hand - measured]
+    return {"points": len(errors) // 2, "error": largest(errors)}
+
+
+def _judge_definition(numbers: Numbers) -> Finding:
+    evidence = (
+        f"smallest margin by hand, over samples and classes at once, and by the metric differ by "
+        f"at most {number(numbers['error'])} on {numbers['points']} points"
+    )
+    right = numbers["error"] <= 1e-12
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _margin_bound(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    margins, bounds, frames, nearest = [], [], [], []
+    for size in SIZES:
+        problem = Problem(*size)
+        best = optimal_point(problem)
+        frames.append(
+            smallest_margin(problem, best) / largest_margin(problem, float((best**2).sum()))
+        )
+        for _ in range(draws(preset) // 40):
+            theta = best + 10 ** rng.uniform(-4, 0.5) * rng.normal(size=problem.shape)
+            margins.append(smallest_margin(problem, theta))
+            bounds.append(largest_margin(problem, float((theta**2).sum())))
+        solved = solve_separation(problem).certificate.theta
+        found = quantities(problem, solved)
+        nearest += [found[name] for name in QUANTITIES]
+    both = BothSides(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
+    return {
+        **tally(both),
+        "frame_ratio": min(frames),
+        "collapse_error": largest(nearest),
+    }
+
+
+def _judge_margin_bound(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
+    evidence = (
+        f"{found.evidence}; simplex ETFs reach it (ratio {numbers['frame_ratio']:.12f}) and the "
+        f"points that a solver finds there are collapsed (largest of the six quantities "
+        f"{number(numbers['collapse_error'])}); W = H = 0 is a trivial exception"
+    )
+    reached = numbers["frame_ratio"] >= 1 - 1e-9 and numbers["collapse_error"] <= 1e-3
+    if found.verdict is Verdict.HOLDS and not reached:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(found.verdict, evidence, numbers)
+
+
+def _ray(preset: str) -> Numbers:
+    rows = []
+    for size in SIZES:
+        problem = Problem(*size)
+        theta = optimal_point(problem) * 3 + 0.05 * problem.initial(scale=1.0)
+        scales = np.linspace(1e-3, 2, 200_001)
+        feasible = scales[scales**2 * smallest_margin(problem, theta) >= 1]
+        half = 0.5 * float((theta**2).sum())
+        rows.append(
+            {
+                "by_search": float(feasible[0]) ** 2 * half,
+                "power_one": ray_value(problem, theta),
+                "power_half": half / math.sqrt(smallest_margin(problem, theta)),
+            }
+        )
+    return {"rows": rows}
+
+
+def _judge_ray(numbers: Numbers) -> Finding:
+    one, half = (
+        max(abs(row[f"power_{name}"] / row["by_search"] - 1) for row in numbers["rows"])
+        for name in ("one", "half")
+    )
+    evidence = (
+        f"against a search along the ray, half the squared norm over q_min is off by "
+        f"{number(one)}, over sqrt(q_min), as printed, by {number(half)}"
+    )
+    if half <= 1e-3:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if one <= 1e-3 else Verdict.REFUTED, evidence, numbers)
+
+
+def _optimum(preset: str) -> Numbers:
+    rows = []
+    for size in SIZES:
+        problem = Problem(*size)
+        multipliers = np.where(
+            np.isinf(pair_margins(problem, np.zeros(problem.shape))),
+            0.0,
+            optimal_multiplier(problem),
+        )
+        exact = certify(problem, optimal_point(problem, seed=0), multipliers)
+        for seed in range(SEEDS[preset]):
+            found = solve_separation(problem, seed=seed).certificate
+            collapse = quantities(problem, found.theta)
+            rows.append(
+                {
+                    "value": found.value,
+                    "closed_form": optimal_value(problem),
+                    "residual": max(found.residual, exact.residual),
+                    "collapse_error": max(collapse[name] for name in QUANTITIES),
+                }
+            )
+    return {"rows": rows}
+
+
+def _judge_optimum(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    gap = max(abs(row["value"] / row["closed_form"] - 1) for row in rows)
+    residual = max(row["residual"] for row in rows)
+    collapse = max(row["collapse_error"] for row in rows)
+    evidence = (
+        f"{len(rows)} solutions from random starts: value (K-1) sqrt n to {number(gap)}, KKT "
+        f"residual {number(residual)}, largest of the six quantities of collapse {number(collapse)}"
+    )
+    right = gap <= 1e-6 and residual <= 1e-5 and collapse <= 1e-3
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "ji2022/def-3.1",
+        Kind.DEFINITION,
+        "The neural collapse margin is the smallest margin of all samples against the best other "
+        "class.",
+        "ji2022, Def. 3.1",
+        _judge_definition,
+        _definition,
+        code="nclab.ulpm.problem.smallest_margin",
+    ),
+    Claim(
+        "ji2022/lemma-3.1",
+        Kind.LEMMA,
+        "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
+        "collapse.",
+        "ji2022, Lemma 3.1",
+        _judge_margin_bound,
+        _margin_bound,
+        code="nclab.ulpm.problem.largest_margin",
+    ),
+    Claim(
+        "ji2022/remark-3.1",
+        Kind.REMARK,
+        "Along the ray through (W, H) the smallest objective of the separation problem is half the "
+        "squared norm over the square root of the margin.",
+        "ji2022, Remark 3.1",
+        _judge_ray,
+        _ray,
+        code="nclab.ulpm.separation.ray_value",
+    ),
+    Claim(
+        "ji2022/thm-3.2",
+        Kind.THEOREM,
+        "Every global optimum of the separation problem is a KKT point and satisfies the criteria "
+        "of neural collapse.",
+        "ji2022, Thm 3.2",
+        _judge_optimum,
+        _optimum,
+        code="nclab.ulpm.separation.solve_separation",
+    ),
+)

@@ -1,0 +1,295 @@
+"""The setting of ji2022: simplex ETF, the four criteria of collapse, the objective and its flow."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from nclab.measurement.arrays import measure_features
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import largest
+from nclab.papers.pan2023.setting import appended_bias, judge_bias
+from nclab.papers.pan2023.small_dimension import lowest_loss
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory.certificate import certify
+from nclab.theory.layer_peeled import FloatArray, g
+from nclab.ulpm.problem import Problem, log_gradient, log_loss
+from nclab.ulpm.separation import optimal_point
+
+EXACT = 1e-12
+
+
+def _layer_peeled(preset: str) -> Numbers:
+    classes, product = 4, 2.0
+    best, root = g(product, classes), math.sqrt(product)
+    rows = []
+    for relative in (1e-2, 1e-4, 1e-6):
+        bound = certify(classes, root, root, best * (1 + relative)).deviation_upper.value
+        rows.append({"relative_excess": relative, "deviation": float(bound or 0.0)})
+    found = lowest_loss(classes, 4, product=product)
+    return {"search_gap": found / best - 1, "rows": rows}
+
+
+def _judge_layer_peeled(numbers: Numbers) -> Finding:
+    bounds = [row["deviation"] for row in numbers["rows"]]
+    evidence = (
+        f"a search over W and H of fixed norms ends {number(numbers['search_gap'])} above the loss "
+        f"of a simplex ETF; within 1e-2, 1e-4, 1e-6 of it, relatively, the squared distance of "
+        f"weights and features from self-dual collapse is at most "
+        f"{', '.join(number(2 * bound) for bound in bounds)}"
+    )
+    linear = all(0 < b < a / 50 for a, b in pairwise(bounds))
+    right = -1e-9 <= numbers["search_gap"] <= 1e-6 and linear
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _frame(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    gram, lopsided = [], []
+    for classes in (3, 4, 10):
+        Q = np.linalg.qr(rng.normal(size=(classes, classes)))[0]
+        M = math.sqrt(classes / (classes - 1)) * Q @ (np.eye(classes) - 1 / classes)
+        gram.append(largest(M.T @ M - (np.eye(classes) * classes - 1) / (classes - 1)))
+        lopsided.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
+    return {"gram_error": max(gram), "asymmetry": min(lopsided)}
+
+
+def _judge_frame(numbers: Numbers) -> Finding:
+    evidence = (
+        f"the columns form a simplex ETF for random orthogonal Q (error "
+        f"{number(numbers['gram_error'])}), but M is not symmetric: |M - M'| is at least "
+        f"{number(numbers['asymmetry'])} |M|"
+    )
+    if numbers["gram_error"] > EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    symmetric = numbers["asymmetry"] <= EXACT
+    return Finding(Verdict.HOLDS if symmetric else Verdict.CORRECTED, evidence, numbers)
+
+
+def _collapsed(scale: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights, features and labels of a collapsed network: four classes of three samples."""
+    frame = simplex_etf(4, 5).numpy()
+    return scale * frame, np.repeat(frame, 3, axis=0), np.repeat(np.arange(4), 3)
+
+
+def _within(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    W, H, labels = _collapsed()
+    noise = rng.normal(size=H.shape)
+    found = {
+        f"{size:g}": float(measure_features(H + size * noise, labels, W).nc1_within_variation or 0)
+        for size in (0.0, 1e-6, 1e-3, 0.1)
+    }
+    return {"within_variation": found}
+
+
+def _judge_within(numbers: Numbers) -> Finding:
+    found = numbers["within_variation"]
+    values = list(found.values())
+    rows = ", ".join(f"{size}: {number(value)}" for size, value in found.items())
+    evidence = f"within-class variation at noise {rows}; 0 exactly where features equal their mean"
+    right = values[0] <= EXACT and all(a < b for a, b in pairwise(values))
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _angles(preset: str) -> Numbers:
+    W, H, labels = _collapsed()
+    moved = H + 0.5
+    means = moved[::3]
+    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
+    off = ~np.eye(4, dtype=bool)
+    found = measure_features(moved, labels, W)
+    return {
+        "uncentred_error": largest((unit @ unit.T)[off] + 1 / 3),
+        "centred_error": float(found.nc2_equiangularity_means or 0.0),
+        "norm_variation": float(found.nc2_norm_variation_means or 0.0),
+    }
+
+
+def _judge_angles(numbers: Numbers) -> Finding:
+    evidence = (
+        f"a simplex moved off the origin: cosines off by {number(numbers['uncentred_error'])} as "
+        f"the formula has them, by {number(numbers['centred_error'])} after centring by the global "
+        f"mean, as the sentence before it says"
+    )
+    if numbers["centred_error"] > EXACT or numbers["norm_variation"] > EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    same = numbers["uncentred_error"] <= EXACT
+    return Finding(Verdict.HOLDS if same else Verdict.CORRECTED, evidence, numbers)
+
+
+def _duality(preset: str) -> Numbers:
+    found = {}
+    for name, scale in (("positive", 2.0), ("negative", -2.0)):
+        W, H, labels = _collapsed(scale)
+        residual = largest(W - scale * H[::3])
+        accuracy = float((np.argmax(H @ W.T, axis=1) == labels).mean())
+        found[name] = {"constant": scale, "residual": residual, "accuracy": accuracy}
+    return found
+
+
+def _judge_duality(numbers: Numbers) -> Finding:
+    good, bad = numbers["positive"], numbers["negative"]
+    evidence = (
+        f"w_k = C h_k with C = {good['constant']:g} classifies {good['accuracy']:.0%} rightly, "
+        f"with C = {bad['constant']:g}, which the formula allows too, {bad['accuracy']:.0%}"
+    )
+    if good["accuracy"] < 1 or good["residual"] > EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    any_sign = bad["residual"] > EXACT or bad["accuracy"] == 1
+    return Finding(Verdict.HOLDS if any_sign else Verdict.CORRECTED, evidence, numbers)
+
+
+def _nearest(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    W, H, _ = _collapsed()
+    points = rng.normal(size=(2_000, 5))
+    nearest = np.square(points[:, None] - H[::3]).sum(-1).argmin(1)
+    scores = points @ W.T
+    return {
+        "argmax_agreement": float((scores.argmax(1) == nearest).mean()),
+        "argmin_agreement": float((scores.argmin(1) == nearest).mean()),
+    }
+
+
+def _judge_nearest(numbers: Numbers) -> Finding:
+    most, least = numbers["argmax_agreement"], numbers["argmin_agreement"]
+    evidence = (
+        f"at collapse the nearest class mean is the class of the largest <w_k, h> for "
+        f"{most:.1%} of random features, of the smallest, as printed, for {least:.1%}"
+    )
+    if least == 1:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if most == 1 else Verdict.REFUTED, evidence, numbers)
+
+
+def _convexity(preset: str) -> Numbers:
+    problem = Problem(4, 2, 5, "sum")
+    theta = 2 * optimal_point(problem)
+    one, other, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
+    return {"loss_here": one, "loss_there": other, "loss_between": middle}
+
+
+def _judge_convexity(numbers: Numbers) -> Finding:
+    here, there, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
+    evidence = (
+        f"(W, H) and (-W, -H) both have the loss {number(here)}, the point between them "
+        f"{number(between)}: not convex"
+    )
+    bent = between > (here + there) / 2 and abs(here / there - 1) <= EXACT
+    return Finding(Verdict.HOLDS if bent else Verdict.REFUTED, evidence, numbers)
+
+
+def _direction(preset: str) -> Numbers:
+    problem = Problem(4, 2, 5, "sum")
+    theta = problem.initial(scale=0.5, seed=1)
+    before, slope = log_gradient(problem, theta)
+    step = 1e-3
+    return {
+        "change_printed": log_loss(problem, theta + step * slope) - before,
+        "change_corrected": log_loss(problem, theta - step * slope) - before,
+    }
+
+
+def _judge_direction(numbers: Numbers) -> Finding:
+    up, down = numbers["change_printed"], numbers["change_corrected"]
+    evidence = (
+        f"a small step along dL/dW, as printed, changes the log loss by {number(up)}, along "
+        f"-dL/dW by {number(down)}"
+    )
+    if up < 0:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if down < 0 else Verdict.REFUTED, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "ji2022/eq-1",
+        Kind.EQUATION,
+        "The layer-peeled model (1), with bounded norms of W and H, has collapse as its only "
+        "global optimum.",
+        "ji2022, Eq. (1)",
+        _judge_layer_peeled,
+        _layer_peeled,
+        code="nclab.theory.budget.deviation_upper",
+    ),
+    Claim(
+        "ji2022/sec-2.1-bias",
+        Kind.REMARK,
+        "Without loss of generality the bias is absorbed into the weights by adding a scalar to "
+        "every feature.",
+        "ji2022, Sec. 2.1",
+        judge_bias,
+        appended_bias,
+        code="nclab.theory.certificate.certify",
+    ),
+    Claim(
+        "ji2022/def-2.1",
+        Kind.DEFINITION,
+        "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with "
+        "Q orthogonal.",
+        "ji2022, Def. 2.1",
+        _judge_frame,
+        _frame,
+        code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+    ),
+    Claim(
+        "ji2022/nc1",
+        Kind.DEFINITION,
+        "Variability collapse: every feature equals the mean of its class.",
+        "ji2022, Sec. 2.1 (NC1)",
+        _judge_within,
+        _within,
+        code="nclab.metrics.nc1_variability.nc1_within_variation",
+    ),
+    Claim(
+        "ji2022/nc2",
+        Kind.DEFINITION,
+        "Convergence to a simplex: the class means, centred by the global mean, have equal norms "
+        "and cosines -1/(K-1); the formula has the means themselves.",
+        "ji2022, Sec. 2.1 (NC2)",
+        _judge_angles,
+        _angles,
+        code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
+    ),
+    Claim(
+        "ji2022/nc3",
+        Kind.DEFINITION,
+        "Self-duality: there is a constant C with w_k = C h_k for every class.",
+        "ji2022, Sec. 2.1 (NC3)",
+        _judge_duality,
+        _duality,
+        code="nclab.metrics.nc3_self_duality.nc3_self_duality",
+    ),
+    Claim(
+        "ji2022/nc4",
+        Kind.DEFINITION,
+        "Nearest class centre: the classifier's argmin over k of <w_k, h> becomes the class with "
+        "the nearest mean.",
+        "ji2022, Sec. 2.1 (NC4)",
+        _judge_nearest,
+        _nearest,
+        code="nclab.metrics.nc4_nearest_center.nc4_agreement",
+    ),
+    Claim(
+        "ji2022/eq-4",
+        Kind.EQUATION,
+        "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as "
+        "a function of W and H, is not convex.",
+        "ji2022, Eq. (4)",
+        _judge_convexity,
+        _convexity,
+        code="nclab.ulpm.problem.log_loss",
+    ),
+    Claim(
+        "ji2022/sec-2.2-flow",
+        Kind.EQUATION,
+        "Gradient flow is dW/dt = dL/dW, dH/dt = dL/dH.",
+        "ji2022, Sec. 2.2",
+        _judge_direction,
+        _direction,
+        code="nclab.ulpm.flow.flow",
+    ),
+)

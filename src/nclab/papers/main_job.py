@@ -1,0 +1,149 @@
+"""The main job: every experiment, every claim judged, one report; what is done is not redone."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nclab import __version__
+from nclab.engine import LOCAL, Engine
+from nclab.errors import MissingData
+from nclab.papers.drawing import is_drawn, keep
+from nclab.papers.experiment import Experiment, preset_of
+from nclab.papers.ledger import judge_all, judge_experiment
+from nclab.papers.registry import experiments, find_experiments, papers
+from nclab.papers.tables import shown, verdicts
+from nclab.progress import bar
+from nclab.records.manifest import commit, versions
+from nclab.records.results import (
+    CLAIMS,
+    SKIPPED,
+    digest,
+    heading,
+    kept_numbers,
+    make_folder,
+    read_json,
+    read_numbers,
+    write_json,
+)
+from nclab.threads import one_thread
+
+SEEDS = {"quick": 2, "paper": 3}
+"""Seeds of every experiment where none are asked for."""
+
+
+@dataclass
+class Job:
+    """What to reproduce and where; filled with what came of it."""
+
+    preset: str
+    seeds: tuple[int, ...]
+    out: Path
+    fresh: bool = False
+    """Make numbers and figures again; finished networks are reused."""
+    engine: Engine = LOCAL
+    """Where networks are trained."""
+    numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reused: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    """What `finish` wrote."""
+
+    def run(self, names: Sequence[str], say: Callable[..., None]) -> None:
+        """The named experiments, or all; `say` gets the tables and lines of each."""
+        chosen = find_experiments(names)
+        for name in chosen:
+            make_folder(self.out / name)
+        with bar("reproduce", total=len(chosen)) as whole:
+            for done, (name, experiment) in enumerate(chosen.items()):
+                whole.update(done, name)
+                try:
+                    self._run_one(name, experiment, say)
+                except MissingData as error:
+                    self.skipped[name] = str(error)
+                    say(f"skipped {name}: {error}", "")
+        before = read_json(self.out / SKIPPED)
+        others = {name: why for name, why in before.items() if name not in chosen}
+        write_json(self.out / SKIPPED, {**others, **self.skipped})
+
+    def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
+        folder = self.out / name
+        config = preset_of(experiment, self.preset)
+        wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
+        numbers = None if self.fresh else kept_numbers(folder, wanted)
+        if numbers is None:
+            found = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
+            numbers = {**found, **wanted, "manifest": _manifest()}
+            lines = keep(experiment, numbers, folder)
+        else:
+            self.reused.append(name)
+            lines = [f"reused {folder}"]
+            if not is_drawn(experiment, numbers, folder):
+                lines += keep(experiment, numbers, folder)
+        self.numbers[name] = numbers
+        judged = judge_experiment(name, numbers)
+        tables = [*experiment.tables(numbers), *([verdicts(judged)] if judged else [])]
+        say(*map(shown, tables), *lines, "")
+
+    def finish(self, *, whole: bool) -> dict[str, Any]:
+        """Judge the claims and write the report from what is on disk.
+
+        Args:
+            whole: judge every claim of every paper, not only those of the experiments that ran.
+        """
+        from nclab.report.site import write_report
+
+        self.judge(whole=whole)
+        self.report = write_report(self.out).to_dict()
+        return {**self.report, "skipped": self.skipped, "reused": self.reused}
+
+    def summary(self) -> list[Any]:
+        """What a person wants to know at the end."""
+        from rich.table import Table
+
+        table = Table(header_style="bold")
+        table.add_column("verdict")
+        table.add_column("claims", justify="right")
+        for verdict, count in sorted(self.report["claims"].items(), key=lambda item: -item[1]):
+            table.add_row(verdict, str(count))
+        return [
+            f"{self.report['figures']} figures, {sum(self.report['claims'].values())} claims:",
+            table,
+            *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
+            f"report: {self.report['page']}",
+        ]
+
+    def judge(self, *, whole: bool) -> None:
+        """Judge from the numbers on disk; all claims, unless that was done with the same before."""
+        before = read_json(self.out / CLAIMS)
+        if whole:
+            code = f"{__version__} {commit()}"
+            files = {name: digest(self.out, name) for name in experiments()}
+            state = {"preset": self.preset, "code": code, "judged_from": files}
+            if not self.fresh and all(before.get(key) == value for key, value in state.items()):
+                return
+            with one_thread():
+                rows = judge_all(self.preset, read_numbers(self.out, experiments()))
+        else:
+            files = {name: digest(self.out, name) for name in self.numbers}
+            state = {**before, "judged_from": {**before.get("judged_from", {}), **files}}
+            rows = self._judged_again(before)
+        sources = {
+            key: {"title": one.title, "authors": one.authors, "year": one.year}
+            for key, one in papers().items()
+        }
+        write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows})
+
+    def _judged_again(self, before: dict[str, Any]) -> list[dict[str, Any]]:
+        """The claims as they were, but for those of the experiments that ran now."""
+        again = [row for name in self.numbers for row in judge_experiment(name, self.numbers[name])]
+        fresh = {row["id"]: row for row in again}
+        kept = [fresh.pop(row["id"], row) for row in before.get("claims", [])]
+        return [*kept, *fresh.values()]
+
+
+def _manifest() -> dict[str, Any]:
+    """Where the numbers come from."""
+    return {"commit": commit(), "versions": versions(), "command": shlex.join(sys.argv)}

@@ -1,0 +1,26 @@
+"""The thesis that proves that near-optimal cross-entropy forces neural collapse."""
+
+from nclab.papers.paper import Paper
+
+PAPER = Paper(
+    "pan2023",
+    "Mathematical Guarantees of Near-Optimal Cross-Entropy Loss through Neural Collapse",
+    "L. Pan",
+    2023,
+    symbols={"tilde and bar over h": "mean of unit features", "gamma": "batch norm scale"},
+    parts=(
+        "setting",
+        "measures",
+        "theorem",
+        "guarantees",
+        "remarks",
+        "lemmas",
+        "proof",
+        "definitions",
+        "fig31",
+        "norms",
+        "complexity",
+        "fig33",
+        "conjectures",
+    ),
+)

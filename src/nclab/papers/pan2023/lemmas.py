@@ -1,0 +1,272 @@
+"""The lemmas of pan2023, section 2.4, each on thousands of data sets."""
+
+import math
+
+import numpy as np
+
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement, tally
+from nclab.papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory import jensen, unit_mean_shift, unit_means
+from nclab.theory.both_sides import BothSides
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.loss_steps import loss_strong_convexity
+
+CLASSES = (2, 10)
+"""Numbers of classes of the loss that the lemmas on convex functions are tried with."""
+
+
+def _loss(classes: int) -> jensen.Function:
+    """The strongly convex function of the thesis's proof."""
+    return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
+
+
+def _subset_means(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    batches, tightest = [], 0.0
+    for size in SIZES:
+        x, chosen = numbers_with_subset(rng, draws(preset) // 8, size)
+        for classes in CLASSES:
+            convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
+            batches.append(jensen.jensen_subset_mean(x, chosen, _loss(classes), convexity))
+        parabola = jensen.jensen_subset_mean(x, chosen, np.square, 2.0)
+        batches.append(parabola)
+        ratios = parabola.left / np.maximum(parabola.right, 1e-3)
+        tightest = max(tightest, float(ratios.max()))
+    return {**tally(*batches), "tightest_ratio": tightest}
+
+
+def _judge_tight(numbers: Numbers) -> Finding:
+    """A statement whose two sides also meet."""
+    found = judge_statement(numbers)
+    ratio = numbers["tightest_ratio"]
+    words = "tight" if ratio >= 1 - 1e-6 else "not reached"
+    evidence = f"{found.evidence}; {words}: the sides have a ratio of up to {ratio:.6f}"
+    return Finding(found.verdict, evidence, numbers)
+
+
+def _weighted_jensen(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    batches = []
+    for size in SIZES:
+        x, _ = numbers_with_subset(rng, draws(preset) // 8, size)
+        shares = rng.dirichlet(np.full(size, 0.5), size=len(x))
+        batches.append(jensen.jensen_weighted(x, shares, np.square, 1.0))
+        batches.append(jensen.jensen_weighted(x, shares, _quartic, 1.0))
+    return tally(*batches)
+
+
+def _quartic(x: FloatArray) -> FloatArray:
+    result: FloatArray = np.square(x) + x**4
+    return result
+
+
+def _variance(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    batches = []
+    for size in SIZES:
+        x, _ = numbers_with_subset(rng, draws(preset) // 4, size)
+        for classes in CLASSES:
+            convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
+            batches.append(jensen.jensen_variance(x, _loss(classes), convexity))
+    return tally(*batches)
+
+
+def _exponential(preset: str) -> Numbers:
+    rng = np.random.default_rng(3)
+    bounds, nearest = [], 0.0
+    for size in SIZES:
+        x, chosen = numbers_with_subset(rng, draws(preset) // 4, size)
+        both = jensen.exponential_subset_mean(x, chosen)
+        rise, allowed = both.left - x.mean(1), both.right - x.mean(1)
+        nearest = max(nearest, float((rise / np.maximum(allowed, 1e-3)).max()))
+        bounds.append(both)
+    return {**tally(*bounds), "tightest_ratio": nearest}
+
+
+def _identity(preset: str) -> Numbers:
+    rng = np.random.default_rng(4)
+    batches = []
+    for size in SIZES:
+        _, features = vectors_around(rng, draws(preset) // 8, size)
+        _, others = vectors_around(rng, draws(preset) // 8, size)
+        batches += [unit_means.cosine_identity(features, features)]
+        batches += [unit_means.cosine_identity(features, others)]
+    return tally(*batches)
+
+
+def _unit_mean(preset: str) -> Numbers:
+    rng = np.random.default_rng(5)
+    batches = []
+    for size in SIZES:
+        u, v = vectors_around(rng, draws(preset) // 2, size)
+        batches.append(unit_means.unit_mean_norm(u, v))
+    worst = unit_means.unit_mean_norm([1.0, 0.0], [[1.0, 0.0]] * 3 + [[-1e-12, 0.0]])
+    return {**tally(*batches), "tightest_ratio": float(worst.right / worst.left)}
+
+
+def _proposition(preset: str) -> Numbers:
+    rng = np.random.default_rng(6)
+    printed, repaired = [unit_means.ratio_sum_counterexample()], []
+    for size in SIZES:
+        _, v = vectors_around(rng, draws(preset) // 4, size)
+        b = np.linalg.norm(v, axis=-1)
+        a = rng.random(b.shape) * b
+        printed.append(unit_means.ratio_sum_printed(a, b))
+        repaired.append(unit_means.ratio_sum(a, b, np.ones(len(b))))
+    first = printed[0]
+    return {
+        "printed": tally(*printed),
+        "repaired": tally(*repaired),
+        "counterexample": {"left": float(first.left), "right": float(first.right)},
+    }
+
+
+def _judge_proposition(numbers: Numbers) -> Finding:
+    printed, example = numbers["printed"], numbers["counterexample"]
+    if not printed["violated"]:
+        return judge_statement(printed)
+    evidence = (
+        f"a = (1, 0, 0, 0), b = (1, 1e-6, 1e-6, 1e-6) gives {number(example['left'])} where "
+        f"{number(example['right'])} is claimed; the lemma needs only sum a/b >= "
+        f"(sum a)^2 / (beta sum b^2): {in_words(numbers['repaired'])}"
+    )
+    return Finding(Verdict.REFUTED, evidence, numbers)
+
+
+def _from_mean(preset: str) -> Numbers:
+    rng = np.random.default_rng(7)
+    return tally(
+        *(
+            unit_means.unit_mean_norm_from_mean(vectors_around(rng, draws(preset) // 2, size)[1])
+            for size in SIZES
+        )
+    )
+
+
+def _opposed(preset: str) -> Numbers:
+    rng = np.random.default_rng(8)
+    repaired: list[BothSides] = []
+    linear: list[BothSides] = []
+    for size in SIZES:
+        u, v = vectors_around(rng, draws(preset) // 4, size)
+        repaired += [unit_mean_shift.opposed_cosine(-u, v), unit_mean_shift.opposed_inner(-u, v)]
+        linear.append(unit_mean_shift.opposed_inner_linear(-u, v))
+    return {
+        "printed": tally(unit_mean_shift.opposed_cosine_counterexample()),
+        "repaired": tally(*repaired),
+        "linear": tally(*linear),
+    }
+
+
+def _judge_opposed(numbers: Numbers) -> Finding:
+    """Refuted without a hypothesis on the mean norm, true with it, and with a linear error."""
+    found = judge_repair(numbers)
+    if found.verdict is not Verdict.CORRECTED:
+        return found
+    printed, linear = numbers["printed"], judge_statement(numbers["linear"])
+    evidence = (
+        f"h = (-3, .1), (.01, 0), (.01, 0) and w = (1, 0): cosine {number(printed['left'])}, "
+        f"claimed at most {number(printed['right'])}; with |mean h| >= (1 - e) alpha: "
+        f"{in_words(numbers['repaired'])}; with 2(1 - rho^2) for 4 e^(1/3): {linear.evidence}"
+    )
+    return Finding(Verdict.CORRECTED, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "pan2023/lemma-2.4.1",
+        Kind.LEMMA,
+        "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the mean of "
+        "a fraction delta of the numbers is within sqrt(2 epsilon (1 - delta)/(lambda delta)) of "
+        "the mean of all.",
+        "pan2023, Lemma 2.4.1",
+        _judge_tight,
+        _subset_means,
+        code="nclab.theory.jensen.jensen_subset_mean",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.2",
+        Kind.LEMMA,
+        "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
+        "of at least c times the weighted variance.",
+        "pan2023, Lemma 2.4.2",
+        judge_statement,
+        _weighted_jensen,
+        code="nclab.theory.jensen.jensen_weighted",
+    ),
+    Claim(
+        "pan2023/cor-2.4.1",
+        Kind.COROLLARY,
+        "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
+        "variance of the numbers is at most 2 epsilon / lambda.",
+        "pan2023, Cor. 2.4.1",
+        judge_statement,
+        _variance,
+        code="nclab.theory.jensen.jensen_variance",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.3",
+        Kind.LEMMA,
+        "If Jensen's inequality for the exponential has gap epsilon, the mean of a fraction delta "
+        "of the numbers exceeds the mean x of all by at most sqrt(2 epsilon / (delta e^x)).",
+        "pan2023, Lemma 2.4.3",
+        _judge_tight,
+        _exponential,
+        code="nclab.theory.jensen.exponential_subset_mean",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.4",
+        Kind.LEMMA,
+        "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
+        "cosine the inner product of two of them.",
+        "pan2023, Lemma 2.4.4",
+        judge_statement,
+        _identity,
+        code="nclab.theory.unit_means.cosine_identity",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.5",
+        Kind.LEMMA,
+        "Vectors of root mean square norm alpha whose mean inner product with u, |u| <= beta, is "
+        "c >= alpha beta / sqrt 2 have a mean unit vector of norm at least "
+        "2 (c / (alpha beta))^2 - 1.",
+        "pan2023, Lemma 2.4.5",
+        _judge_tight,
+        _unit_mean,
+        code="nclab.theory.unit_means.unit_mean_norm",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.5-proposition",
+        Kind.PROOF_STEP,
+        "For a_i >= 0, b_i > 0 with sums A of the a_i and at most B^2 of the squares of the b_i, "
+        "the sum of a_i / b_i is at least (A / B) sqrt N.",
+        "pan2023, Lemma 2.4.5 (proof)",
+        _judge_proposition,
+        _proposition,
+        code="nclab.theory.unit_means.ratio_sum_printed",
+    ),
+    Claim(
+        "pan2023/cor-2.4.2",
+        Kind.COROLLARY,
+        "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
+        "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
+        "pan2023, Cor. 2.4.2",
+        judge_statement,
+        _from_mean,
+        code="nclab.theory.unit_means.unit_mean_norm_from_mean",
+    ),
+    Claim(
+        "pan2023/lemma-2.4.6",
+        Kind.LEMMA,
+        "If w, of norm at most beta, has inner product c <= 0 with the mean of features of root "
+        "mean square norm alpha, its cosine with the mean unit feature is at most "
+        "c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
+        "pan2023, Lemma 2.4.6",
+        _judge_opposed,
+        _opposed,
+        code="nclab.theory.unit_mean_shift.opposed_cosine_printed",
+    ),
+)

@@ -1,0 +1,116 @@
+"""The networks of the thesis's chapter 3 in two sizes, trained once and shared by experiments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nclab.data.conic_hull import ConicHull
+from nclab.data.teacher import Teacher
+from nclab.engine import LOCAL, Engine
+from nclab.errors import NclabError
+from nclab.models.mlp import Norm, Shape
+from nclab.papers.sweep import SweepConfig, train_sweep
+from nclab.records import read_run
+from nclab.training import Recipe
+
+Data = Literal["teacher", "conic"]
+Row = dict[str, Any]
+
+DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
+"""Of the thesis's 6 layers."""
+QUICK_DECAYS = (1e-4, 1e-3, 3e-3, 7e-3, 1e-2)
+"""Fewer, as steps below 1e-3 are smaller than the spread over seeds of small networks."""
+DEEP_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 5e-3, 1e-2)
+"""Of the thesis's 15 layers."""
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What all networks of an experiment share; the defaults are the thesis's.
+
+    Source: pan2023, Sec. 3.1.1
+    """
+
+    inputs: int = 16
+    """Dimension of the samples; not stated, taken from the author's published code."""
+    classes: int = 4
+    """Likewise."""
+    samples: int = 10_000
+    width: int = 300
+    """Of the hidden layers; likewise."""
+    epochs: int = 300
+    batch: int = 128
+    moments: int = 6
+    """About so many epochs are measured, the last included."""
+    workers: int | None = None
+    """Processes, one a core by default; 0 trains in this one. The numbers do not depend on it."""
+
+    def train(
+        self,
+        out: Path,
+        *,
+        seeds: Sequence[int],
+        layers: int,
+        norms: tuple[Norm, ...] = ("affine",),
+        weight_decays: tuple[float, ...] = DECAYS,
+        data: Data = "teacher",
+        teacher_depth: int = 3,
+        engine: Engine = LOCAL,
+    ) -> list[Row]:
+        """Train what is not in `out/fleet` yet; a row for every network.
+
+        A seed draws the data, the first weights and the order of batches.
+        """
+        rows = []
+        for seed in seeds:
+            config = SweepConfig(
+                data=self._source(data, teacher_depth, seed),
+                shape=Shape(
+                    inputs=self.inputs, classes=self.classes, layers=layers, width=self.width
+                ),
+                norms=norms,
+                weight_decays=weight_decays,
+                seeds=(seed,),
+                recipe=Recipe(epochs=self.epochs, batch=self.batch),
+                moments=self.moments,
+                layers="all",
+            )
+            rows += train_sweep(config, out / "fleet", workers=self.workers, engine=engine)
+        return rows
+
+    def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
+        if data == "conic":
+            return ConicHull(
+                inputs=self.inputs, classes=self.classes, samples=self.samples, seed=seed
+            )
+        return Teacher(
+            inputs=self.inputs,
+            classes=self.classes,
+            samples=self.samples,
+            depth=teacher_depth,
+            seed=seed,
+        )
+
+
+QUICK = Networks(samples=2000, width=64, epochs=80, batch=64, moments=10)
+"""Half a minute on two cores. As in the thesis the last batch of an epoch has 16 samples. Sizes
+were chosen to show the thesis's order: with batches of 100, none of them small, plain batch norm
+came close to affine from weight decay 7e-3 on."""
+QUICK_DEEP = Networks(samples=2000, width=64, epochs=120, batch=100, moments=10)
+"""For 15 layers, which miss perfect accuracy if one batch in 32 is that small."""
+PAPER = Networks()
+"""The thesis's."""
+
+
+def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
+    """The measured layers of a network at its end, in order; empty if it never got there."""
+    record = read_run(out / "fleet" / row["run"]).last("measurement")
+    return [] if record is None else list(record["layers"])
+
+
+def preset_of(presets: dict[str, Any], name: str) -> Any:
+    """A preset by name."""
+    if name not in presets:
+        raise NclabError(f"Expected a preset, one of {', '.join(presets)}; got {name!r}.")
+    return presets[name]

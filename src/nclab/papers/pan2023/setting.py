@@ -1,0 +1,249 @@
+"""The setting of pan2023: simplex ETF, batch norm, the regularised loss, the bias."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.evidence import in_words, judge_statement, largest, tally
+from nclab.papers.pan2023.trial_data import networks
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.layer_peeled import FloatArray, g
+from nclab.theory.loss_steps import sample_losses
+from nclab.theory.regularised import regularised_optimum
+
+EXACT = 1e-12
+"""Deviation that is rounding, for numbers of order one."""
+LAYERS = {"quick": 30, "paper": 300}
+"""Batch norm layers that a preset tries."""
+
+
+def _frames(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    printed, small, stretched = [], [], []
+    for classes in (2, 3, 4, 10, 30):
+        standard = math.sqrt(classes / (classes - 1)) * (np.eye(classes) - 1 / classes)
+        turn = np.linalg.qr(rng.normal(size=(classes + 3, classes)))[0]
+        printed.append(_cosine_error(rng.uniform(0.5, 2.0) * (turn @ standard).T))
+        scales = rng.uniform(0.5, 2.0, size=(classes + 3, 1))
+        stretched.append(_cosine_error((scales * (turn @ standard)).T))
+        small.append(_cosine_error(simplex_etf(classes, classes - 1).numpy()))
+    return {
+        "scalar_error": max(printed),
+        "vector_error": max(stretched),
+        "small_dimension_error": max(small),
+    }
+
+
+def _cosine_error(rows: FloatArray) -> float:
+    """How far the cosines and relative norms of C rows are from those of a simplex ETF."""
+    count = len(rows)
+    gram = rows @ rows.T / np.square(rows).sum(1).mean()
+    return largest(gram - (np.eye(count) * count - 1) / (count - 1))
+
+
+def _judge_frames(numbers: Numbers) -> Finding:
+    scalar, vector = numbers["scalar_error"], numbers["vector_error"]
+    evidence = (
+        f"cosines within {number(scalar)} of -1/(C-1) for a scalar scale, off by "
+        f"{number(vector)} for a vector of scales; dimension C - 1 is enough "
+        f"(error {number(numbers['small_dimension_error'])})"
+    )
+    if not scalar <= EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    verdict = Verdict.HOLDS if vector <= EXACT else Verdict.CORRECTED
+    return Finding(verdict, evidence, numbers)
+
+
+def _scale_of_batch_norm(preset: str) -> Numbers:
+    generator = torch.Generator().manual_seed(1)
+    layer = nn.BatchNorm1d(6, eps=1e-300, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.linspace(0.25, 3.0, 6))
+        layer.bias.copy_(torch.randn(6, generator=generator))
+        rows = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+        out = layer(5 * rows - 2)
+    deviation = out.std(0, correction=0)
+    return {
+        "mean_error": largest((out.mean(0) - layer.bias).detach().numpy()),
+        "deviation_error": largest((deviation - layer.weight).detach().numpy()),
+        "variance_error": largest((deviation.square() - layer.weight).detach().numpy()),
+    }
+
+
+def _judge_scale(numbers: Numbers) -> Finding:
+    evidence = (
+        f"the bias is the mean (error {number(numbers['mean_error'])}) and the scale the standard "
+        f"deviation (error {number(numbers['deviation_error'])}), not the variance "
+        f"(error {number(numbers['variance_error'])})"
+    )
+    if numbers["variance_error"] <= EXACT:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    right = numbers["mean_error"] <= EXACT and numbers["deviation_error"] <= EXACT
+    return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _batch_norm(preset: str) -> Numbers:
+    generator = torch.Generator().manual_seed(2)
+    ideal, printed, repaired = [], [], []
+    for trial in range(LAYERS[preset]):
+        rows = torch.randn(50, 8, generator=generator, dtype=torch.float64)
+        rows = rows * 10 ** (2 * torch.rand(8, generator=generator, dtype=torch.float64) - 1)
+        scale = torch.rand(8, generator=generator, dtype=torch.float64) + 0.5
+        exact, usual = _layer(scale, eps=1e-300), _layer(scale, eps=1e-5)
+        ideal.append(batch_norm_rms_printed(exact, rows, batch_size=17))
+        dead = rows.clone()
+        dead[:, trial % 8] = 1.0  # a unit that ReLU has switched off
+        printed.append(batch_norm_rms_printed(usual, dead))
+        repaired += [batch_norm_mean_square(usual, data, batch_size=17) for data in (rows, dead)]
+    return {"ideal": tally(*ideal), "printed": tally(*printed), "repaired": tally(*repaired)}
+
+
+def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
+    layer = nn.BatchNorm1d(len(scale), eps=eps, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(scale)
+    return layer
+
+
+def _judge_batch_norm(numbers: Numbers) -> Finding:
+    ideal = judge_statement(numbers["ideal"], enough=20)
+    exact = judge_statement(numbers["repaired"], enough=20)
+    printed = numbers["printed"]
+    evidence = (
+        f"without eps and constant units: {ideal.evidence}; with eps 1e-5 and a constant unit: "
+        f"{in_words(printed)}; sum gamma^2 sigma^2/(sigma^2 + eps) + |b|^2: {exact.evidence}"
+    )
+    if ideal.verdict is not Verdict.HOLDS or exact.verdict is Verdict.REFUTED:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    verdict = Verdict.CORRECTED if printed["violated"] else Verdict.HOLDS
+    return Finding(verdict, evidence, numbers)
+
+
+def _total_loss(preset: str) -> Numbers:
+    rng = np.random.default_rng(3)
+    classes, decay = 4, 1e-2
+    W, H = networks(rng, 500, classes, 3)
+    square = np.square(H).sum(-1).mean((-1, -2))
+    losses = sample_losses(W, H).mean((-1, -2))
+    total = losses + decay / 2 * (np.square(W).sum((-1, -2)) + square)
+    beta = np.sqrt(np.square(W).sum((-1, -2)) / classes)
+    penalties = (decay / 2 * (classes * beta**2 + alpha**2) for alpha in (np.sqrt(square), square))
+    rooted, unrooted = (losses + penalty for penalty in penalties)
+    optimum = regularised_optimum(classes, decay)
+    return {
+        "root_error": largest((rooted - total) / total),
+        "printed_error": largest((unrooted - total) / total),
+        "lowest": float(total.min()),
+        "optimum": optimum.objective,
+    }
+
+
+def _judge_total_loss(numbers: Numbers) -> Finding:
+    evidence = (
+        f"with alpha the root of the mean square: relative error {number(numbers['root_error'])}, "
+        f"without the root {number(numbers['printed_error'])}; lowest of 500 networks "
+        f"{number(numbers['lowest'])}, optimum in closed form {number(numbers['optimum'])}"
+    )
+    if numbers["root_error"] > EXACT or numbers["lowest"] < numbers["optimum"]:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    verdict = Verdict.HOLDS if numbers["printed_error"] <= EXACT else Verdict.CORRECTED
+    return Finding(verdict, evidence, numbers)
+
+
+def appended_bias(preset: str) -> Numbers:
+    """Logits, norms and best loss of a network whose bias became a coordinate."""
+    rng = np.random.default_rng(4)
+    classes = 4
+    [W], [H] = networks(rng, 1, classes, 5)
+    b = rng.normal(size=classes)
+    wide_W = np.concatenate([W, b[:, None]], axis=1)
+    wide_H = np.concatenate([H, np.ones((*H.shape[:-1], 1))], axis=-1)
+    error = largest(wide_H @ wide_W.T - (H @ W.T + b))
+    alpha, beta = _norms(W, H)
+    wide_alpha, wide_beta = _norms(wide_W, wide_H)
+    return {
+        "logit_error": error,
+        "alpha_square_rise": wide_alpha**2 - alpha**2,
+        "beta_square_rise": wide_beta**2 - beta**2,
+        "optimal_loss": float(g(alpha * beta, classes)),
+        "optimal_loss_appended": float(g(wide_alpha * wide_beta, classes)),
+    }
+
+
+def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
+    return math.sqrt(float(np.square(H).sum(-1).mean())), math.sqrt(float((W**2).sum()) / len(W))
+
+
+def judge_bias(numbers: Numbers) -> Finding:
+    """Whether a bias can be appended without a change to anything."""
+    evidence = (
+        f"the logits agree (error {number(numbers['logit_error'])}), but alpha^2 grows by "
+        f"{number(numbers['alpha_square_rise'])} and beta^2 by "
+        f"{number(numbers['beta_square_rise'])}, so m falls from "
+        f"{number(numbers['optimal_loss'])} to {number(numbers['optimal_loss_appended'])}"
+    )
+    if numbers["logit_error"] > EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    free = numbers["alpha_square_rise"] <= EXACT and numbers["beta_square_rise"] <= EXACT
+    return Finding(Verdict.HOLDS if free else Verdict.CORRECTED, evidence, numbers)
+
+
+CLAIMS = (
+    Claim(
+        "pan2023/def-1.2.1",
+        Kind.DEFINITION,
+        "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
+        "scaled; the cosine of any two of its C vectors is -1/(C-1).",
+        "pan2023, Def. 1.2.1",
+        _judge_frames,
+        _frames,
+        code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+    ),
+    Claim(
+        "pan2023/sec-2.2-batch-norm",
+        Kind.DEFINITION,
+        "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
+        "variance and the mean that the outputs shall have.",
+        "pan2023, Sec. 2.2",
+        _judge_scale,
+        _scale_of_batch_norm,
+        code="nclab.theory.batch_norm.batch_norm_mean_square",
+    ),
+    Claim(
+        "pan2023/prop-2.2.1",
+        Kind.PROPOSITION,
+        "After batch norm without bias the root mean square norm of the features is the norm of "
+        "its scale gamma.",
+        "pan2023, Prop. 2.2.1",
+        _judge_batch_norm,
+        _batch_norm,
+        code="nclab.theory.batch_norm.batch_norm_rms_printed",
+    ),
+    Claim(
+        "pan2023/eq-2.1",
+        Kind.EQUATION,
+        "With weight decay lambda on the last layer and its batch norm, the total loss is the "
+        "cross-entropy plus lambda/2 (C beta^2 + alpha^2).",
+        "pan2023, Eq. (2.1)",
+        _judge_total_loss,
+        _total_loss,
+        code="nclab.theory.regularised.regularised_optimum",
+        figure="networks",
+    ),
+    Claim(
+        "pan2023/sec-2.2-bias",
+        Kind.REMARK,
+        "Leaving out the bias loses nothing: append a 1 to every feature and the bias to every "
+        "weight vector.",
+        "pan2023, Sec. 2.2",
+        judge_bias,
+        appended_bias,
+        code="nclab.theory.certificate.certify",
+    ),
+)

@@ -1,0 +1,138 @@
+"""Finds papers: every folder beside this file, and what other packages offer as `nclab.papers`.
+
+A paper is a package with a `PAPER`. A module of it that has `PRESETS` is an experiment; every
+`Claim` and `Erratum` that it names belongs to the paper. Nothing is listed anywhere else.
+"""
+
+import pkgutil
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import cast
+
+from nclab import papers as here
+from nclab.errors import NclabError
+from nclab.papers.claim import Claim
+from nclab.papers.erratum import Erratum
+from nclab.papers.experiment import Experiment
+from nclab.papers.paper import Paper
+
+GROUP = "nclab.papers"
+"""Entry points of this group name the package of a paper."""
+
+
+@cache
+def packages() -> dict[str, ModuleType]:
+    """The package of every paper by its key: our own in alphabetical order, then all others."""
+    found: dict[str, ModuleType] = {}
+    own = (import_module(f"{here.__name__}.{name}") for name in _names(here, packages=True))
+    for package in (*own, *_installed()):
+        paper = getattr(package, "PAPER", None)
+        if isinstance(paper, Paper):
+            if paper.key in found:
+                raise NclabError(
+                    f"Expected one paper for a key, got {found[paper.key].__name__} and "
+                    f"{package.__name__} for {paper.key!r}. Uninstall one of them."
+                )
+            found[paper.key] = package
+    return found
+
+
+def papers() -> dict[str, Paper]:
+    """Every paper by its key.
+
+    >>> papers()["ji2022"].year
+    2022
+    """
+    return {key: package.PAPER for key, package in packages().items()}
+
+
+@cache
+def experiments() -> dict[str, Experiment]:
+    """Every experiment by its name, in the order in which they run.
+
+    >>> "tour" in experiments(), "pan2023_fig31" in experiments()
+    (True, True)
+    """
+    return {
+        getattr(module, "NAME", f"{key}_{module.__name__.rpartition('.')[2]}"): cast(
+            Experiment, module
+        )
+        for key in packages()
+        for module in _modules(key)
+        if hasattr(module, "PRESETS")
+    }
+
+
+def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
+    """The named experiments, those of named papers, or all of them, by name.
+
+    >>> list(find_experiments(["tour", "ji2022_fig2"]))
+    ['tour', 'ji2022_fig2']
+    """
+    known = experiments()
+    chosen: dict[str, Experiment] = {}
+    for name in names or known:
+        if name in packages():
+            chosen |= {one: known[one] for one in known if one.startswith(f"{name}_")}
+        elif name in known:
+            chosen[name] = known[name]
+        else:
+            raise NclabError(f"Expected an experiment, one of {', '.join(known)}; got {name!r}.")
+    return chosen
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Every claim, in the order of the papers."""
+    everything = (
+        value
+        for key in packages()
+        for module in _modules(key)
+        for value in vars(module).values()
+        if isinstance(value, Claim)
+    )
+    return tuple({claim.id: claim for claim in everything}.values())
+
+
+@cache
+def errata() -> tuple[Erratum, ...]:
+    """Every erratum, in the order of the papers."""
+    return tuple(
+        erratum
+        for key in packages()
+        for module in _modules(key)
+        for erratum in getattr(module, "ERRATA", ())
+    )
+
+
+def forget() -> None:
+    """Look again, as after an installation."""
+    for found in (packages, experiments, claims, errata):
+        found.cache_clear()
+
+
+def _modules(key: str) -> Iterator[ModuleType]:
+    package = packages()[key]
+    names, first = _names(package), package.PAPER.parts
+    for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
+        yield import_module(f"{package.__name__}.{name}")
+
+
+def _names(package: ModuleType, *, packages: bool = False) -> list[str]:
+    return sorted(
+        info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg or not packages
+    )
+
+
+def _installed() -> Iterator[ModuleType]:
+    for point in entry_points(group=GROUP):
+        try:
+            yield point.load()
+        except (ImportError, AttributeError) as error:
+            raise NclabError(
+                f"The paper {point.name!r} of an installed package cannot be loaded: {error}. "
+                "Mend or uninstall it."
+            ) from error

@@ -1,0 +1,157 @@
+"""Trains and measures a group of members in one process, from wherever their records stand."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nclab.data.samples import Samples
+from nclab.errors import NclabError
+from nclab.papers.sweep.config import RunPlan, SweepConfig
+from nclab.papers.sweep.measure import measure_member
+from nclab.papers.sweep.rows import summary
+from nclab.records import Run, open_run, read_run
+from nclab.threads import one_thread
+from nclab.training import EpochStats, Fleet
+from nclab.training.backend import choose_backend
+
+Tell = Callable[[int], None]
+"""Is told the model-steps done since the last time."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members that one process trains in lock-step."""
+
+    config: SweepConfig
+    plans: tuple[RunPlan, ...]
+    samples: Samples
+    out: Path
+    device: str = "cpu"
+
+    @property
+    def steps(self) -> int:
+        """Steps of one member in one epoch."""
+        return self.config.recipe.steps(len(self.samples))
+
+    @property
+    def total(self) -> int:
+        """Model-steps of the whole group."""
+        return self.steps * self.config.recipe.epochs * len(self.plans)
+
+
+def train_group(group: Group, tell: Tell = lambda steps: None) -> None:
+    """Train every member to its end; what is on disk already is not done again."""
+    with one_thread(), ExitStack() as stack:
+        runs = [stack.enter_context(_open(group, plan)) for plan in group.plans]
+        for start, indices in meeting_points([run.steps() for run in runs]):
+            _Training(group, [runs[index] for index in indices], tell).run(start)
+
+
+def meeting_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
+    """Where to resume whom: the last step that all have, else by the last step of each.
+
+    >>> list(meeting_points([[10, 20], [20, 30]]))
+    [(20, [0, 1])]
+    >>> list(meeting_points([[10, 20], [30, 40], [10, 20], []]))
+    [(0, [3]), (20, [0, 2]), (40, [1])]
+    """
+    common = set.intersection(*(set(own) for own in steps))
+    last = [max(common) if common else max(own, default=0) for own in steps]
+    for start in sorted(set(last)):
+        yield start, [index for index, own in enumerate(last) if own == start]
+
+
+def _open(group: Group, plan: RunPlan) -> Run:
+    return open_run(
+        group.out / plan.name,
+        kind="fleet",
+        config=plan.config,
+        seed=plan.member.seed,
+        device=group.device,
+        backend=choose_backend("auto", torch.device(group.device)),
+    )
+
+
+class _Training:
+    """Some members under way, at the same epoch."""
+
+    def __init__(self, group: Group, runs: list[Run], tell: Tell) -> None:
+        config = group.config
+        plans = {plan.name: plan for plan in group.plans}
+        self.group = group
+        self.runs = runs
+        self.tell = tell
+        self.measured = set(config.measured_epochs)
+        self.epochs = config.recipe.epochs
+        self.every = config.checkpoint_epochs(group.samples)
+        self.total = self.epochs * group.steps
+        self.ended = [False] * len(runs)
+        self.fleet = Fleet(
+            config.shape_for(group.samples),
+            [plans[run.folder.name].member for run in runs],
+            config.recipe,
+            *group.samples,
+            device=group.device,
+        )
+
+    def run(self, start: int) -> None:
+        """From a checkpoint to the end."""
+        checkpoints = [run.resume(start) for run in self.runs]
+        for index, checkpoint in enumerate(checkpoints):
+            if checkpoint is not None:
+                self.fleet.load(index, checkpoint.tensors, start // self.group.steps)
+        for index, checkpoint in enumerate(checkpoints):  # was it killed just before its end?
+            self._end_if_over(index, checkpoint.extra.get("why") if checkpoint else None)
+        self.tell(start * len(self.runs))
+        while not all(self.ended):
+            rate = self.group.config.recipe.rate_at(self.fleet.epoch)
+            for index, stats in enumerate(self.fleet.train_epoch()):
+                if not self.ended[index]:
+                    self._record(index, stats, rate)
+            self.tell(self.group.steps * len(self.runs))
+
+    def _record(self, index: int, stats: EpochStats, rate: float) -> None:
+        """What one member's epoch leaves on disk; a diverged one keeps its last finite state."""
+        run, epoch = self.runs[index], self.fleet.epoch
+        step = epoch * self.group.steps
+        train: dict[str, float] = {}
+        if stats.alive:
+            train = {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
+            run.append({"kind": "epoch", "step": step, "epoch": epoch, **train})
+        if epoch in self.measured or not stats.alive:
+            self._measure(index, epoch if stats.alive else epoch - 1, train)
+        over = epoch == self.epochs or not stats.alive
+        if over or epoch % self.every == 0:
+            why = {} if stats.alive else {"why": stats.why}
+            run.checkpoint(step, self.fleet.tensors(index), {"epoch": epoch, **why})
+        run.beat(step=step, total=self.total, epoch=epoch, epochs=self.epochs)
+        self._end_if_over(index, stats.why or None)
+
+    def _end_if_over(self, index: int, why: str | None) -> None:
+        """The end is written from the journal alone, so that it may follow a kill."""
+        if why is None and self.fleet.epoch < self.epochs:
+            return
+        run = self.runs[index]
+        found = summary(read_run(run.folder, kinds=("measurement",)).last("measurement"))
+        if why is None:
+            run.finish(**found)
+        else:
+            run.fail(**{**found, "why": why})
+        self.ended[index] = True
+
+    def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
+        config, run = self.group.config, self.runs[index]
+        moment = {"step": epoch * self.group.steps, "epoch": epoch}
+        record = {"kind": "measurement", **moment, "layers": [], "train": train}
+        model = self.fleet.model(index, statistics=config.statistics)
+        samples = Samples(self.fleet.inputs, self.fleet.labels)
+        try:
+            measured = measure_member(model, samples, layers=config.layers)
+        except NclabError as error:  # features that overflow have no geometry
+            run.append({**record, "why": str(error)})
+            return
+        run.append({**record, "layers": [collapse.to_dict() for collapse in measured.layers]})
+        run.append({"kind": "geometry", **moment, **measured.geometry})

@@ -1,0 +1,75 @@
+"""Measures a member at a moment of its training."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.data.samples import Samples
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.geometry import geometry
+from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.models.mlp import MLP
+from nclab.papers.sweep.config import Layers
+
+SLICE = 8192
+"""Rows that are propagated together."""
+NOT_THE_LAST = "the classifier does not read this layer"
+
+
+class Measured(NamedTuple):
+    """A member at one moment."""
+
+    layers: list[Collapse]
+    geometry: dict[str, Any]
+    """Where the features of the last layer lie, for a picture."""
+
+
+def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> Measured:
+    """The last hidden layer, or every one, over all samples; one forward pass.
+
+    Layer by layer, so that the features of two layers at most are in memory.
+    """
+    measured = []
+    picture: dict[str, Any] = {}
+    last = len(model.hidden) - 1
+    for index, features in enumerate(_features(model, samples.inputs)):
+        name = f"hidden.{index}"
+        if index == last:
+            measured.append(_measure(features, samples.labels, _head(model), name, model))
+            found = geometry(features, samples.labels, model.classifier.weight)
+            picture = {"layer": name, **found}
+        elif layers == "all":
+            measured.append(_measure(features, samples.labels, None, name, model))
+    return Measured(measured, picture)
+
+
+def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
+    hidden = inputs
+    with torch.no_grad():
+        for block in model.hidden:
+            hidden = torch.cat([block(part) for part in hidden.split(SLICE)])
+            yield hidden
+
+
+def _head(model: MLP) -> Head:
+    classifier = model.classifier
+    return Head.checked(classifier.weight, classifier.bias, model.shape.classes)
+
+
+def _measure(
+    features: Tensor, labels: Tensor, head: Head | None, layer: str, model: MLP
+) -> Collapse:
+    stream = LayerStream(
+        num_classes=model.shape.classes,
+        head=head,
+        ignore_index=None,
+        scatter=None,
+        cache=None,
+        layer=layer,
+    )
+    stream.update(features, labels)
+    stream.look_again(features, labels)
+    stream.finish_second_look()
+    return stream.collapse({} if head else {"weight": NOT_THE_LAST})

@@ -1,0 +1,154 @@
+"""Trains a sweep: what is missing on disk, in groups, one process for each."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nclab import errors
+from nclab.engine import LOCAL, Engine, Job, Outcome, Progress
+from nclab.errors import NclabError
+from nclab.papers.sweep.config import RunPlan, SweepConfig
+from nclab.papers.sweep.group import Group, train_group
+from nclab.papers.sweep.memory import check_memory
+from nclab.papers.sweep.rows import Row, rows_of
+from nclab.progress import Bar, bar
+from nclab.records import glance
+from nclab.training.checks import check_batches
+
+
+def train_sweep(
+    config: SweepConfig,
+    out: Path,
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    engine: Engine = LOCAL,
+) -> list[Row]:
+    """Train every member of a sweep and give a row for each, in the order of `config.members`.
+
+    Every member has a folder `out/<name>`. Ended runs are reused and stopped ones go on; the
+    numbers do not depend on either, nor on `workers`: one process a core by default, 0 for this
+    process alone, nor on the `engine`: `nclab.engine.ray.Cluster` trains on many machines, which
+    must share the folder.
+
+    >>> import tempfile
+    >>> from nclab.data.teacher import Teacher
+    >>> from nclab.models.mlp import Shape
+    >>> from nclab.training import Recipe
+    >>> config = SweepConfig(
+    ...     data=Teacher(samples=200, width=20), shape=Shape(layers=3, width=16), norms=("affine",),
+    ...     weight_decays=(1e-3,), recipe=Recipe(epochs=3, batch=50),
+    ... )
+    >>> [row] = train_sweep(config, Path(tempfile.mkdtemp()), workers=0)
+    >>> row["norm"], row["weight_decay"], row["seed"], row["converged"]
+    ('affine', 0.001, 0, False)
+    """
+    samples = config.data.draw()
+    check_batches(len(samples), config.recipe, config.members)
+    plans = config.plan(samples)
+    missing = [plan for plan in plans if not has_ended(out / plan.name)]
+    if _is_cuda(device):
+        if not engine.here:
+            raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
+        workers = 0  # one process feeds the device
+    elif engine.here:
+        check_memory(config.shape_for(samples), len(missing))
+    if missing:
+        hands = deal(missing, engine.slots() if workers is None else max(1, workers))
+        # Absolute, as a cluster's processes have working folders of their own.
+        groups = [Group(config, hand, samples, out.absolute(), device) for hand in hands]
+        alone = engine.here and len(groups) == 1
+        _run(groups, engine, 0 if alone else workers)
+    return rows_of(out, [plan.name for plan in plans], threshold=config.converged)
+
+
+def _is_cuda(device: str) -> bool:
+    """Whether to train on a graphics card; refuses what is not there."""
+    if device == "cpu":
+        return False
+    import torch
+
+    if device.split(":")[0] != "cuda" or not torch.cuda.is_available():
+        raise NclabError(f"Expected device 'cpu', or 'cuda' where there is one, got {device!r}.")
+    return True
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether a run is there and came to its end, good or bad."""
+    return (folder / "manifest.json").exists() and glance(folder).end is not None
+
+
+def deal(plans: Sequence[RunPlan], hands: int) -> list[tuple[RunPlan, ...]]:
+    """Groups of about equal cost, as members cost about the same and neighbours most of all.
+
+    >>> config = SweepConfig(weight_decays=(1e-3, 1e-2), norms=("affine", "none"))
+    >>> [len(hand) for hand in deal(config.plan(config.data.draw()), 3)]
+    [2, 1, 1]
+    """
+    dealt = [tuple(plans[start::hands]) for start in range(hands)]
+    return [hand for hand in dealt if hand]
+
+
+def _run(groups: Sequence[Group], engine: Engine, workers: int | None) -> None:
+    jobs = [Job(f"group {n} of {len(groups)}", _job, (g,)) for n, g in enumerate(groups, start=1)]
+    total = sum(group.total for group in groups)
+    with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as moving:
+        pace = _Pace(moving)
+        outcomes = engine.run_jobs(
+            jobs, folder=groups[0].out, workers=workers, on_progress=pace.hear
+        )
+    for outcome in outcomes:
+        _raise(outcome)
+
+
+def _job(report: Any, group: Group) -> None:
+    """The whole group in a worker process; tells how many model-steps are done."""
+    done = 0
+
+    def tell(steps: int) -> None:
+        nonlocal done
+        done += steps
+        report(done, group.total)
+
+    train_group(group, tell)
+
+
+class _Pace:
+    """Moves the bar: model-steps of all workers, and how many there are in a second."""
+
+    def __init__(self, moving: Bar) -> None:
+        self._bar = moving
+        self._first: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+        self._started: float | None = None
+
+    def hear(self, progress: Progress) -> None:
+        """One worker's word; its first is what was on disk already."""
+        self._first.setdefault(progress.index, progress.step)
+        self._done[progress.index] = progress.step
+        done = sum(self._done.values())
+        if self._started is None:
+            self._started = time.monotonic()
+        elapsed = max(time.monotonic() - self._started, 1e-3)
+        speed = (done - sum(self._first.values())) / elapsed
+        self._bar.update(done, f"{speed:.0f} models·steps/s")
+
+
+def _raise(outcome: Outcome) -> None:
+    """One clear line for what a user can mend, the whole story for a defect."""
+    if outcome.error is None:
+        return
+    kind, _, line = outcome.error.partition(": ")
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, NclabError):
+        # An optional package's error makes its own message, which the line already is.
+        raise (NclabError if known is errors.MissingExtra else known)(line)
+    if kind.endswith("MemoryError") or "allocate memory" in line:
+        raise NclabError(
+            f"Expected enough memory for {outcome.name}, got too little. Take a smaller width, "
+            "fewer models or fewer workers."
+        )
+    if outcome.trace is None:
+        raise NclabError(f"{outcome.error} What it wrote is kept: the same command goes on.")
+    raise RuntimeError(f"{outcome.name} failed.\n{outcome.trace}")

@@ -1,0 +1,65 @@
+"""Killed at any moment, a sweep goes on and ends with the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nclab
+from nclab.papers.sweep import train_sweep
+from tests.cli.runner import call
+from tests.papers.sweep.small import contents, small
+
+ROOT = Path(__file__).parents[3]
+KILLS = 20
+
+
+def environment() -> dict[str, str]:
+    """Where a new interpreter finds nclab and the tests."""
+    paths = (str(Path(nclab.__file__).parents[1]), str(ROOT))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+    script = ROOT / "tests" / "experiments" / "sweep" / "kills.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "killed"), str(KILLS), "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["killed"] == KILLS
+    train_sweep(small(), tmp_path / "whole", workers=0)
+    expected = contents(tmp_path / "whole")
+    for folder in answer["folders"]:
+        assert contents(Path(folder)) == expected
+
+
+def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+    options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
+    options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
+    command = [sys.executable, "-m", "nclab", "sweep", *options.split()]
+    command += ["--workers", "2", "--out"]
+    whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
+    started = subprocess.Popen(
+        [*command, str(tmp_path / "killed")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    )
+    while started.poll() is None and not list((tmp_path / "killed").rglob("journal.jsonl")):
+        time.sleep(0.01)
+    os.killpg(started.pid, signal.SIGKILL)
+    assert started.wait() == -signal.SIGKILL
+    again = subprocess.run(
+        [*command, str(tmp_path / "killed")], capture_output=True, check=True, env=environment()
+    )
+    assert json.loads(again.stdout) == json.loads(whole.out)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

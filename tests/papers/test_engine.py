@@ -1,0 +1,63 @@
+"""Networks are trained where the engine says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.data import fashion_mnist
+from nclab.engine import Job, Outcome
+from nclab.errors import NclabError
+from nclab.experiments import find
+from nclab.papers.sweep import train_sweep
+from tests.papers.sweep.small import small
+
+TRAINING = [name for name in find([]) if name.startswith("pan2023_") and "guar" not in name]
+TRAINING += ["ji2022_fig3"]
+
+
+class Elsewhere:
+    """An engine of three slots that trains nothing and keeps what it is asked."""
+
+    here = False
+
+    def __init__(self) -> None:
+        self.jobs: Sequence[Job] = ()
+        self.asked: dict[str, Any] = {}
+
+    def slots(self) -> int:
+        return 3
+
+    def run_jobs(self, jobs: Sequence[Job], **options: Any) -> list[Outcome]:
+        self.jobs, self.asked = jobs, options
+        raise NclabError("Asked.")
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_experiments_train_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(fashion_mnist, "load", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    engine = Elsewhere()
+    with pytest.raises(NclabError, match="Asked"):
+        find([name])[name].run(seeds=(0,), out=Path("runs"), engine=engine)
+    assert engine.jobs
+    assert engine.asked["folder"].parent == tmp_path / "runs"
+
+
+def test_a_sweep_has_a_group_a_slot(tmp_path: Path) -> None:
+    engine = Elsewhere()
+    with pytest.raises(NclabError, match="Asked"):
+        train_sweep(small(), tmp_path, engine=engine)
+    assert [len(job.arguments[0].plans) for job in engine.jobs] == [2, 1, 1]
+    with pytest.raises(NclabError, match="Asked"):
+        train_sweep(small(), tmp_path, engine=engine, workers=1)
+    assert engine.asked["workers"] == 1  # not 0, which would be this process
+
+
+def test_a_cluster_feeds_no_graphics_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(NclabError, match="Expected device 'cpu' on a cluster, got 'cuda'"):
+        train_sweep(small(), tmp_path, engine=Elsewhere(), device="cuda")
