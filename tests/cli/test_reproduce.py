@@ -18,15 +18,15 @@ from tests.cli.runner import call
 TINY = tour.Config(NetworkConfig(samples=400, width=16, epochs=60))
 
 
-def test_the_tour_tells_the_four_cases_apart() -> None:
-    numbers = tour.tour(TINY, seed=1)
+def test_the_tour_tells_the_four_cases_apart(tmp_path: Path) -> None:
+    numbers = tour.run(TINY, seeds=(1,), out=tmp_path)
     exact, near, random, trained = numbers["cases"].values()
     nc1 = [case["nc1_trace_ratio"] for case in (exact, near, trained, random)]
     assert nc1 == sorted(nc1)
     assert exact["nc1_trace_ratio"] == pytest.approx(0, abs=1e-12)
     assert trained["accuracy"] == 1.0
     assert len(numbers["layers"]) == 3
-    text = "".join(as_text(part) for part in tour.show(numbers))
+    text = "".join(as_text(part) for part in tour.tables(numbers))
     for words in ("exact ETF", "random cloud", "trained", "effective depth"):
         assert words in text
     assert (
@@ -34,8 +34,9 @@ def test_the_tour_tells_the_four_cases_apart() -> None:
     )
 
 
-def test_the_same_seed_gives_the_same_numbers() -> None:
-    assert tour.tour(TINY, seed=1) == tour.tour(TINY, seed=1)
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    first, second = (tour.run(TINY, seeds=(1,), out=tmp_path) for _ in range(2))
+    assert first == second
 
 
 def test_what_is_finished_is_reused_until_something_changes(
