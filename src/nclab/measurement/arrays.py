@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
+from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream, Memory
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
 
@@ -62,7 +62,7 @@ def measure_features(
     arrays = labels is not None
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
-    cache = Cache([cache_bytes]) if second_look and not arrays else None
+    cache = Cache(Memory(cache_bytes)) if second_look and not arrays else None
     stream = LayerStream(
         num_classes=num_classes,
         head=head,

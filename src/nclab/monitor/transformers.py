@@ -13,6 +13,7 @@ from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
 from nclab.monitor.state_file import read_state, write_state
+from nclab.monitor.watched_loader import length_of
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -80,11 +81,7 @@ class CollapseCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """An epoch begins."""
-        try:
-            batches = len(kwargs["train_dataloader"])
-        except (KeyError, TypeError):  # an iterable data set has no length
-            batches = None
-        self.monitor.epoch_begin(batches=batches)
+        self.monitor.epoch_begin(batches=length_of(kwargs.get("train_dataloader")))
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
