@@ -1,6 +1,6 @@
 """LayerStream: all that is accumulated about one layer, over one pass or two."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,35 +92,15 @@ def _matrix(values: Any, what: str, shape: str, *, ndim: int) -> Tensor:
     return tensor
 
 
+Kept = tuple[Tensor, Tensor, Tensor | None]
+"""Rows, classes and predictions of a batch."""
+
+
 @dataclass
-class Memory:
-    """Bytes that are left for the caches of all layers together."""
-
-    left: int
-
-
 class Cache:
-    """Batches kept for the second look while there is memory for them."""
+    """Memory for the batches that are kept for the second look, shared by all layers."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._used = 0
-        self.batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        self.complete = True
-
-    def keep(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
-        """Keep a copy of a batch, or give up and free the memory once it is used up."""
-        if not self.complete:
-            return
-        size = features.nbytes + labels.nbytes + (0 if predicted is None else predicted.nbytes)
-        if size > self._memory.left:
-            self.complete = False
-            self.batches.clear()
-            self._memory.left += self._used
-            return
-        self._memory.left -= size
-        self._used += size
-        self.batches.append((features.clone(), labels.clone(), predicted))
+    bytes_left: int
 
 
 class LayerStream:
@@ -146,6 +126,7 @@ class LayerStream:
         self.ignore_index = ignore_index
         self.scatter = scatter
         self.cache = cache
+        self._kept: list[Kept] | None = None if cache is None else []
         self.moments: ClassMoments | None = None
         self.logits: LogitStatistics | None = None
         self.look: SecondLook | None = None
@@ -156,7 +137,7 @@ class LayerStream:
     @property
     def cached(self) -> bool:
         """Whether the whole first pass has been kept for the second look."""
-        return self.cache is not None and self.cache.complete
+        return self._kept is not None
 
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
         """Open the sums; with `logits` also those of a classifier that is known only later."""
@@ -190,9 +171,7 @@ class LayerStream:
             self._make_room(int(classes.max()) + 1)
         self.moments.add_checked(rows, classes)
         rows, classes = self._counted(rows, classes)
-        predicted = self._predict(rows, classes)
-        if self.cache is not None:
-            self.cache.keep(rows, classes, predicted)
+        self._keep(rows, classes, self._predict(rows, classes))
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         """First pass over labels that are checked and, if all rows have them, their logits."""
@@ -216,10 +195,10 @@ class LayerStream:
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
-        assert self.cache is not None
-        for rows, classes, predicted in self.cache.batches:
+        assert self._kept is not None
+        for rows, classes, predicted in self._kept:
             self._look_at(rows, classes, predicted)
-        self.cache.batches.clear()
+        self._kept.clear()
 
     def finish_second_look(self) -> None:
         """After the second pass: refuse one that has seen other data than the first."""
@@ -299,8 +278,24 @@ class LayerStream:
             predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
 
+    def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Keep a copy of a batch, or give up and free all of them once the memory is used up."""
+        if self.cache is None or self._kept is None:
+            return
+        self._kept.append((rows, classes, predicted))
+        self.cache.bytes_left -= _size(self._kept[-1:])
+        if self.cache.bytes_left < 0:
+            self.cache.bytes_left += _size(self._kept)
+            self._kept = None
+        else:
+            self._kept[-1] = (rows.clone(), classes.clone(), predicted)
+
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         assert self.moments is not None
         if self.look is None:
             self.look = SecondLook(self.moments)
         self.look.add_checked(rows, classes, predicted)
+
+
+def _size(batches: Sequence[Kept]) -> int:
+    return sum(part.nbytes for batch in batches for part in batch if part is not None)

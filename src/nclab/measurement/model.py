@@ -12,7 +12,7 @@ from nclab.features.batches import Batch, split_batch
 from nclab.features.evaluation import evaluating, unwrap
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
-from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream, Memory
+from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
 from nclab.progress import track
@@ -105,7 +105,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self.model = self.layers.model
-        self.memory = Memory(self.cache_bytes)
+        self.cache = Cache(self.cache_bytes) if self.second_look else None
         self.device = self.layers.device
 
     def run(self, loader: Iterable[Any]) -> Report:
@@ -199,7 +199,7 @@ class Measurement:
                 num_classes=len(head.weight),
                 head=head if layer.is_last else None,
                 ignore_index=self.ignore_index,
-                cache=Cache(self.memory) if self.second_look else None,
+                cache=self.cache,
                 layer=layer.name,
             )
 

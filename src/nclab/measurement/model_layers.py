@@ -11,14 +11,7 @@ from nclab.features.batches import Batch
 from nclab.features.classifier import Classifier, find_classifier
 from nclab.features.layers import FoundLayer, all_layers, input_layer, named_points
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
-from nclab.features.recorder import (
-    Call,
-    Point,
-    Reader,
-    Recorder,
-    is_weight_layer,
-    possible_logits,
-)
+from nclab.features.recorder import Call, Point, Reader, Recorder, is_weight_layer, possible_logits
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
 

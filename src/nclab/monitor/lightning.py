@@ -103,12 +103,7 @@ class CollapseCallback(Callback):
             self.monitor.observe(labels, mask=mask)
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the step; the last batch of an epoch also ends it, before any validation."""
         monitor = self.monitor

@@ -5,10 +5,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
-import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
@@ -24,7 +22,7 @@ from nclab.monitor.presets import choose
 from nclab.monitor.running_estimate import RunningEstimate
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
 from nclab.monitor.sinks import History, Sink
-from nclab.monitor.training_hooks import LabelFinder, Labels, Reading, TrainingHooks
+from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
 from nclab.monitor.unsupported_models import refuse_unsupported
 from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
 
@@ -110,13 +108,8 @@ class Monitor:
         self._hooks.listen()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        if kind is None and (self._open or self._batches):
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if error is None and (self._open or self._batches):
             self.epoch_end()  # the loop was left early
         self.close(error)
 
@@ -163,9 +156,7 @@ class Monitor:
             if self._hooks.passes == 0:
                 refuse_unsupported(self.model)
             self._read_before = self._hooks.passes
-            self._hooks.expect(
-                _finder(labels) if callable(labels) else Labels(_class_numbers(labels), mask)
-            )
+            self._hooks.expect(labels if callable(labels) else Labels.checked(labels, mask))
         self._open = True
 
     def step(self, number: int | None = None) -> None:
@@ -352,24 +343,3 @@ def _callables(name: str, given: Any) -> list[Any]:
         hint = ' For a folder pass RecordSink("folder").' if name == "sinks" else ""
         raise NclabError(f"Expected {name}= callables that take an Event, got {wrong[0]!r}.{hint}")
     return several
-
-
-def _finder(
-    find: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]],
-) -> LabelFinder:
-    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Labels:
-        labels, mask = find(args, kwargs)
-        return Labels(_class_numbers(labels), mask)
-
-    return found
-
-
-def _class_numbers(values: Any) -> Tensor:
-    """Labels as a tensor of class numbers, not copied."""
-    labels = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
-    if labels.dtype.is_floating_point or labels.dtype.is_complex:
-        raise DataError(
-            f"Expected class numbers as labels, got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}. Pass hard labels, such as labels.argmax(1)."
-        )
-    return labels

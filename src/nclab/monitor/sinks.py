@@ -29,12 +29,7 @@ class History:
 
     def __call__(self, event: Event) -> None:
         number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
-        when = {
-            "event": number,
-            "step": event.step,
-            "epoch": event.epoch,
-            "source": event.source,
-        }
+        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
 
     def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from nclab.errors import DataError
 from nclab.features.batches import Batch
 from nclab.features.evaluation import reading_weights
 from nclab.features.hooks import after, before
@@ -21,9 +22,20 @@ class Labels(NamedTuple):
     labels: Tensor
     mask: Tensor | None
 
+    @classmethod
+    def checked(cls, values: Any, mask: Tensor | None) -> "Labels":
+        """Class numbers as a tensor, not copied."""
+        labels = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
+        if labels.dtype.is_floating_point or labels.dtype.is_complex:
+            raise DataError(
+                f"Expected class numbers as labels, got {labels.dtype} of shape "
+                f"{tuple(labels.shape)}. Pass hard labels, such as labels.argmax(1)."
+            )
+        return cls(labels, mask)
 
-LabelFinder = Callable[[tuple[Any, ...], dict[str, Any]], Labels]
-"""Finds the labels in what the model is called with."""
+
+LabelFinder = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]]
+"""Finds labels and mask in what the model is called with."""
 
 
 class Reading(NamedTuple):
@@ -104,7 +116,9 @@ class TrainingHooks:
         if not model.training:
             self._reading = None
         elif self._reading is None:
-            self._reading = expected(args, kwargs) if callable(expected) else expected
+            if callable(expected):
+                expected = Labels.checked(*expected(args, kwargs))
+            self._reading = expected
         # Else called inside its own call, as by trainers that put a training step for the forward
         # pass: the inner one is the pass to read.
         if self._recorder is not None:
