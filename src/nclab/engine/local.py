@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from nclab.engine.jobs import Engine, Job, JobList, JobResult, ReportStep, ended, raised
-from nclab.engine.worker import thread_environment, use_threads, work
+from nclab.engine.worker import Word, thread_environment, use_threads, work
 from nclab.errors import NclabError
 
 PATIENCE_SECONDS = 2.0
@@ -77,6 +77,16 @@ class _Worker:
     pipe: Connection
     ready: bool = False
     index: int | None = None
+    gone: bool = False
+
+    def said(self) -> Iterator[Word]:
+        """What it has said by now; notes when its process or pipe has ended."""
+        try:
+            while self.pipe.poll():
+                yield self.pipe.recv()
+            self.gone = not self.process.is_alive() and not self.pipe.poll()
+        except (EOFError, OSError):
+            self.gone = True
 
 
 class _Processes:
@@ -105,13 +115,9 @@ class _Processes:
             by_end[worker.pipe] = by_end[worker.process.sentinel] = worker
         spoke = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
         for worker in spoke.values():
-            try:
-                while worker.pipe.poll():
-                    self._hear(worker, *worker.pipe.recv())
-                gone = not worker.process.is_alive() and not worker.pipe.poll()
-            except (EOFError, OSError):
-                gone = True
-            if gone:
+            for word, content in worker.said():
+                self._hear(worker, word, content)
+            if worker.gone:
                 self._bury(worker)
 
     def _hear(self, worker: _Worker, word: str, content: Any) -> None:

@@ -14,7 +14,7 @@ from nclab.papers.sweep.memory import check_memory
 from nclab.papers.sweep.rows import Row, rows_of
 from nclab.progress import Bar, bar
 from nclab.records import glance
-from nclab.training.checks import check_batches
+from nclab.training.fleet_checks import check_batches
 
 
 def train_sweep(
