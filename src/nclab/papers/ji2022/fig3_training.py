@@ -17,7 +17,7 @@ from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
-from nclab.training.solo import Solo, SoloRecipe
+from nclab.training.trainer import Trainer, TrainerRecipe
 
 KIND = "fig3"
 MEASURED = (
@@ -80,9 +80,9 @@ class Config:
         """The device a run is made on."""
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else "cpu"
 
-    def recipe(self) -> SoloRecipe:
+    def recipe(self) -> TrainerRecipe:
         """How the network is trained."""
-        return SoloRecipe(
+        return TrainerRecipe(
             batch=self.batch,
             rate=self.rate,
             momentum=self.momentum,
@@ -134,11 +134,11 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
         run.finish(epochs=config.epochs)
 
 
-def new_solo(config: Config, *, seed: int) -> Solo:
+def new_solo(config: Config, *, seed: int) -> Trainer:
     """Network and images as the seed makes them."""
     inputs, labels = images(config, seed=seed)
     shape = VGGShape(width=config.width, batch_norm=config.batch_norm)
-    return Solo(
+    return Trainer(
         vgg13(shape, seed=seed),
         config.recipe(),
         inputs,
@@ -174,7 +174,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 class Watched:
     """A network under training, the monitor that measures it, and the run that keeps both."""
 
-    def __init__(self, run: Run, config: Config, solo: Solo) -> None:
+    def __init__(self, run: Run, config: Config, solo: Trainer) -> None:
         self.run, self.config, self.solo = run, config, solo
         self.rate = config.rate
         self.monitor = Monitor(solo.model, sinks=RecordSink(self))
