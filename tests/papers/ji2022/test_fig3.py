@@ -55,6 +55,7 @@ def test_rows_are_measured_where_due_and_runs_reused(
     assert "VGG-13 × 0.05, 20 images" in table.title
     assert [row[:2] for row in table.rows] == [("0", "0"), ("0", "6"), ("1", "0"), ("1", "6")]
     assert "(d)" in as_text(shown(table))
+    assert fig3.fig_3d.source == "ji2022, Fig. 3 (d)"
     (picture,) = fig3.pictures(numbers)
     assert picture.name == "ji2022_fig3"
     assert len(picture.panels) == 4
