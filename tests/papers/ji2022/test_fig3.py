@@ -1,7 +1,8 @@
 """Figure 3 of ji2022: runs reused and shown, claims judged from rows, pictures as plain data."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.engine import LOCAL, Job, Outcome
+from nclab.engine import LOCAL, Engine
+from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
 from nclab.figures.draw import draw
 from nclab.figures.interactive import figure
@@ -26,7 +28,7 @@ from tests.papers.ji2022.test_vgg_training import TINY
 Row = dict[str, Any]
 
 
-class Here:
+class Here(Engine):
     """An engine that trains in this process."""
 
     here = True
@@ -34,8 +36,8 @@ class Here:
     def slots(self) -> int:
         return 1
 
-    def run_jobs(self, jobs: Sequence[Job], **options: Any) -> list[Outcome]:
-        return LOCAL.run_jobs(jobs, **{**options, "workers": 0})
+    def run_all(self, work: JobList) -> None:
+        LOCAL.run_all(replace(work, workers=0))
 
 
 HERE = Here()
