@@ -58,16 +58,12 @@ def test_a_conjecture_without_some_places_or_seeds_is_at_most_partly_supported()
     numbers = thesis_rows.conjectures()
     del numbers["intervals"][1]
     numbers["intervals"][1].update(seeds=2)
-    assert conjectures.grows_with_decay.judge(numbers).verdict is Verdict.PARTLY
-    assert (
-        "conic, 6 layers: 3 of 3 seeds have no e"
-        in conjectures.grows_with_decay.judge(numbers).evidence
-    )
-    assert conjectures.sharpens_with_depth.judge(numbers).verdict is Verdict.PARTLY
-    assert (
-        "teacher, 6 layers: 1 of 3 seeds have no e"
-        in conjectures.sharpens_with_depth.judge(numbers).evidence
-    )
+    grows = conjectures.grows_with_decay.judge(numbers)
+    assert grows.verdict is Verdict.PARTLY
+    assert "conic, 6 layers: 3 of 3 seeds have no e" in grows.evidence
+    sharpens = conjectures.sharpens_with_depth.judge(numbers)
+    assert sharpens.verdict is Verdict.PARTLY
+    assert "teacher, 6 layers: 1 of 3 seeds have no e" in sharpens.evidence
     assert conjectures.depth_falls.judge(numbers).verdict is Verdict.REPRODUCED
 
 
