@@ -14,7 +14,7 @@ def test_it_is_frozen_and_prints_every_metric() -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     with pytest.raises(AttributeError):
-        collapse.loss = 0.0  # type: ignore[misc]
+        collapse.loss = 0.0  # type: ignore[attr-defined]
     text = str(collapse)
     for metric in METRICS:
         assert metric.name in text

@@ -1,6 +1,10 @@
 """One property of neural collapse per file: pure functions of statistics and weights."""
 
 from nclab.metrics.cosine import (
+    centred_max_inter,
+    centred_mean_inter,
+    centred_mean_intra,
+    centred_min_intra,
     inter_cosine,
     intra_cosine,
     intra_cosine_offdiagonal,
@@ -14,6 +18,7 @@ from nclab.metrics.cross_entropy import (
     accuracy,
     alpha,
     balanced_loss,
+    best_loss,
     beta,
     class_alpha,
     class_beta,
@@ -47,6 +52,8 @@ from nclab.metrics.nc2_simplex_etf import (
 )
 from nclab.metrics.nc3_self_duality import (
     nc3_alignment,
+    nc3_alignment_mean,
+    nc3_alignment_min,
     nc3_alignment_raw,
     nc3_frobenius,
     nc3_self_duality,
@@ -62,9 +69,14 @@ __all__ = [
     "accuracy",
     "alpha",
     "balanced_loss",
+    "best_loss",
     "beta",
     "cdnv",
     "cdnv_pairs",
+    "centred_max_inter",
+    "centred_mean_inter",
+    "centred_mean_intra",
+    "centred_min_intra",
     "class_alpha",
     "class_beta",
     "class_loss",
@@ -94,6 +106,8 @@ __all__ = [
     "nc2_norm_variation_means",
     "nc2_norm_variation_weights",
     "nc3_alignment",
+    "nc3_alignment_mean",
+    "nc3_alignment_min",
     "nc3_alignment_raw",
     "nc3_frobenius",
     "nc3_self_duality",

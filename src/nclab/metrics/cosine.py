@@ -6,10 +6,11 @@ of the features as they are, a `SecondLook` those of the features centred by the
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from nclab.metrics.pairs import LargestPair, reduce_pairs
+from nclab.metrics.view import shared
+from nclab.statistics import SecondLook
 
 
 class HasUnitMeans(Protocol):
@@ -28,6 +29,7 @@ class HasUnitMeans(Protocol):
         """(C,) vectors without a direction."""
 
 
+@shared
 def intra_cosine(statistics: HasUnitMeans) -> Tensor:
     r"""Average cosine of two features of the same class, for every class.
 
@@ -152,6 +154,7 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     return largest_inter(statistics).pair
 
 
+@shared
 def largest_inter(statistics: HasUnitMeans) -> LargestPair:
     """The closest pair of classes and its cosine, in one sweep."""
     largest = LargestPair()
@@ -179,13 +182,57 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     return float(together) / (size * (size - 1))
 
 
-def cosines(left: Tensor, right: Tensor) -> Tensor:
-    """Row-wise cosine of two matrices; nan where a row is zero."""
-    norms = torch.linalg.vector_norm(left, dim=1) * torch.linalg.vector_norm(right, dim=1)
-    return (left * right).sum(1) / norms
+def centred_min_intra(look: SecondLook) -> float:
+    """`min_intra` of the features around the global mean.
+
+    Range: [0, 1]; 1 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
+    >>> round(centred_min_intra(look), 6)
+    0.5
+    """
+    return min_intra(look)
 
 
-def unit_rows(rows: Tensor) -> Tensor:
-    """Rows scaled to norm one; nan where a row is zero."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows * norms.reciprocal().masked_fill_(norms == 0, torch.nan)
+def centred_mean_intra(look: SecondLook) -> float:
+    """`mean_intra` of the features around the global mean.
+
+    Range: [0, 1]; 1 at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
+    >>> round(centred_mean_intra(look), 6)
+    0.75
+    """
+    return mean_intra(look)
+
+
+def centred_max_inter(look: SecondLook) -> float:
+    """`max_inter` of the features around the global mean.
+
+    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
+    >>> round(centred_max_inter(look), 6)
+    -0.707107
+    """
+    return max_inter(look)
+
+
+def centred_mean_inter(look: SecondLook) -> float:
+    """`mean_inter` of the features around the global mean.
+
+    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
+    Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
+    >>> round(centred_mean_inter(look), 6)
+    -0.707107
+    """
+    return mean_inter(look)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
 
 
@@ -50,14 +51,14 @@ def balanced_loss(logits: LogitStatistics) -> float:
     $$\tfrac1C\sum_c L_c$$
 
     Source: pan2023, Eq. (2.1)
-    Range: (0, inf); equal to `loss` for balanced classes.
+    Range: (0, inf); equal to `loss` for balanced classes. Classes without samples are left out.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0], [0.0, 0.0], [0.0, 800.0]], [0, 0, 1])
     >>> round(balanced_loss(logits), 6)
     0.346574
     """
-    return float(class_loss(logits).mean())
+    return float(class_loss(logits)[logits.counts > 0].mean())
 
 
 def accuracy(logits: LogitStatistics) -> float:
@@ -135,7 +136,7 @@ def beta(weight: Tensor) -> float:
     >>> beta(torch.tensor([[3.0, 4.0], [3.0, -4.0]]))
     5.0
     """
-    return float(torch.linalg.matrix_norm(weight.double())) / math.sqrt(len(weight))
+    return weight_norm(weight) / math.sqrt(len(weight))
 
 
 @overload
@@ -182,6 +183,23 @@ def optimal_loss(num_classes: int, product: float) -> float:
     return g(product, num_classes)
 
 
+def best_loss(moments: ClassMoments, weight: Tensor) -> float:
+    r"""`optimal_loss` for the norms of these features and this classifier.
+
+    $$m(\alpha\beta)$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: (0, log C].
+    Invariant to: rotation of both.
+
+    >>> moments = ClassMoments(2, 1)
+    >>> moments.update([[1.0], [-1.0]], [0, 1])
+    >>> round(best_loss(moments, torch.tensor([[2.0], [-2.0]])), 6)
+    0.01815
+    """
+    return optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
+
+
 def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
     r"""How far the balanced loss is above the best that the norms allow.
 
@@ -197,5 +215,4 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
     >>> round(excess_loss(logits, moments, weight), 12)
     0.0
     """
-    best = optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
-    return balanced_loss(logits) - best
+    return balanced_loss(logits) - best_loss(moments, weight)
