@@ -129,30 +129,25 @@ class Collapse:
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        for name in ("balanced_loss", "optimal_loss"):
-            if getattr(self, name) is None:
-                raise DataError(
-                    f"Expected a measurement with classifier and loss, but {name} is missing: "
-                    f"{self.notes[name]}."
-                )
-        assert self.alpha is not None
-        assert self.beta is not None
-        assert self.balanced_loss is not None
-        assert self.class_loss is not None
-        assert self.class_beta is not None
+        if self.optimal_loss is None or self.class_loss is None or self.class_beta is None:
+            name = "optimal_loss" if self.balanced_loss is not None else "balanced_loss"
+            raise DataError(
+                f"Expected a measurement with classifier and loss, but {name} is missing: "
+                f"{self.notes[name]}."
+            )
+        alpha, beta, loss = (self.values[name] or 0.0 for name in ("alpha", "beta", "balanced_loss"))
         certificate = certify(
             self.num_classes,
-            self.alpha,
-            self.beta,
-            self.balanced_loss,
+            alpha,
+            beta,
+            loss,
             delta,
             class_losses=self.class_loss.cpu().numpy(),
             class_alphas=self.class_alpha.cpu().numpy(),
             class_betas=self.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
         )
-        measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
-        return replace(certificate, measured=measured)
+        return replace(certificate, measured={name: self.values[name] for name in BESIDE_GUARANTEES})
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""

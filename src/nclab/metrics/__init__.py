@@ -1,10 +1,6 @@
 """One property of neural collapse per file: pure functions of statistics and weights."""
 
 from nclab.metrics.cosine import (
-    centred_max_inter,
-    centred_mean_inter,
-    centred_mean_intra,
-    centred_min_intra,
     inter_cosine,
     intra_cosine,
     intra_cosine_offdiagonal,
@@ -18,7 +14,6 @@ from nclab.metrics.cross_entropy import (
     accuracy,
     alpha,
     balanced_loss,
-    best_loss,
     beta,
     class_alpha,
     class_beta,
@@ -69,14 +64,9 @@ __all__ = [
     "accuracy",
     "alpha",
     "balanced_loss",
-    "best_loss",
     "beta",
     "cdnv",
     "cdnv_pairs",
-    "centred_max_inter",
-    "centred_mean_inter",
-    "centred_mean_intra",
-    "centred_min_intra",
     "class_alpha",
     "class_beta",
     "class_loss",

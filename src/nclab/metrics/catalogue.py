@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from nclab import metrics
+from nclab.metrics.cross_entropy import best_loss
 from nclab.metrics.rows import simplex_cosine as _simplex
 from nclab.metrics.view import parameters
+from nclab.statistics import SecondLook
 
 
 class Metric(NamedTuple):
@@ -44,15 +46,29 @@ def _one(num_classes: int) -> float:
     return 1.0
 
 
+def _centred(cosine: Callable[[SecondLook], float]) -> Callable[[SecondLook], float]:
+    """A metric of cosines for features around the global mean."""
+
+    def around_centre(look: SecondLook) -> float:
+        """The same cosine of the features around their global mean.
+
+        Invariant to: rotation, translation, scale.
+        """
+        return cosine(look)
+
+    around_centre.__name__ = f"centred_{cosine.__name__}"
+    return around_centre
+
+
 METRICS: tuple[Metric, ...] = (
     Metric(metrics.min_intra, "cosine", _one, "least alike features of one class"),
     Metric(metrics.mean_intra, "cosine", _one, "features of one class, on average"),
     Metric(metrics.max_inter, "cosine", _simplex, "most alike pair of classes"),
     Metric(metrics.mean_inter, "cosine", _simplex, "pairs of classes, on average"),
-    Metric(metrics.centred_min_intra, "cosine", _one, "min_intra around the centre"),
-    Metric(metrics.centred_mean_intra, "cosine", _one, "mean_intra around the centre"),
-    Metric(metrics.centred_max_inter, "cosine", _simplex, "max_inter around the centre"),
-    Metric(metrics.centred_mean_inter, "cosine", _simplex, "mean_inter around the centre"),
+    Metric(_centred(metrics.min_intra), "cosine", _one, "min_intra around the centre"),
+    Metric(_centred(metrics.mean_intra), "cosine", _one, "mean_intra around the centre"),
+    Metric(_centred(metrics.max_inter), "cosine", _simplex, "max_inter around the centre"),
+    Metric(_centred(metrics.mean_inter), "cosine", _simplex, "mean_inter around the centre"),
     Metric(metrics.nc1_trace_pinv, "NC1", _zero, "tr(Σ_W Σ_B†)/C", "scatter"),
     Metric(metrics.nc1_trace_ratio, "NC1", _zero, "tr Σ_W / tr Σ_B"),
     Metric(metrics.cdnv, "NC1", _zero, "variance over squared distance of means"),
@@ -74,7 +90,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(metrics.accuracy, "loss", _one, "the network is right"),
     Metric(metrics.loss, "loss", None, "mean cross-entropy"),
     Metric(metrics.balanced_loss, "loss", None, "mean over classes of their loss"),
-    Metric(metrics.best_loss, "loss", None, "m, the best for these norms", alias="optimal_loss"),
+    Metric(best_loss, "loss", None, "m, the best for these norms", alias="optimal_loss"),
     Metric(metrics.excess_loss, "loss", _zero, "ε = balanced_loss - m"),
     Metric(metrics.alpha, "loss", None, "α, rms feature norm"),
     Metric(metrics.beta, "loss", None, "β, rms classifier norm"),

@@ -1,32 +1,17 @@
 """Intra- and inter-class cosine similarity, through the mean unit feature of each class.
 
-Every function takes anything with `unit_means` and `counts`: a `ClassMoments` gives the cosines
-of the features as they are, a `SecondLook` those of the features centred by the global mean.
+A `ClassMoments` gives the cosines of the features as they are, a `SecondLook` those of the
+features centred by the global mean.
 """
-
-from typing import Protocol
 
 from torch import Tensor
 
 from nclab.metrics.pairs import LargestPair, reduce_pairs
 from nclab.metrics.view import shared
-from nclab.statistics import SecondLook
+from nclab.statistics import ClassMoments, SecondLook
 
-
-class HasUnitMeans(Protocol):
-    """Per class the mean of unit vectors and the number of them."""
-
-    @property
-    def unit_means(self) -> Tensor:
-        """(C, d)."""
-
-    @property
-    def counts(self) -> Tensor:
-        """(C,)."""
-
-    @property
-    def zero_counts(self) -> Tensor:
-        """(C,) vectors without a direction."""
+HasUnitMeans = ClassMoments | SecondLook
+"""Per class the mean of unit vectors, how many there are and how many were zero."""
 
 
 @shared
@@ -37,7 +22,7 @@ def intra_cosine(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Lemma 2.4.4
     Range: [1/n_c, 1] without zero vectors; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     The average includes i = j, as pan2023 defines it; see `intra_cosine_offdiagonal`.
 
@@ -57,7 +42,7 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Sec. 2.2 (the variant without i = j used by its follow-up code)
     Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     A zero vector has cosine 0 with itself too, so only the others are taken off.
 
@@ -79,7 +64,7 @@ def inter_cosine(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Lemma 2.4.4
     Range: [-1, 1]; -1/(C - 1) at collapse. The diagonal holds `intra_cosine`.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     Asks for a C x C array; `max_inter` and `mean_inter` do not.
 
@@ -97,7 +82,7 @@ def min_intra(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Fig. 3.1
     Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
@@ -113,7 +98,7 @@ def mean_intra(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Sec. 2.2
     Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
@@ -129,7 +114,7 @@ def max_inter(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Fig. 3.1
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are.
 
@@ -144,6 +129,8 @@ def max_inter(statistics: HasUnitMeans) -> float:
 
 def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     """The two classes that `max_inter` speaks of.
+
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
@@ -169,7 +156,7 @@ def mean_inter(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Sec. 2.2
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
@@ -180,59 +167,3 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     size = len(statistics.counts)
     together = statistics.unit_means.sum(0).square().sum() - intra_cosine(statistics).sum()
     return float(together) / (size * (size - 1))
-
-
-def centred_min_intra(look: SecondLook) -> float:
-    """`min_intra` of the features around the global mean.
-
-    Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, translation, scale.
-
-    >>> import nclab
-    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
-    >>> round(centred_min_intra(look), 6)
-    0.5
-    """
-    return min_intra(look)
-
-
-def centred_mean_intra(look: SecondLook) -> float:
-    """`mean_intra` of the features around the global mean.
-
-    Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, translation, scale.
-
-    >>> import nclab
-    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
-    >>> round(centred_mean_intra(look), 6)
-    0.75
-    """
-    return mean_intra(look)
-
-
-def centred_max_inter(look: SecondLook) -> float:
-    """`max_inter` of the features around the global mean.
-
-    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, translation, scale.
-
-    >>> import nclab
-    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
-    >>> round(centred_max_inter(look), 6)
-    -0.707107
-    """
-    return max_inter(look)
-
-
-def centred_mean_inter(look: SecondLook) -> float:
-    """`mean_inter` of the features around the global mean.
-
-    Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, translation, scale.
-
-    >>> import nclab
-    >>> look = nclab.measure_features([[2.0, 4.0], [2.0, 2.0], [0.0, 3.0]], [0, 0, 1]).look
-    >>> round(centred_mean_inter(look), 6)
-    -0.707107
-    """
-    return mean_inter(look)

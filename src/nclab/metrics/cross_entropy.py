@@ -20,6 +20,7 @@ def loss(logits: LogitStatistics) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: (0, inf); log C for a network that knows nothing.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0]], [1])
@@ -36,6 +37,7 @@ def class_loss(logits: LogitStatistics) -> Tensor:
 
     Source: pan2023, Eq. (2.1)
     Range: (0, inf)^C.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0], [0.0, 800.0]], [0, 1])
@@ -52,6 +54,7 @@ def balanced_loss(logits: LogitStatistics) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: (0, inf); equal to `loss` for balanced classes. Classes without samples are left out.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0], [0.0, 0.0], [0.0, 800.0]], [0, 0, 1])
@@ -68,6 +71,8 @@ def accuracy(logits: LogitStatistics) -> float:
 
     Source: papyan2020, Sec. 1
     Range: [0, 1].
+    Invariant to: rotation of both, translation of the classifier, scale of the classifier,
+        a common scale of W and H.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[1.0, 0.0], [1.0, 0.0]], [0, 1])
@@ -84,6 +89,7 @@ def class_alpha(moments: ClassMoments) -> Tensor:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf)^C.
+    Invariant to: rotation.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
@@ -101,6 +107,7 @@ def alpha(moments: ClassMoments) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf). The weighting by class keeps `excess_loss` non-negative without balance.
+    Invariant to: rotation.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
@@ -117,6 +124,7 @@ def class_beta(weight: Tensor) -> Tensor:
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: [0, inf)^C.
+    Invariant to: rotation, translation.
 
     >>> class_beta(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
     [1.0, 1.0]
@@ -132,6 +140,7 @@ def beta(weight: Tensor) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf).
+    Invariant to: rotation.
 
     >>> beta(torch.tensor([[3.0, 4.0], [3.0, -4.0]]))
     5.0
@@ -184,18 +193,9 @@ def optimal_loss(num_classes: int, product: float) -> float:
 
 
 def best_loss(moments: ClassMoments, weight: Tensor) -> float:
-    r"""`optimal_loss` for the norms of these features and this classifier.
+    """`optimal_loss` for the norms of these features and this classifier.
 
-    $$m(\alpha\beta)$$
-
-    Source: pan2023, Thm 2.3.1
-    Range: (0, log C].
     Invariant to: rotation of both.
-
-    >>> moments = ClassMoments(2, 1)
-    >>> moments.update([[1.0], [-1.0]], [0, 1])
-    >>> round(best_loss(moments, torch.tensor([[2.0], [-2.0]])), 6)
-    0.01815
     """
     return optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
 
@@ -207,6 +207,7 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
 
     Source: pan2023, Thm 2.3.1
     Range: [0, inf); 0 at collapse.
+    Invariant to: rotation of both.
 
     >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
     >>> moments.update([[1.0], [-1.0]], [0, 1])

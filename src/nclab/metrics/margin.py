@@ -13,6 +13,7 @@ def margin(logits: LogitStatistics) -> float:
 
     Source: ji2022, Def. 3.1
     Range: (-inf, inf); positive when every sample is classified correctly.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])

@@ -248,12 +248,9 @@ def nc1_within_variation(look: SecondLook) -> float:
     Range: [0, inf); 0 at collapse. Norms, not squares; averages over samples.
     Invariant to: rotation, translation, scale.
 
-    >>> moments = ClassMoments(2, 1)
+    >>> import nclab
     >>> rows, labels = [[1.0], [3.0], [-1.0], [-3.0]], [0, 0, 1, 1]
-    >>> moments.update(rows, labels)
-    >>> look = SecondLook(moments)
-    >>> look.update(rows, labels)
-    >>> nc1_within_variation(look)
+    >>> nc1_within_variation(nclab.measure_features(rows, labels).look)
     0.5
     """
     return _ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))

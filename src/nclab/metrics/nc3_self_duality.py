@@ -11,8 +11,11 @@ from nclab.metrics.rows import centred_rows, cosines, unit_rows
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments
 
+Rows = Tensor | None
+"""(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
 
-def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Tensor | None = None) -> float:
+
+def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
     r"""Mean distance between the directions of class means and classifier rows, both centred.
 
     $$\operatorname*{Avg}_c\Bigl\|\frac{\mu_c-\mu_G}{\|\mu_c-\mu_G\|}
@@ -20,7 +23,7 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Tensor | No
 
     Source: ji2022, Sec. 4 (4)
     Range: [0, 2]; 0 at collapse.
-    Invariant to: rotation of both, translation and scale of either.
+    Invariant to: rotation of both, translation of either, scale of either.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
@@ -33,14 +36,14 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Tensor | No
 
 
 @shared
-def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Tensor | None = None) -> Tensor:
+def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> Tensor:
     r"""Cosine of the centred classifier row and the class mean, for every class.
 
     $$\cos(\dot w_c, \mu_c)$$
 
     Source: pan2023, Thm 2.3.1 (the quantity its proof bounds; the mean is not centred)
     Range: [-1, 1]; 1 at collapse with a zero global mean.
-    Invariant to: rotation of both, scale of either.
+    Invariant to: rotation of both, scale of either, translation of the classifier.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 1.0]], [0, 1])
@@ -50,12 +53,8 @@ def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Tensor | None 
     return cosines(_of_classes(centred_rows(weight), classes), moments.means)
 
 
-def nc3_alignment_min(
-    moments: ClassMoments, weight: Tensor, classes: Tensor | None = None
-) -> float:
-    r"""The cosine of the class whose classifier row and mean are least aligned.
-
-    $$\min_c\cos(\dot w_c, \mu_c)$$
+def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+    """The smallest `nc3_alignment`.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]; 1 at collapse with a zero global mean.
@@ -69,12 +68,8 @@ def nc3_alignment_min(
     return float(nc3_alignment(moments, weight, classes).min())
 
 
-def nc3_alignment_mean(
-    moments: ClassMoments, weight: Tensor, classes: Tensor | None = None
-) -> float:
-    r"""The cosine of classifier row and class mean, averaged over classes.
-
-    $$\operatorname*{Avg}_c\cos(\dot w_c, \mu_c)$$
+def nc3_alignment_mean(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+    """`nc3_alignment`, averaged over classes.
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]; 1 at collapse with a zero global mean.
@@ -105,7 +100,7 @@ def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
     return cosines(weight.double(), moments.means)
 
 
-def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Tensor | None = None) -> float:
+def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
     r"""Squared distance of the classifier and the centred class means, both of unit norm.
 
     $$\Bigl\|\frac{W^T}{\|W\|_F}-\frac{\dot M}{\|\dot M\|_F}\Bigr\|_F^2$$
@@ -124,5 +119,5 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Tensor | None 
     return float(gap.square().sum())
 
 
-def _of_classes(rows: Tensor, classes: Tensor | None) -> Tensor:
+def _of_classes(rows: Tensor, classes: Rows) -> Tensor:
     return rows if classes is None else rows[classes]
