@@ -1,6 +1,9 @@
 """Collapse: what it says, what it leaves out and why, and how it is shown."""
 
+import copy
 import json
+import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,11 +17,33 @@ def test_it_is_frozen_and_prints_every_metric() -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     with pytest.raises(AttributeError):
-        collapse.loss = 0.0  # type: ignore[misc]
+        collapse.loss = 0.0  # type: ignore[attr-defined]
     text = str(collapse)
     for metric in METRICS:
         assert metric.name in text
     assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_scalars_are_attributes() -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    assert list(collapse.values) == [metric.name for metric in METRICS]
+    assert {*collapse.values, "inter_cosine", "to_dict"} <= set(dir(collapse))
+    for name, value in collapse.values.items():
+        assert getattr(collapse, name) == value
+        assert name not in vars(nclab.Collapse), "a field or a method would hide the metric"
+    with pytest.raises(AttributeError, match=r"no 'nc1_trace_pniv'\. Did you mean nc1_trace_pinv\?"):
+        _ = collapse.nc1_trace_pniv
+    with pytest.raises(AttributeError, match=r"keys of \.values"):
+        _ = collapse.x
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_say_the_same(again: Callable[[nclab.Collapse], nclab.Collapse]) -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    assert again(collapse).to_dict() == collapse.to_dict()
+    assert again(collapse).nc1_trace_pinv == collapse.nc1_trace_pinv
 
 
 def test_json_has_every_metric_and_array() -> None:

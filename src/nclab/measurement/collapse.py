@@ -3,7 +3,8 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from nclab import metrics
 from nclab.errors import DataError
-from nclab.metrics.catalogue import METRICS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.text import as_text
 from nclab.theory.certificate import Certificate, certify
@@ -29,7 +29,7 @@ BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter"
 """What a certificate shows as measured beside what it guarantees."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Collapse:
     """A measurement of one layer: scalars, the arrays behind them, and what is missing and why.
 
@@ -56,66 +56,42 @@ class Collapse:
     """Rows skipped because of their label."""
     bias_norm: float
     """Norm of the classifier's bias around its mean; 0 without a bias."""
-
-    min_intra: float | None
-    mean_intra: float | None
-    max_inter: float | None
-    mean_inter: float | None
-    centred_min_intra: float | None
-    centred_mean_intra: float | None
-    centred_max_inter: float | None
-    centred_mean_inter: float | None
-    nc1_trace_pinv: float | None
-    nc1_trace_ratio: float | None
-    cdnv: float | None
-    nc1_within_variation: float | None
-    nc2_norm_variation_means: float | None
-    nc2_norm_variation_weights: float | None
-    nc2_equiangularity_means: float | None
-    nc2_equiangularity_weights: float | None
-    nc2_cosine_std_means: float | None
-    nc2_cosine_std_weights: float | None
-    nc3_self_duality: float | None
-    nc3_alignment_min: float | None
-    nc3_alignment_mean: float | None
-    nc3_frobenius: float | None
-    nc4_ncc_accuracy: float | None
-    nc4_agreement: float | None
-    nc4_cosine_accuracy: float | None
-    nc4_cosine_agreement: float | None
-    accuracy: float | None
-    loss: float | None
-    balanced_loss: float | None
-    optimal_loss: float | None
-    excess_loss: float | None
-    alpha: float | None
-    beta: float | None
-    margin: float | None
-    normalised_margin: float | None
-
+    values: Mapping[str, float | None]
+    """The scalars by name, in the order of the tables; each is an attribute too."""
     max_inter_pair: tuple[int, int]
     """The two classes with the largest inter-class cosine."""
-    counts: Tensor = field(repr=False)
+    counts: Tensor
     """(C,) samples per class."""
-    intra_cosine: Tensor = field(repr=False)
+    intra_cosine: Tensor
     """(C,) intra-class cosine."""
-    variances: Tensor = field(repr=False)
+    variances: Tensor
     """(C,) mean squared distance to the class mean."""
-    class_alpha: Tensor = field(repr=False)
+    class_alpha: Tensor
     """(C,) rms feature norm."""
-    class_beta: Tensor | None = field(repr=False)
+    class_beta: Tensor | None
     """(C,) norm of the centred classifier row."""
-    class_loss: Tensor | None = field(repr=False)
+    class_loss: Tensor | None
     """(C,) mean cross-entropy."""
-    nc3_alignment: Tensor | None = field(repr=False)
+    nc3_alignment: Tensor | None
     """(C,) cosine of the centred classifier row and the class mean."""
     notes: Mapping[str, str]
     """Metric -> why it is None or infinite."""
     warnings: tuple[str, ...]
     """What a reader of the numbers should know."""
-    moments: ClassMoments = field(repr=False)
+    moments: ClassMoments
     """The statistics the numbers come from."""
-    look: SecondLook | None = field(repr=False)
+    look: SecondLook | None
+
+    def __getattr__(self, name: str) -> float | None:
+        values: Mapping[str, float | None] = self.__dict__.get("values", {})
+        if name in values:
+            return values[name]
+        near = get_close_matches(name, values, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "Its metrics are the keys of .values."
+        raise AttributeError(f"Collapse has no {name!r}. {hint}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.values})
 
     @cached_property
     def inter_cosine(self) -> Tensor:
@@ -153,34 +129,29 @@ class Collapse:
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        for name in ("balanced_loss", "optimal_loss"):
-            if getattr(self, name) is None:
-                raise DataError(
-                    f"Expected a measurement with classifier and loss, but {name} is missing: "
-                    f"{self.notes[name]}."
-                )
-        assert self.alpha is not None
-        assert self.beta is not None
-        assert self.balanced_loss is not None
-        assert self.class_loss is not None
-        assert self.class_beta is not None
+        if self.optimal_loss is None or self.class_loss is None or self.class_beta is None:
+            name = "optimal_loss" if self.balanced_loss is not None else "balanced_loss"
+            raise DataError(
+                f"Expected a measurement with classifier and loss, but {name} is missing: "
+                f"{self.notes[name]}."
+            )
+        alpha, beta, loss = (self.values[name] or 0.0 for name in ("alpha", "beta", "balanced_loss"))
         certificate = certify(
             self.num_classes,
-            self.alpha,
-            self.beta,
-            self.balanced_loss,
+            alpha,
+            beta,
+            loss,
             delta,
             class_losses=self.class_loss.cpu().numpy(),
             class_alphas=self.class_alpha.cpu().numpy(),
             class_betas=self.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
         )
-        measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
-        return replace(certificate, measured=measured)
+        return replace(certificate, measured={name: self.values[name] for name in BESIDE_GUARANTEES})
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
-        return {metric.name: getattr(self, metric.name) for metric in METRICS}
+        return dict(self.values)
 
     def to_row(self) -> dict[str, Any]:
         """One flat row for a DataFrame: the layer, its sizes and every scalar."""
