@@ -56,7 +56,8 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
     mu_standard, kappa = 0.0, None
     if classes > 2:
         wrong = pi / others
-        solved = np.linalg.solve(_curvature(classes, product, wrong), linear) / wrong
+        with np.errstate(over="ignore"):
+            solved = np.linalg.solve(_curvature(classes, product, wrong), linear) / wrong
         mu_standard = (classes - 2) / (product * others) ** 2 * float(linear @ solved)
         kappa = math.sqrt((others * mu_standard + (pairs - classes) * mu_pairs) / pairs)
     return AsymptoticConstants(2 * others / (pi * product), kappa, mu_standard, mu_pairs)

@@ -1,6 +1,7 @@
 """Bounds for every single class from its own measured loss and norms."""
 
 import math
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,13 +16,25 @@ AGREEMENT = 1e-4
 """How far, relatively, the class arrays may be from the totals they come with."""
 
 
+class ClassArrays(TypedDict, total=False):
+    """What is known of every class; all three or none."""
+
+    class_losses: ArrayLike | None
+    """(C,) mean cross-entropy."""
+    class_alphas: ArrayLike | None
+    """(C,) rms feature norm."""
+    class_betas: ArrayLike | None
+    """(C,) norm of the centred classifier row."""
+
+
 def class_bounds(
     budget: LossBudget,
     alpha: float,
     beta: float,
-    class_losses: ArrayLike | None,
-    class_alphas: ArrayLike | None,
-    class_betas: ArrayLike | None,
+    *,
+    class_losses: ArrayLike | None = None,
+    class_alphas: ArrayLike | None = None,
+    class_betas: ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
     r"""Lower bounds on alignment and intra-class cosine of every class; None without arrays.
 
@@ -32,7 +45,8 @@ def class_bounds(
 
     >>> from nclab.theory.budget import loss_budget
     >>> budget = loss_budget(10, 2.0, 2.5, 0.05)
-    >>> rows = class_bounds(budget, 2.0, 2.5, [0.05] * 10, [2.0] * 10, [2.5] * 10)
+    >>> norms = {"class_alphas": [2.0] * 10, "class_betas": [2.5] * 10}
+    >>> rows = class_bounds(budget, 2.0, 2.5, class_losses=[0.05] * 10, **norms)
     >>> [round(float(row[0]), 3) for row in rows]
     [0.93, 0.865]
     """
