@@ -21,7 +21,6 @@ from nclab.theory.jensen import (
     jensen_weighted,
 )
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.lemmas import LEMMAS
 from nclab.theory.loss_steps import (
     argument_range,
     argument_range_printed,
@@ -394,13 +393,6 @@ def test_bad_inputs_are_refused() -> None:
         batch_norm_mean_square(nn.BatchNorm1d(2), torch.zeros(5, 2), batch_size=4)
     with pytest.raises(DataError, match=r"inputs \(N, 2\)"):
         batch_norm_mean_square(nn.BatchNorm1d(2), torch.zeros(5, 3))
-
-
-def test_index_names_the_source_of_every_function() -> None:
-    """The number under which a function is filed is the one its docstring gives."""
-    for number, functions in LEMMAS.items():
-        for function in functions:
-            assert f"Source: pan2023, {number.split(' (')[0]}" in (function.__doc__ or "")
 
 
 def test_nan_does_not_hold() -> None:
