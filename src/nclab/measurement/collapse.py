@@ -15,7 +15,7 @@ from nclab.errors import DataError, NclabError
 from nclab.metrics.catalogue import METRICS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.text import as_text
-from nclab.theory.certificate import Certificate, certify
+from nclab.theory.certificates.certificate import Certificate, certify
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from nclab.papers.pan2023.conjectures import Place
 from nclab.papers.pan2023.networks import Networks, last_layers
 from nclab.records import find_runs
 from nclab.text import as_text
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from tests.claims import thesis_rows
 
 TINY = Networks(

@@ -13,7 +13,7 @@ from nclab.papers.pan2023.setting import appended_bias, judge_bias
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.ulpm.problem import Problem, log_gradient, log_loss
 from nclab.ulpm.separation import optimal_point
@@ -213,7 +213,7 @@ CLAIMS = (
         "ji2022, Eq. (1)",
         _judge_layer_peeled,
         _layer_peeled,
-        code="nclab.theory.budget.deviation_upper",
+        code="nclab.theory.certificates.scores.deviation_upper",
     ),
     Claim(
         "ji2022/sec-2.1-bias",
@@ -223,7 +223,7 @@ CLAIMS = (
         "ji2022, Sec. 2.1",
         judge_bias,
         appended_bias,
-        code="nclab.theory.certificate.certify",
+        code="nclab.theory.certificates.certificate.certify",
     ),
     Claim(
         "ji2022/def-2.1",

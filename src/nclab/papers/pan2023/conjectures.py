@@ -29,7 +29,7 @@ from nclab.papers.pan2023.networks import (
 )
 from nclab.papers.pan2023.training_claims import findings
 from nclab.papers.tables import Table, as_rich, group, verdicts
-from nclab.theory.conjectures import (
+from nclab.theory.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
     smallest_layer_slack,

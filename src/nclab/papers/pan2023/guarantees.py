@@ -20,9 +20,9 @@ from nclab.measurement import measure
 from nclab.papers.pan2023 import pictures_guarantees as theory
 from nclab.papers.small_network import NetworkConfig, train
 from nclab.progress import track
-from nclab.theory.certificate import certify
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 from nclab.threads import one_thread
 
 TELLING = 3e-3

@@ -9,10 +9,10 @@ from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement
 from nclab.papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory import jensen, unit_mean_shift, unit_means
-from nclab.theory.both_sides import BothSides
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import loss_strong_convexity
+from nclab.theory.statements import jensen, unit_mean_shift, unit_means
+from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements.loss_steps import loss_strong_convexity
 
 CLASSES = (2, 10)
 """Numbers of classes of the loss that the lemmas on convex functions are tried with."""
@@ -148,8 +148,8 @@ def _from_mean(preset: str) -> Numbers:
 
 def _opposed(preset: str) -> Numbers:
     rng = np.random.default_rng(8)
-    repaired: list[BothSides] = []
-    linear: list[BothSides] = []
+    repaired: list[Inequality] = []
+    linear: list[Inequality] = []
     for size in SIZES:
         u, v = vectors_around(rng, draws(preset) // 4, size)
         repaired += [unit_mean_shift.opposed_cosine(-u, v), unit_mean_shift.opposed_inner(-u, v)]
@@ -185,7 +185,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.1",
         _judge_tight,
         _subset_means,
-        code="nclab.theory.jensen.jensen_subset_mean",
+        code="nclab.theory.statements.jensen.jensen_subset_mean",
     ),
     Claim(
         "pan2023/lemma-2.4.2",
@@ -195,7 +195,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.2",
         judge_statement,
         _weighted_jensen,
-        code="nclab.theory.jensen.jensen_weighted",
+        code="nclab.theory.statements.jensen.jensen_weighted",
     ),
     Claim(
         "pan2023/cor-2.4.1",
@@ -205,7 +205,7 @@ CLAIMS = (
         "pan2023, Cor. 2.4.1",
         judge_statement,
         _variance,
-        code="nclab.theory.jensen.jensen_variance",
+        code="nclab.theory.statements.jensen.jensen_variance",
     ),
     Claim(
         "pan2023/lemma-2.4.3",
@@ -215,7 +215,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.3",
         _judge_tight,
         _exponential,
-        code="nclab.theory.jensen.exponential_subset_mean",
+        code="nclab.theory.statements.jensen.exponential_subset_mean",
     ),
     Claim(
         "pan2023/lemma-2.4.4",
@@ -225,7 +225,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.4",
         judge_statement,
         _identity,
-        code="nclab.theory.unit_means.cosine_identity",
+        code="nclab.theory.statements.unit_means.cosine_identity",
     ),
     Claim(
         "pan2023/lemma-2.4.5",
@@ -236,7 +236,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.5",
         _judge_tight,
         _unit_mean,
-        code="nclab.theory.unit_means.unit_mean_norm",
+        code="nclab.theory.statements.unit_means.unit_mean_norm",
     ),
     Claim(
         "pan2023/lemma-2.4.5-proposition",
@@ -246,7 +246,7 @@ CLAIMS = (
         "pan2023, Lemma 2.4.5 (proof)",
         _judge_proposition,
         _proposition,
-        code="nclab.theory.unit_means.ratio_sum_printed",
+        code="nclab.theory.statements.unit_means.ratio_sum_printed",
     ),
     Claim(
         "pan2023/cor-2.4.2",
@@ -256,7 +256,7 @@ CLAIMS = (
         "pan2023, Cor. 2.4.2",
         judge_statement,
         _from_mean,
-        code="nclab.theory.unit_means.unit_mean_norm_from_mean",
+        code="nclab.theory.statements.unit_means.unit_mean_norm_from_mean",
     ),
     Claim(
         "pan2023/lemma-2.4.6",
@@ -267,6 +267,6 @@ CLAIMS = (
         "pan2023, Lemma 2.4.6",
         _judge_opposed,
         _opposed,
-        code="nclab.theory.unit_mean_shift.opposed_cosine_printed",
+        code="nclab.theory.statements.unit_mean_shift.opposed_cosine_printed",
     ),
 )

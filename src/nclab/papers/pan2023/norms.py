@@ -26,8 +26,8 @@ from nclab.papers.pan2023.networks import (
 )
 from nclab.papers.pan2023.training_claims import findings
 from nclab.papers.tables import Table, as_rich, cell, group, verdicts
-from nclab.theory.certificate import certify
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
 
 NAME = "pan2023_norms"
 POINTS = 40

@@ -8,12 +8,12 @@ import numpy as np
 from nclab.papers.claim import Claim, Kind, Numbers
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.asymptotic import asymptotic_constants
-from nclab.theory.budget import LossBudget
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.thesis import curvature_printed, curvature_reachable, thesis_bounds
 
 THESIS_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
 """The weight decays of the thesis's chapter 3."""
@@ -50,12 +50,12 @@ def _regime(preset: str) -> Numbers:
     outside = 0  # bounds that say something at epsilon >= 1
     for power in np.arange(-60, 2.25, 0.25):
         excess = float(10.0**power)
-        budget = LossBudget(classes, product, best, excess, 0.0)
+        given = NormsAndLoss(classes, product, best, excess, 0.0)
         for name, curvature in (
-            ("printed", curvature_printed(budget)),
-            ("reachable", curvature_reachable(budget)),
+            ("printed", curvature_printed(given)),
+            ("reachable", curvature_reachable(given)),
         ):
-            bounds = thesis_bounds(budget, delta, curvature)
+            bounds = thesis_bounds(given, delta, curvature)
             if bounds.intra_lower > 0:
                 largest[name] = excess
             outside += excess >= 1 and (bounds.intra_lower > 0 or bounds.inter_upper < 1)
@@ -92,7 +92,7 @@ def _exponent(preset: str) -> Numbers:
     products = np.linspace(10, 20, 5)
     true = [math.log(asymptotic_constants(classes, float(a)).intra * a) for a in products]
     proof = [
-        -0.5 * math.log(curvature_printed(LossBudget(classes, float(a), 0.0, 0.0, 0.0)))
+        -0.5 * math.log(curvature_printed(NormsAndLoss(classes, float(a), 0.0, 0.0, 0.0)))
         for a in products
     ]
     return {
@@ -180,7 +180,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1 (remarks)",
         _judge_fractions,
         _fractions,
-        code="nclab.theory.certificate.certify",
+        code="nclab.theory.certificates.certificate.certify",
     ),
     Claim(
         "pan2023/remark-regime",
@@ -189,7 +189,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1 (remarks)",
         _judge_regime,
         _regime,
-        code="nclab.theory.thesis.curvature_printed",
+        code="nclab.theory.certificates.thesis.curvature_printed",
         figure="guarantees",
     ),
     Claim(
@@ -199,7 +199,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1 (remarks)",
         _judge_exponent,
         _exponent,
-        code="nclab.theory.asymptotic.asymptotic_constants",
+        code="nclab.theory.certificates.asymptotic.asymptotic_constants",
     ),
     Claim(
         "pan2023/remark-increasing",
@@ -209,7 +209,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1 (remarks)",
         _judge_turning_point,
         _turning_point,
-        code="nclab.theory.regularised.regularised_optimum",
+        code="nclab.theory.certificates.regularised.regularised_optimum",
     ),
     Claim(
         "pan2023/remark-weight-decay",
@@ -219,7 +219,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1 (remarks)",
         _judge_weight_decay,
         _weight_decay,
-        code="nclab.theory.regularised.regularised_optimum",
+        code="nclab.theory.certificates.regularised.regularised_optimum",
         figure="networks",
     ),
 )

@@ -12,10 +12,10 @@ from nclab.papers.evidence import in_words, judge_statement, largest, tally
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.loss_steps import sample_losses
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.statements.loss_steps import sample_losses
 
 EXACT = 1e-12
 """Deviation that is rounding, for numbers of order one."""
@@ -213,7 +213,7 @@ CLAIMS = (
         "pan2023, Sec. 2.2",
         _judge_scale,
         _scale_of_batch_norm,
-        code="nclab.theory.batch_norm.batch_norm_mean_square",
+        code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
     ),
     Claim(
         "pan2023/prop-2.2.1",
@@ -223,7 +223,7 @@ CLAIMS = (
         "pan2023, Prop. 2.2.1",
         _judge_batch_norm,
         _batch_norm,
-        code="nclab.theory.batch_norm.batch_norm_rms_printed",
+        code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
     ),
     Claim(
         "pan2023/eq-2.1",
@@ -233,7 +233,7 @@ CLAIMS = (
         "pan2023, Eq. (2.1)",
         _judge_total_loss,
         _total_loss,
-        code="nclab.theory.regularised.regularised_optimum",
+        code="nclab.theory.certificates.regularised.regularised_optimum",
         figure="networks",
     ),
     Claim(
@@ -244,6 +244,6 @@ CLAIMS = (
         "pan2023, Sec. 2.2",
         judge_bias,
         appended_bias,
-        code="nclab.theory.certificate.certify",
+        code="nclab.theory.certificates.certificate.certify",
     ),
 )

@@ -13,10 +13,10 @@ from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import g
-from nclab.theory.loss_steps import minimal_loss
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.statements.loss_steps import minimal_loss
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 
 PRINTED = {"intra": 1 / 2, "inter": 1 / 6}
 """The powers of epsilon in the theorem."""
@@ -137,7 +137,7 @@ CLAIMS = (
         "pan2023, Thm 2.3.1",
         _judge_theorem,
         _curve,
-        code="nclab.theory.certificate.certify",
+        code="nclab.theory.certificates.certificate.certify",
         figure="guarantees",
     ),
     Claim(
@@ -148,6 +148,6 @@ CLAIMS = (
         "pan2023, Thm 2.3.1",
         _judge_minimum,
         _minimum,
-        code="nclab.theory.loss_steps.minimal_loss",
+        code="nclab.theory.statements.loss_steps.minimal_loss",
     ),
 )

@@ -9,21 +9,22 @@ import numpy as np
 
 from nclab.errors import DataError
 from nclab.text import as_text
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
-from nclab.theory.bound import Bound
-from nclab.theory.budget import LossBudget, as_number, deviation_upper, loss_budget
-from nclab.theory.class_bounds import ClassArrays, class_bounds
-from nclab.theory.inter import inter_from_means, mean_cosine_upper
-from nclab.theory.inter_sectors import MeanCosineProof
-from nclab.theory.intra import intra_lower, jensen_intra
-from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.thesis import (
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
+from nclab.theory.certificates.bound import Bound
+from nclab.theory.certificates.class_bounds import ClassArrays, class_bounds
+from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
+from nclab.theory.certificates.scores import deviation_upper
+from nclab.theory.certificates.thesis import (
     ThesisBounds,
     curvature_printed,
     curvature_reachable,
     thesis_bounds,
 )
+from nclab.theory.certificates.worst_pair import MeanCosineProof
+from nclab.theory.layer_peeled import FloatArray
 
 LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
@@ -126,7 +127,7 @@ class Certificate:
         }
 
     def __rich__(self) -> Any:
-        from nclab.theory.certificate_table import certificate_table
+        from nclab.theory.certificates.certificate_table import certificate_table
 
         return certificate_table(self)
 
@@ -172,12 +173,12 @@ def certify(
     """
     if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
-    budget = loss_budget(num_classes, alpha, beta, loss, bias_norm=bias_norm)
-    num_classes, bias_norm = budget.num_classes, budget.bias_norm
+    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = given.num_classes, given.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rows = class_bounds(budget, alpha, beta, **classes)
-    rho = alignment_lower(budget)
-    intra = intra_lower(budget, rho)
+    rows = class_bounds(given, alpha, beta, **classes)
+    rho = alignment_lower(given)
+    intra = intra_lower(given, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
     all_alignment = _bound(rho, rho > 0, LOST, "pan2023, Eq. (2.21)")
     all_intra = _bound(
@@ -188,15 +189,15 @@ def certify(
     )
     some_alignment, some_intra = all_alignment, all_intra
     if delta is not None:
-        rho_some = max(rho, alignment_lower(budget, math.floor(delta * num_classes + 1e-9)))
+        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
         intra_some = max(intra.value, float(jensen_intra(rho_some)))
         some_alignment = _bound(rho_some, rho_some > 0, LOST, "pan2023, Eq. (2.21)")
         some_intra = _bound(intra_some, intra_some > 0, "vacuous", "pan2023, Thm 2.3.1")
-    inter, proof = _inter(budget, rho, intra.value, pairs)
+    inter, proof = _inter(given, rho, intra.value, pairs)
     # Below half a class neither of the two exceptional sets of the thesis has a member.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta
-    reachable = thesis_bounds(budget, thesis_delta, curvature_reachable(budget))
-    printed = thesis_bounds(budget, thesis_delta, curvature_printed(budget))
+    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
+    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
     if rows is not None:
         rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
     return Certificate(
@@ -205,37 +206,37 @@ def certify(
         beta=beta,
         loss=loss,
         bias_norm=bias_norm,
-        optimal_loss=budget.optimal_loss,
-        excess_loss=max(loss - budget.optimal_loss, 0.0),
+        optimal_loss=given.optimal_loss,
+        excess_loss=max(loss - given.optimal_loss, 0.0),
         alignment_lower=all_alignment,
         intra_lower=all_intra,
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
-        deviation_upper=_bound(deviation_upper(budget), True, "", "pan2023, Thm 2.3.1 (proof)"),
+        deviation_upper=_bound(deviation_upper(given), True, "", "pan2023, Thm 2.3.1 (proof)"),
         inter_upper=inter,
         inter_proof=proof,
         thesis_delta=thesis_delta,
-        thesis_intra_lower=_thesis_intra(budget, reachable),
+        thesis_intra_lower=_thesis_intra(given, reachable),
         thesis_inter_upper=_thesis_inter(reachable),
-        thesis_printed_intra_lower=_thesis_intra(budget, printed),
+        thesis_printed_intra_lower=_thesis_intra(given, printed),
         thesis_printed_inter_upper=_thesis_inter(printed),
-        asymptotic=asymptotic_constants(num_classes, budget.product),
+        asymptotic=asymptotic_constants(num_classes, given.product),
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
     )
 
 
 def _inter(
-    budget: LossBudget, rho: float, intra: float, pairs: bool
+    given: NormsAndLoss, rho: float, intra: float, pairs: bool
 ) -> tuple[Bound, MeanCosineProof | None]:
     proof, value, reason = None, None, ""
     if rho <= 0:
         reason = LOST
     elif not pairs:
-        best = inter_from_means(-1 / (budget.num_classes - 1), rho, intra)
+        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
         reason = NOT_SEARCHED if best < 1 else APART
-    elif (proof := mean_cosine_upper(budget)) is None:
+    elif (proof := mean_cosine_upper(given)) is None:
         reason = "no negative cosine of class means can be proved at this loss"
     elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
         value, reason = None, APART
@@ -243,9 +244,9 @@ def _inter(
     return Bound(value, valid=not reason, reason=reason, source=source), proof
 
 
-def _thesis_intra(budget: LossBudget, bounds: ThesisBounds) -> Bound:
+def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:
     source = "pan2023, Thm 2.3.1 (explicit constants)"
-    if budget.bias_norm > 0:
+    if given.bias_norm > 0:
         reason = "the theorem has no bias"
     elif bounds.intra_lower <= 0:
         reason = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
