@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nclab.errors import DataError
-from nclab.theory.layer_peeled import FloatArray, misfit
+from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
             f"Expected at least 2 classes and a positive product of norms, "
             f"got {num_classes} and {product}."
         )
-    classes, pi = num_classes, misfit(product, num_classes)
+    classes, pi = num_classes, wrong_probability(product, num_classes)
     others = classes - 1
     if pi == 0:
         return AsymptoticConstants(math.inf, None, math.inf, math.inf)

@@ -23,7 +23,7 @@ from nclab.theory.layer_peeled import (
     g_inverse,
     g_prime,
     g_rise,
-    misfit,
+    wrong_probability,
 )
 
 CELLS = 48
@@ -77,7 +77,7 @@ def sharp_holds(
     slope = num_classes / (num_classes - 1)
 
     def bend(y: float) -> float:
-        return y * slope * (1 - misfit(y - shift, num_classes))
+        return y * slope * (1 - wrong_probability(y - shift, num_classes))
 
     if 3 * bend(low) < 1:
         return False

@@ -7,7 +7,7 @@ from nclab.errors import DataError
 from nclab.theory.certificates.intra import jensen_intra
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.scores import score_range
-from nclab.theory.layer_peeled import misfit
+from nclab.theory.layer_peeled import wrong_probability
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def thesis_bounds(given: NormsAndLoss, delta: float, curvature: float) -> Thesis
     if not 0 < delta < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
     classes = given.num_classes
-    share = misfit(given.product, classes)
+    share = wrong_probability(given.product, classes)
     if curvature <= 0 or share <= 0:
         return ThesisBounds(delta, curvature, math.inf, 0.0, math.inf)
     # Concave in epsilon_2; its maximum is where the derivative vanishes or all is epsilon_2.
@@ -91,7 +91,7 @@ def thesis_bounds(given: NormsAndLoss, delta: float, curvature: float) -> Thesis
 
 def _bend(num_classes: int, score: float) -> float:
     """Second derivative of the log-sum: q (1 - q), the second factor without cancellation."""
-    wrong = misfit(score, num_classes)
+    wrong = wrong_probability(score, num_classes)
     others = num_classes - 1
     right = 1 / (1 + others * math.exp(min(-num_classes / others * score, 700.0)))
     return wrong * right

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from nclab.errors import DataError
-from nclab.theory.layer_peeled import FloatArray, g, misfit
+from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
 from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, vectors
 
 
@@ -167,7 +167,7 @@ def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> In
     gap = np.asarray(epsilon, dtype=np.float64)
     left = np.asarray(g(norm_product - (num_classes - 1) / num_classes * gap, num_classes))
     lowest = np.asarray(g(norm_product, num_classes))
-    right = lowest + np.asarray(misfit(norm_product, num_classes)) * gap
+    right = lowest + np.asarray(wrong_probability(norm_product, num_classes)) * gap
     scale = (1 + np.abs(norm_product) + np.abs(gap)) * np.maximum(left, lowest)
     source = "pan2023, Thm 2.3.1 (proof, epsilon_3)"
     return Inequality(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
@@ -187,7 +187,7 @@ def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> 
     """
     shrink = -(num_classes - 1) / num_classes
     first, last = (
-        np.asarray(misfit(shrink * end, num_classes))
+        np.asarray(wrong_probability(shrink * end, num_classes))
         * np.exp(-np.asarray(g(shrink * end, num_classes)))
         for end in (np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
     )
