@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "claims": BASE | {"statistics", "metrics", "ulpm", "theory", "measurement", "data", "models"},
     "monitor": BASE | {"features", "statistics", "metrics", "theory", "measurement", "records"},
     "figures": BASE | {"records"},
-    "report": BASE | {"records", "figures", "metrics", "theory"},
+    "report": BASE | {"records", "figures", "metrics"},
     "experiments": BASE | EVERYTHING,
     "cli": BASE | EVERYTHING,
 }

@@ -32,13 +32,17 @@ def test_scalars_are_attributes() -> None:
     for name, value in collapse.values.items():
         assert getattr(collapse, name) == value
         assert name not in vars(nclab.Collapse), "a field or a method would hide the metric"
-    with pytest.raises(AttributeError, match=r"no 'nc1_trace_pniv'\. Did you mean nc1_trace_pinv\?"):
+    with pytest.raises(
+        AttributeError, match=r"no 'nc1_trace_pniv'\. Did you mean nc1_trace_pinv\?"
+    ):
         _ = collapse.nc1_trace_pniv
     with pytest.raises(AttributeError, match=r"keys of \.values"):
         _ = collapse.x
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
 def test_copies_say_the_same(again: Callable[[nclab.Collapse], nclab.Collapse]) -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from nclab import metrics
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.text import as_text
-from nclab.theory.certificate import Certificate, certify
+from nclab.theory.certificates.certificate import Certificate, certify
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 PAIRS_SHOWN = 100
 """Up to this many classes `to_dict` includes the C x C cosines."""
+CERTIFIED = 1000
+"""Up to this many classes `to_dict` includes a certificate; it takes milliseconds, at 1000 classes
+up to a tenth of a second."""
 BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
 """What a certificate shows as measured beside what it guarantees."""
 
@@ -115,11 +118,11 @@ class Collapse:
         """Signal-to-noise ratios of the modes of the class means; made when asked for."""
         return metrics.snr_spectrum(self.moments)
 
-    def certificate(self, delta: float | None = None) -> Certificate:
+    def certificate(self, delta: float | None = None, *, pairs: bool = True) -> Certificate:
         """What norms and losses of this layer guarantee, with a bound for every single class.
 
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
-        the bound on pairs of classes.
+        the bound on pairs of classes, which `pairs=False` leaves out.
 
         >>> import nclab
         >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
@@ -135,7 +138,9 @@ class Collapse:
                 f"Expected a measurement with classifier and loss, but {name} is missing: "
                 f"{self.notes[name]}."
             )
-        alpha, beta, loss = (self.values[name] or 0.0 for name in ("alpha", "beta", "balanced_loss"))
+        alpha, beta, loss = (
+            self.values[name] or 0.0 for name in ("alpha", "beta", "balanced_loss")
+        )
         certificate = certify(
             self.num_classes,
             alpha,
@@ -146,8 +151,11 @@ class Collapse:
             class_alphas=self.class_alpha.cpu().numpy(),
             class_betas=self.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
+            pairs=pairs,
         )
-        return replace(certificate, measured={name: self.values[name] for name in BESIDE_GUARANTEES})
+        return replace(
+            certificate, measured={name: self.values[name] for name in BESIDE_GUARANTEES}
+        )
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
@@ -186,6 +194,9 @@ class Collapse:
             )
         }
         scalars = {name: _finite(value) for name, value in self.scalars().items()}
+        certificate, why = self._recorded_certificate()
+        if why:
+            notes["certificate"] = why
         return {
             **self.to_row(),
             **scalars,
@@ -193,9 +204,21 @@ class Collapse:
             "classes": list(self.classes),
             **arrays,
             "inter_cosine": pairs,
+            "certificate": certificate,
             "notes": notes,
             "warnings": list(self.warnings),
         }
+
+    def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
+        """What a record keeps of the certificate, or why it has none; no word without a loss."""
+        if self.balanced_loss is None:
+            return None, ""
+        if self.num_classes > CERTIFIED:
+            return None, f"more than {CERTIFIED} classes; use .certificate()"
+        try:
+            return self.certificate(pairs=False).to_record(), ""
+        except NclabError as error:
+            return None, str(error)
 
     def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
         """A matplotlib figure and its panels: cosines between classes, and class by class.

@@ -9,7 +9,7 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.effective_depth import effective_depth
 from nclab.text import as_text
-from nclab.theory.certificate import Certificate
+from nclab.theory.certificates.certificate import Certificate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

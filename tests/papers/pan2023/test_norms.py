@@ -8,7 +8,7 @@ import pytest
 from nclab.papers.pan2023 import norms
 from nclab.papers.pan2023.networks import last_layers
 from nclab.papers.verdict import Verdict
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from tests.papers.pan2023 import thesis_rows
 from tests.papers.pan2023.tiny import panel
 

@@ -27,9 +27,9 @@ from nclab.papers.tables import Row, Table, group
 from nclab.papers.verdict import Finding
 from nclab.progress import track
 from nclab.text import number
-from nclab.theory.certificate import certify
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 from nclab.threads import one_thread
 
 Array = NDArray[np.float64]

@@ -136,7 +136,7 @@ nclab.runPage = function () {
     }
     var cells = function (kind, values) { return values.map(function (value, place) { return nclab.element(kind, { text: value, class: place ? "number" : null }); }); };
     var rows = found.rows.map(function (row) {
-      return nclab.element("tr", {}, cells("td", [row.quantity, row.guaranteed === null ? "nothing" : nclab.number(row.guaranteed), nclab.number(row.measured), row.thesis === null ? "nothing" : nclab.number(row.thesis), nclab.number(row.collapse)]));
+      return nclab.element("tr", {}, cells("td", [row.quantity, row.guaranteed === null ? row.otherwise : nclab.number(row.guaranteed), nclab.number(row.measured), row.thesis === null ? "nothing" : nclab.number(row.thesis), nclab.number(row.collapse)]));
     });
     if (rows.length) box.appendChild(nclab.element("div", { class: "scroll" }, [nclab.element("table", {}, [
       nclab.element("thead", {}, [nclab.element("tr", {}, cells("th", ["quantity", "guaranteed", "measured", "pan2023", "at collapse"]))]),

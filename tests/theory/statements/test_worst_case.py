@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import approx_fprime, brentq, minimize_scalar
 
 from nclab.errors import DataError
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.budget import loss_budget
-from nclab.theory.intra import intra_lower
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.intra import intra_lower
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.worst_case import WorstCase, worst_inter, worst_intra
-from nclab.theory.worst_case_problem import pose
+from nclab.theory.statements.worst_case import WorstCase, worst_inter, worst_intra
+from nclab.theory.statements.worst_case_problem import pose
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
@@ -135,8 +135,8 @@ def test_the_guarantee_survives_its_adversary(classes: int, product: float, per_
     lowest = one_class_loss(product, classes)
     for share in (1e-2, 0.2, 1.0):
         found = worst_intra(classes, product, share * lowest, per_class=per_class, starts=4)
-        budget = loss_budget(classes, product, 1.0, lowest * (1 + share))
-        assert intra_lower(budget, alignment_lower(budget)).value <= found.value + 1e-9
+        given = norms_and_loss(classes, product, 1.0, lowest * (1 + share))
+        assert intra_lower(given, alignment_lower(given)).value <= found.value + 1e-9
 
 
 def test_two_classes_have_a_linear_inter() -> None:

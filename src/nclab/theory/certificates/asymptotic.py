@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nclab.errors import DataError
-from nclab.theory.layer_peeled import FloatArray, misfit
+from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
             f"Expected at least 2 classes and a positive product of norms, "
             f"got {num_classes} and {product}."
         )
-    classes, pi = num_classes, misfit(product, num_classes)
+    classes, pi = num_classes, wrong_probability(product, num_classes)
     others = classes - 1
     if pi == 0:
         return AsymptoticConstants(math.inf, None, math.inf, math.inf)
@@ -56,7 +56,8 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
     mu_standard, kappa = 0.0, None
     if classes > 2:
         wrong = pi / others
-        solved = np.linalg.solve(_curvature(classes, product, wrong), linear) / wrong
+        with np.errstate(over="ignore"):
+            solved = np.linalg.solve(_curvature(classes, product, wrong), linear) / wrong
         mu_standard = (classes - 2) / (product * others) ** 2 * float(linear @ solved)
         kappa = math.sqrt((others * mu_standard + (pairs - classes) * mu_pairs) / pairs)
     return AsymptoticConstants(2 * others / (pi * product), kappa, mu_standard, mu_pairs)

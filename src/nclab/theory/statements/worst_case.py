@@ -18,8 +18,8 @@ from scipy.optimize import minimize
 
 from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import sample_losses
-from nclab.theory.worst_case_problem import SMALLEST_NORM, Search, pose
+from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements.worst_case_problem import SMALLEST_NORM, Search, pose
 
 ITERATIONS = 1500
 PRECISION = 1e-10

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from nclab.errors import DataError
-from nclab.theory.both_sides import ROUNDING, BothSides, norms, vectors
-from nclab.theory.layer_peeled import FloatArray, g, misfit
+from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
+from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, vectors
 
 
 def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
@@ -40,7 +40,7 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
     return result
 
 
-def minimal_loss(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""No weights and features of these norms have a loss below m.
 
     $$\tfrac1{CN}\sum_{c,i}\ell_{c,i} \ge
@@ -63,10 +63,10 @@ def minimal_loss(weight: ArrayLike, features: ArrayLike) -> BothSides:
     # The condition number of g is at most C/(C-1) times the product of the norms.
     tolerance = ROUNDING * (1 + 2 * alpha * beta) * right
     source = "pan2023, Thm 2.3.1 (minimality of m)"
-    return BothSides(left, ">=", right, source, tolerance=tolerance)
+    return Inequality(left, ">=", right, source, tolerance=tolerance)
 
 
-def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""The mean loss of a class is at least g of its centred weight against its mean feature.
 
     $$\tfrac1N\sum_i\ell_{c,i} \ge
@@ -88,10 +88,10 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> BothSides:
     reach = norms(w).max(-1)[..., None] * norms(h).max(-1)
     # The logits carry a rounding of `reach`, the loss changes by at most twice that times itself.
     tolerance = 4 * ROUNDING * (1 + reach) * np.maximum(left, right)
-    return BothSides(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
+    return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
 
 
-def argument_range(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Where the arguments of the strongly convex function lie.
 
     $$|x_c| \le C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta,\quad
@@ -107,7 +107,7 @@ def argument_range(weight: ArrayLike, features: ArrayLike) -> BothSides:
     return _range(weight, features, printed=False)
 
 
-def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""The printed range of the arguments, which one class with long features leaves.
 
     $$|x_c| \le C\alpha\beta$$
@@ -121,7 +121,7 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> BothSides:
     return _range(weight, features, printed=True)
 
 
-def log_sum_step_printed(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> BothSides:
+def log_sum_step_printed(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
     r"""The step from (2.17) to (2.18) as printed, which is false: the logarithm is concave.
 
     $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a},\quad a = 1+(C-1)e^{x}$$
@@ -135,7 +135,7 @@ def log_sum_step_printed(num_classes: int, argument: ArrayLike, epsilon: ArrayLi
     return _log_sum(num_classes, argument, epsilon, printed=True)
 
 
-def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> BothSides:
+def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
     r"""The step from (2.17) to (2.18), with the exponential of the loss kept.
 
     $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a+\varepsilon},\quad
@@ -150,7 +150,7 @@ def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> B
     return _log_sum(num_classes, argument, epsilon, printed=False)
 
 
-def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> BothSides:
+def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
     r"""The step that the thesis writes with an approximate equality, as a tangent.
 
     $$\log\bigl(1+(C-1)e^{x_0+\varepsilon}\bigr) \ge m + (1-e^{-m})\,\varepsilon,\quad
@@ -167,10 +167,10 @@ def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Bo
     gap = np.asarray(epsilon, dtype=np.float64)
     left = np.asarray(g(norm_product - (num_classes - 1) / num_classes * gap, num_classes))
     lowest = np.asarray(g(norm_product, num_classes))
-    right = lowest + np.asarray(misfit(norm_product, num_classes)) * gap
+    right = lowest + np.asarray(wrong_probability(norm_product, num_classes)) * gap
     scale = (1 + np.abs(norm_product) + np.abs(gap)) * np.maximum(left, lowest)
     source = "pan2023, Thm 2.3.1 (proof, epsilon_3)"
-    return BothSides(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
+    return Inequality(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
 
 
 def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
@@ -187,14 +187,14 @@ def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> 
     """
     shrink = -(num_classes - 1) / num_classes
     first, last = (
-        np.asarray(misfit(shrink * end, num_classes))
+        np.asarray(wrong_probability(shrink * end, num_classes))
         * np.exp(-np.asarray(g(shrink * end, num_classes)))
         for end in (np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
     )
     return np.minimum(first, last)
 
 
-def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> BothSides:
+def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequality:
     """Both forms of the range of the arguments."""
     w = vectors(weight, "weights (..., C, d)", 2)
     h = vectors(features, "features (..., C, N, d)", 3)
@@ -206,16 +206,16 @@ def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> BothSide
     factor = num_classes * (1.0 if printed else math.sqrt(num_classes / (num_classes - 1)))
     right = np.broadcast_to((factor * alpha * beta)[..., None], left.shape)
     source = "pan2023, Thm 2.3.1 (proof" + (")" if printed else ", range repaired)")
-    return BothSides(left, "<=", right, source, tolerance=ROUNDING * right)
+    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
 
 
 def _log_sum(
     num_classes: int, argument: ArrayLike, epsilon: ArrayLike, *, printed: bool
-) -> BothSides:
+) -> Inequality:
     """Both forms of the step from (2.17) to (2.18), each side less log a."""
     a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
     gap = np.asarray(epsilon, dtype=np.float64)
     left = np.log1p(gap / a)
     right = gap / (a if printed else a + gap)
     source = "pan2023, Eq. (2.18)" + ("" if printed else " (repaired)")
-    return BothSides(left, ">=", right, source, gap >= 0, ROUNDING * left)
+    return Inequality(left, ">=", right, source, gap >= 0, ROUNDING * left)

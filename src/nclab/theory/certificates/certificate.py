@@ -3,30 +3,34 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
 from nclab.text import as_text
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.asymptotic import AsymptoticConstants, asymptotic_constants
-from nclab.theory.bound import Bound
-from nclab.theory.budget import LossBudget, as_number, deviation_upper, loss_budget
-from nclab.theory.class_bounds import class_bounds
-from nclab.theory.inter import inter_from_means, mean_cosine_upper
-from nclab.theory.inter_sectors import MeanCosineProof
-from nclab.theory.intra import intra_lower, jensen_intra
-from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.thesis import (
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
+from nclab.theory.certificates.bound import Bound
+from nclab.theory.certificates.class_bounds import ClassArrays, class_bounds
+from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
+from nclab.theory.certificates.scores import deviation_upper
+from nclab.theory.certificates.thesis import (
     ThesisBounds,
     curvature_printed,
     curvature_reachable,
     thesis_bounds,
 )
+from nclab.theory.certificates.worst_pair import MeanCosineProof
+from nclab.theory.layer_peeled import FloatArray
 
 LOST = "the loss is high enough for a class to be lost entirely"
+APART = "the class means are apart, but single features may not be"
+NOT_SEARCHED = "not searched"
+RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+"""The bounds that a record keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +111,23 @@ class Certificate:
             "measured": None if self.measured is None else dict(self.measured),
         }
 
+    def to_record(self) -> dict[str, Any]:
+        """What a measurement's record keeps: the bounds that hold, why the others do not.
+
+        >>> record = certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
+        >>> 0 < record["alignment_lower"] < 1, record["inter_upper"], record["reasons"].keys()
+        (True, None, dict_keys(['inter_upper', 'thesis_intra_lower']))
+        """
+        bounds = {name: getattr(self, name) for name in RECORDED}
+        return {
+            "excess_loss": self.excess_loss,
+            **{name: bound.value if bound.valid else None for name, bound in bounds.items()},
+            "class_intra_lower": _listed(self.class_intra_lower),
+            "reasons": {name: bound.reason for name, bound in bounds.items() if not bound.valid},
+        }
+
     def __rich__(self) -> Any:
-        from nclab.theory.certificate_table import certificate_table
+        from nclab.theory.certificates.certificate_table import certificate_table
 
         return certificate_table(self)
 
@@ -125,10 +144,9 @@ def certify(
     loss: float,
     delta: float | None = None,
     *,
-    class_losses: ArrayLike | None = None,
-    class_alphas: ArrayLike | None = None,
-    class_betas: ArrayLike | None = None,
     bias_norm: float = 0.0,
+    pairs: bool = True,
+    **classes: Unpack[ClassArrays],
 ) -> Certificate:
     r"""What the norms and the loss guarantee about the geometry of features and weights.
 
@@ -144,9 +162,10 @@ def certify(
         beta: |W|_F / sqrt C.
         loss: cross-entropy in nats, averaged over classes.
         delta: also bound what a fraction 1 - delta of the classes satisfies.
-        class_losses: (C,) measured class losses, with `class_alphas` the rms feature norms and
-            `class_betas` the norms of the centred rows: bounds for every single class.
         bias_norm: norm of the centred bias.
+        pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
+        classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
+            feature norm and norm of the centred row of every class, for bounds on each.
 
     >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
     >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
@@ -154,11 +173,12 @@ def certify(
     """
     if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
-    budget = loss_budget(num_classes, alpha, beta, loss, bias_norm=bias_norm)
-    num_classes, bias_norm = budget.num_classes, budget.bias_norm
+    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = given.num_classes, given.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rho = alignment_lower(budget)
-    intra = intra_lower(budget, rho)
+    rows = class_bounds(given, alpha, beta, **classes)
+    rho = alignment_lower(given)
+    intra = intra_lower(given, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
     all_alignment = _bound(rho, rho > 0, LOST, "pan2023, Eq. (2.21)")
     all_intra = _bound(
@@ -169,63 +189,64 @@ def certify(
     )
     some_alignment, some_intra = all_alignment, all_intra
     if delta is not None:
-        rho_some = max(rho, alignment_lower(budget, math.floor(delta * num_classes + 1e-9)))
+        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
         intra_some = max(intra.value, float(jensen_intra(rho_some)))
         some_alignment = _bound(rho_some, rho_some > 0, LOST, "pan2023, Eq. (2.21)")
         some_intra = _bound(intra_some, intra_some > 0, "vacuous", "pan2023, Thm 2.3.1")
-    inter, proof = _inter(budget, rho, intra.value)
+    inter, proof = _inter(given, rho, intra.value, pairs)
     # Below half a class neither of the two exceptional sets of the thesis has a member.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta
-    reachable = thesis_bounds(budget, thesis_delta, curvature_reachable(budget))
-    printed = thesis_bounds(budget, thesis_delta, curvature_printed(budget))
-    rows = class_bounds(budget, alpha, beta, class_losses, class_alphas, class_betas)
+    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
+    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
     if rows is not None:
         rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
     return Certificate(
         num_classes=num_classes,
-        alpha=float(alpha),
-        beta=float(beta),
-        loss=float(loss),
-        bias_norm=float(bias_norm),
-        optimal_loss=budget.optimal_loss,
-        excess_loss=max(float(loss) - budget.optimal_loss, 0.0),
+        alpha=alpha,
+        beta=beta,
+        loss=loss,
+        bias_norm=bias_norm,
+        optimal_loss=given.optimal_loss,
+        excess_loss=max(loss - given.optimal_loss, 0.0),
         alignment_lower=all_alignment,
         intra_lower=all_intra,
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
-        deviation_upper=_bound(deviation_upper(budget), True, "", "pan2023, Thm 2.3.1 (proof)"),
+        deviation_upper=_bound(deviation_upper(given), True, "", "pan2023, Thm 2.3.1 (proof)"),
         inter_upper=inter,
         inter_proof=proof,
         thesis_delta=thesis_delta,
-        thesis_intra_lower=_thesis_intra(budget, reachable),
+        thesis_intra_lower=_thesis_intra(given, reachable),
         thesis_inter_upper=_thesis_inter(reachable),
-        thesis_printed_intra_lower=_thesis_intra(budget, printed),
+        thesis_printed_intra_lower=_thesis_intra(given, printed),
         thesis_printed_inter_upper=_thesis_inter(printed),
-        asymptotic=asymptotic_constants(num_classes, budget.product),
+        asymptotic=asymptotic_constants(num_classes, given.product),
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
     )
 
 
-def _inter(budget: LossBudget, rho: float, intra: float) -> tuple[Bound, MeanCosineProof | None]:
-    source = "pan2023, Thm 2.3.1 (dual proof)"
+def _inter(
+    given: NormsAndLoss, rho: float, intra: float, pairs: bool
+) -> tuple[Bound, MeanCosineProof | None]:
+    proof, value, reason = None, None, ""
     if rho <= 0:
-        return Bound(None, valid=False, reason=LOST, source=source), None
-    proof = mean_cosine_upper(budget)
-    if proof is None:
+        reason = LOST
+    elif not pairs:
+        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
+        reason = NOT_SEARCHED if best < 1 else APART
+    elif (proof := mean_cosine_upper(given)) is None:
         reason = "no negative cosine of class means can be proved at this loss"
-        return Bound(None, valid=False, reason=reason, source=source), None
-    value = inter_from_means(proof.cosine, rho, intra)
-    if value >= 1:
-        reason = "the class means are apart, but single features may not be"
-        return Bound(None, valid=False, reason=reason, source=source), proof
-    return Bound(value, valid=True, reason="", source=source), proof
+    elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
+        value, reason = None, APART
+    source = "pan2023, Thm 2.3.1 (dual proof)"
+    return Bound(value, valid=not reason, reason=reason, source=source), proof
 
 
-def _thesis_intra(budget: LossBudget, bounds: ThesisBounds) -> Bound:
+def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:
     source = "pan2023, Thm 2.3.1 (explicit constants)"
-    if budget.bias_norm > 0:
+    if given.bias_norm > 0:
         reason = "the theorem has no bias"
     elif bounds.intra_lower <= 0:
         reason = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"

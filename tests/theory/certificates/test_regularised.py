@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from nclab.errors import DataError
+from nclab.theory.certificates.regularised import regularised_gap, regularised_optimum
 from nclab.theory.layer_peeled import g
-from nclab.theory.regularised import regularised_gap, regularised_optimum
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "certificates.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "certificates.json").read_text())
 
 
 @pytest.mark.parametrize("row", GOLDEN["regularised"]["rows"])

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
-from nclab.theory.both_sides import ROUNDING, BoolArray, BothSides, vectors
 from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.inequality import ROUNDING, BoolArray, Inequality, vectors
 
 Function = Callable[[FloatArray], FloatArray]
 
@@ -33,7 +33,7 @@ def jensen_gap(x: ArrayLike, f: Function) -> FloatArray:
     return gap
 
 
-def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: float) -> BothSides:
+def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: float) -> Inequality:
     r"""Jensen's inequality for strongly convex functions, with weights.
 
     $$f\Bigl(\sum_i t_i x_i\Bigr) \le \sum_i t_i f(x_i) - c\sum_i t_i (x_i-\tilde x)^2$$
@@ -53,10 +53,10 @@ def jensen_weighted(x: ArrayLike, weights: ArrayLike, f: Function, modulus: floa
     values, spread = f(points), np.square(points - mean[..., None])
     left, right = f(mean), (shares * values).sum(-1) - modulus * (shares * spread).sum(-1)
     scale = np.abs(values).max(-1) + np.abs(left) + modulus * np.square(points).max(-1)
-    return BothSides(left, "<=", right, "pan2023, Lemma 2.4.2", tolerance=ROUNDING * scale)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.2", tolerance=ROUNDING * scale)
 
 
-def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> BothSides:
+def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> Inequality:
     r"""The variance that a Jensen gap of a strongly convex function allows.
 
     $$\tfrac1N\sum_i (x_i-\tilde x)^2 \le \frac{2\varepsilon}{\lambda}$$
@@ -74,12 +74,12 @@ def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> B
     left = points.var(-1)
     tolerance = 2 * rounding / convexity + ROUNDING * np.square(points).max(-1)
     source = "pan2023, Cor. 2.4.1"
-    return BothSides(left, "<=", 2 * gap / convexity, source, convexity > 0, tolerance)
+    return Inequality(left, "<=", 2 * gap / convexity, source, convexity > 0, tolerance)
 
 
 def jensen_subset_mean(
     x: ArrayLike, subset: ArrayLike, f: Function, strong_convexity: ArrayLike
-) -> BothSides:
+) -> Inequality:
     r"""How far the mean of a subset may lie from the mean of all.
 
     $$\bigl|\tilde x_S - \tilde x\bigr| \le
@@ -102,10 +102,10 @@ def jensen_subset_mean(
     tolerance = np.sqrt(factor * (gap + rounding)) - right + ROUNDING * np.abs(points).max(-1)
     left = np.abs(inside - mean)
     applies = (share > 0) & (convexity > 0)
-    return BothSides(left, "<=", right, "pan2023, Lemma 2.4.1", applies, tolerance)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.1", applies, tolerance)
 
 
-def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> BothSides:
+def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
     r"""How far above the mean of all the mean of a subset may lie, for the exponential.
 
     $$\tilde x_S \le \tilde x + \sqrt{\frac{2\varepsilon}{\delta e^{\tilde x}}},\quad
@@ -124,10 +124,10 @@ def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> BothSides:
     safe = np.where(share > 0, share, 1.0)
     right = np.sqrt(2 * gap / safe)
     tolerance = np.sqrt(2 * (gap + rounding) / safe) - right + ROUNDING * np.abs(points).max(-1)
-    return BothSides(inside, "<=", mean + right, "pan2023, Lemma 2.4.3", share > 0, tolerance)
+    return Inequality(inside, "<=", mean + right, "pan2023, Lemma 2.4.3", share > 0, tolerance)
 
 
-def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> BothSides:
+def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> Inequality:
     r"""The exact form of `exponential_subset_mean`: the largest mean the gap allows.
 
     $$\tilde x_S \le \tilde x + y,\quad
@@ -149,7 +149,7 @@ def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> BothSides:
     tolerance = largest_rise(gap + rounding, fraction) - right
     tolerance = tolerance + ROUNDING * (np.abs(points).max(-1) + right)
     source = "pan2023, Lemma 2.4.3 (exact form)"
-    return BothSides(inside, "<=", mean + right, source, applies, tolerance)
+    return Inequality(inside, "<=", mean + right, source, applies, tolerance)
 
 
 def largest_rise(gap: ArrayLike, share: ArrayLike) -> FloatArray:

@@ -15,17 +15,18 @@ import torch
 from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.cross_entropy import g
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.asymptotic import asymptotic_constants
-from nclab.theory.budget import loss_budget, score_range
-from nclab.theory.certificate import certify
-from nclab.theory.inter import mean_cosine_upper
-from nclab.theory.inter_sectors import Sectors
-from nclab.theory.intra import intra_lower, sharp_holds
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.inter import mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, sharp_holds
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.scores import score_range
+from nclab.theory.certificates.worst_pair import WorstPair
 from nclab.theory.layer_peeled import g_inverse, g_prime
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "golden" / "certificates.json").read_text())
 
 
@@ -101,7 +102,7 @@ def test_slopes_of_the_envelope() -> None:
 def test_inter_follows_kappa(num_classes: int, product: float) -> None:
     best = g(product, num_classes)
     excess = 1e-8 * best
-    proof = mean_cosine_upper(loss_budget(num_classes, product, 1.0, best + excess))
+    proof = mean_cosine_upper(norms_and_loss(num_classes, product, 1.0, best + excess))
     assert proof is not None
     kappa = asymptotic_constants(num_classes, product).kappa
     assert kappa is not None
@@ -112,8 +113,8 @@ def test_inter_follows_kappa(num_classes: int, product: float) -> None:
 def test_proof_holds_in_the_full_space() -> None:
     """The dual matrix, rebuilt without symmetry, is semidefinite and gives the same bound."""
     classes, product = 6, 4.0
-    budget = loss_budget(classes, product, 1.0, g(product, classes) * 1.001)
-    proof = mean_cosine_upper(budget)
+    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.001)
+    proof = mean_cosine_upper(given)
     assert proof is not None
     z11, z12, zr1, z1r, zrr, zrq = proof.logits
     z = np.full((classes, classes), zrq)
@@ -136,7 +137,7 @@ def test_proof_holds_in_the_full_space() -> None:
     total = (proof.mu_weights + proof.mu_features) * classes * product
     bound = loss - float((gradient * z).sum()) - total
     assert bound == pytest.approx(proof.loss_lower, rel=1e-9)
-    assert proof.loss_lower >= budget.loss
+    assert proof.loss_lower >= given.loss
 
 
 def test_dual_check_agrees_with_a_fine_grid() -> None:
@@ -157,9 +158,9 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
 
 
 def test_sharp_form_is_not_claimed_where_the_check_fails() -> None:
-    budget = loss_budget(4, 3.0, 1.0, g(3.0, 4) * 1.3)
-    rho = alignment_lower(budget)
-    bound = intra_lower(budget, rho)
+    given = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
+    rho = alignment_lower(given)
+    bound = intra_lower(given, rho)
     assert not bound.sharp
     assert (2 * rho**2 - 1) ** 2 < bound.value < rho**2
 
@@ -377,12 +378,12 @@ def test_trained_network_with_batch_norm_has_a_guarantee() -> None:
 
 
 def test_score_range_brackets_the_product() -> None:
-    low, high = score_range(loss_budget(10, 2.0, 2.5, 0.04))
+    low, high = score_range(norms_and_loss(10, 2.0, 2.5, 0.04))
     assert low < 5 < high
 
 
 def test_sectors_describe_the_simplex() -> None:
-    sectors = Sectors(7, 3.0)
+    sectors = WorstPair(7, 3.0)
     assert sectors.cosine(sectors.etf) == pytest.approx(-1 / 6)
     assert sectors.loss_at(sectors.etf)[0] == pytest.approx(g(3.0, 7), rel=1e-12)
     rng = np.random.default_rng(0)

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nclab.theory.budget import LossBudget, bias_shift, score_range
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.scores import bias_shift, score_range
 from nclab.theory.layer_peeled import (
     FloatArray,
     g,
     g_inverse,
     g_prime,
     g_rise,
-    misfit,
+    wrong_probability,
 )
 
 CELLS = 48
@@ -76,7 +77,7 @@ def sharp_holds(
     slope = num_classes / (num_classes - 1)
 
     def bend(y: float) -> float:
-        return y * slope * (1 - misfit(y - shift, num_classes))
+        return y * slope * (1 - wrong_probability(y - shift, num_classes))
 
     if 3 * bend(low) < 1:
         return False
@@ -96,7 +97,7 @@ def sharp_holds(
     return g(-shift, num_classes) >= loss * (1 + 1e-9)
 
 
-def intra_lower(budget: LossBudget, alignment: float) -> IntraBound:
+def intra_lower(given: NormsAndLoss, alignment: float) -> IntraBound:
     r"""Lower bound on the intra-class cosine of every class.
 
     $$\mathrm{intra}_c \ge \rho^{*2}\ \text{where the dual check holds},\quad
@@ -108,23 +109,23 @@ def intra_lower(budget: LossBudget, alignment: float) -> IntraBound:
     Args:
         alignment: the bound for all classes, from `alignment_lower`.
 
-    >>> from nclab.theory.alignment import alignment_lower
-    >>> from nclab.theory.budget import loss_budget
-    >>> budget = loss_budget(10, 2.0, 2.5, 0.0342018 + 1e-3)
-    >>> bound = intra_lower(budget, alignment_lower(budget))
+    >>> from nclab.theory.certificates.alignment import alignment_lower
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-3)
+    >>> bound = intra_lower(given, alignment_lower(given))
     >>> round(bound.value, 4), bound.sharp
     (0.9014, True)
     """
     if alignment <= 0:
         return IntraBound(0.0, sharp=False)
-    low, high = score_range(budget)
-    high = min(high / alignment, budget.num_classes * budget.product)
-    shift = bias_shift(budget)
-    if sharp_holds(budget.num_classes, alignment, low * alignment, high * alignment, shift=shift):
+    low, high = score_range(given)
+    high = min(high / alignment, given.num_classes * given.product)
+    shift = bias_shift(given)
+    if sharp_holds(given.num_classes, alignment, low * alignment, high * alignment, shift=shift):
         return IntraBound(alignment**2, sharp=True)
     value = float(jensen_intra(alignment))
-    if budget.bias_norm == 0:
-        mixed = min(_mixture(budget, max(low, 0.0), high), alignment)
+    if given.bias_norm == 0:
+        mixed = min(_mixture(given, max(low, 0.0), high), alignment)
         value = max(value, max(mixed, 0.0) ** 2)
     return IntraBound(value, sharp=False)
 
@@ -145,7 +146,7 @@ def class_intra_lower(
     Range: [0, 1]^C and, as 0 or 1, whether each bound is sharp.
 
     >>> losses, products = np.array([0.05, 0.4]), np.array([5.0, 5.0])
-    >>> from nclab.theory.alignment import class_alignment_lower
+    >>> from nclab.theory.certificates.alignment import class_alignment_lower
     >>> rho = class_alignment_lower(10, losses, products)
     >>> values, sharp = class_intra_lower(10, losses, products, rho)
     >>> values.round(3), sharp
@@ -170,17 +171,17 @@ def class_intra_lower(
     return np.where(sharp == 1, alignments**2, values), sharp
 
 
-def _mixture(budget: LossBudget, low: float, high: float) -> float:
+def _mixture(given: NormsAndLoss, low: float, high: float) -> float:
     """The exact bound on the mean cosine of a class, over every norm product p in [low, high].
 
     Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
     monotone parts allow; cells that cannot hold the minimum are dropped, the others split.
     """
-    classes, product = budget.num_classes, budget.product
+    classes, product = given.num_classes, given.product
 
     def allowed(p: FloatArray) -> FloatArray:
         rest = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
-        return budget.optimal_loss + classes * budget.excess - rest
+        return given.optimal_loss + classes * given.excess - rest
 
     width = np.array([1.0 / CELLS, (high - low) / CELLS])
     theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])

@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 
-from nclab.theory.budget import LossBudget
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.layer_peeled import FloatArray, g_inverse, g_rise, g_rise_inverse
 
 ZOOMS = 12
 POINTS = 65
 
 
-def alignment_lower(budget: LossBudget, spared: int = 0) -> float:
+def alignment_lower(given: NormsAndLoss, spared: int = 0) -> float:
     r"""Lower bound on cos(w_c, h_c), centred row and class mean, for all but `spared` classes.
 
     $$\rho^*_k = \sup\{\rho: F_k(\rho) > L\},\quad F_k(\rho) = \min_p
@@ -22,26 +22,26 @@ def alignment_lower(budget: LossBudget, spared: int = 0) -> float:
 
     It bounds s_c / (alpha_c beta_c), so it also bounds |mean h_c| / alpha_c.
 
-    >>> from nclab.theory.budget import loss_budget
-    >>> budget = loss_budget(10, 2.0, 2.5, 0.0342018 + 1e-4)
-    >>> round(alignment_lower(budget) ** 2, 4), alignment_lower(budget, 3) > 0.997
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
+    >>> round(alignment_lower(given) ** 2, 4), alignment_lower(given, 3) > 0.997
     (0.9894, True)
     """
-    classes, product, k = budget.num_classes, budget.product, spared + 1
-    loss = budget.loss
+    classes, product, k = given.num_classes, given.product, spared + 1
+    loss = given.loss
     if k >= classes:
         return _clip(g_inverse(loss, classes) / product)
-    if _needed(np.array([0.0]), budget, k)[0] <= 0:
+    if _needed(np.array([0.0]), given, k)[0] <= 0:
         return -1.0
     rest = (
         classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
     ) / k
-    low, high = 0.0, min(classes * product / k, rest + _bias_reach(budget, k) / k)
+    low, high = 0.0, min(classes * product / k, rest + _bias_reach(given, k) / k)
     best = math.inf
     for _ in range(ZOOMS):
         p = np.linspace(low, high, POINTS)[1:]
         with np.errstate(invalid="ignore"):
-            ratios = _needed(p, budget, k) / p
+            ratios = _needed(p, given, k) / p
         at = int(np.argmin(ratios))
         best = min(best, float(ratios[at]))
         width = (high - low) / (POINTS - 1)
@@ -77,24 +77,24 @@ def class_alignment_lower(
     return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
 
 
-def _needed(p: FloatArray, budget: LossBudget, k: int) -> FloatArray:
+def _needed(p: FloatArray, given: NormsAndLoss, k: int) -> FloatArray:
     """The smallest score that k classes of norm product p can have without more loss than given."""
-    classes, product = budget.num_classes, budget.product
-    reach = _bias_reach(budget, k)
-    even = g_inverse(budget.loss, classes)
+    classes, product = given.num_classes, given.product
+    reach = _bias_reach(given, k)
+    even = g_inverse(given.loss, classes)
     # The bias that helps the k classes most: as far as it reaches, or until all scores are even.
     moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
     others = -(k * (p - product) + moved) / (classes - k)  # step of the other classes from A
     spent = (classes - k) * g_rise(others, classes, product)
-    rise = (classes * budget.excess - spent) / k
-    step = g_rise_inverse(np.maximum(rise, -budget.optimal_loss), classes, product)
-    needed = np.where(rise > -budget.optimal_loss, product + step - moved / k, np.inf)
+    rise = (classes * given.excess - spent) / k
+    step = g_rise_inverse(np.maximum(rise, -given.optimal_loss), classes, product)
+    needed = np.where(rise > -given.optimal_loss, product + step - moved / k, np.inf)
     return np.asarray(needed, dtype=np.float64)
 
 
-def _bias_reach(budget: LossBudget, k: int) -> float:
+def _bias_reach(given: NormsAndLoss, k: int) -> float:
     """The largest sum over k classes of a centred bias of the given norm."""
-    return budget.bias_norm * math.sqrt(k * (budget.num_classes - k) / budget.num_classes)
+    return given.bias_norm * math.sqrt(k * (given.num_classes - k) / given.num_classes)
 
 
 def _clip(ratio: float) -> float:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError
-from nclab.theory.both_sides import ROUNDING, BothSides
+from nclab.theory.statements.inequality import ROUNDING, Inequality
 
 
 def batch_norm_rms_printed(
     layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
-) -> BothSides:
+) -> Inequality:
     r"""The root mean square norm after batch normalisation is the norm of its scale.
 
     $$\sqrt{\tfrac1N\sum_i\|h_i\|^2} = \|\gamma\|$$
@@ -34,12 +34,12 @@ def batch_norm_rms_printed(
     applies = np.asarray(not bool(bias.any()))
     tolerance = ROUNDING * float(right)
     source = "pan2023, Prop. 2.2.1"
-    return BothSides(left.numpy(), "==", right.numpy(), source, applies, tolerance)
+    return Inequality(left.numpy(), "==", right.numpy(), source, applies, tolerance)
 
 
 def batch_norm_mean_square(
     layer: nn.BatchNorm1d, inputs: Tensor, *, batch_size: int | None = None
-) -> BothSides:
+) -> Inequality:
     r"""The mean square norm after batch normalisation, for every eps, bias and variance.
 
     $$\tfrac1N\sum_i\|h_i\|^2 =
@@ -68,7 +68,7 @@ def batch_norm_mean_square(
         noise = gamma.square() * batch.square().mean(0) / (variance + layer.eps)
         scale = scale + noise.sum() * (len(batch) / len(inputs))
     source = "pan2023, Prop. 2.2.1 (exact)"
-    return BothSides(left.numpy(), "==", right.numpy(), source, tolerance=ROUNDING * float(scale))
+    return Inequality(left.numpy(), "==", right.numpy(), source, tolerance=ROUNDING * float(scale))
 
 
 def _batches(inputs: Tensor, batch_size: int | None) -> tuple[Tensor, ...]:

@@ -40,7 +40,7 @@ class MeanCosineProof:
     """z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised."""
 
 
-class Sectors:
+class WorstPair:
     """The 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then the same for features."""
 
     def __init__(self, num_classes: int, product: float) -> None:

@@ -5,11 +5,11 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.theory.both_sides import ROUNDING, BothSides, norms, units, vectors
-from nclab.theory.unit_means import pairing
+from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, units, vectors
+from nclab.theory.statements.unit_means import pairing
 
 
-def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike, epsilon: float) -> BothSides:
+def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike, epsilon: float) -> Inequality:
     r"""A vector opposed to the mean feature is opposed to the mean unit feature; as printed.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta}
@@ -29,10 +29,10 @@ def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike, epsilon: floa
         left = data.inner_units / (data.length * data.unit_mean_norm)
         right = data.inner / product + 4 * np.cbrt(epsilon / product)
     tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return BothSides(left, "<=", right, "pan2023, Lemma 2.4.6", applies, tolerance)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.6", applies, tolerance)
 
 
-def opposed_cosine_counterexample() -> BothSides:
+def opposed_cosine_counterexample() -> Inequality:
     """Where Lemma 2.4.6 as printed fails: one long feature against w, two short ones along it.
 
     Source: pan2023, Lemma 2.4.6
@@ -47,7 +47,7 @@ def opposed_cosine_counterexample() -> BothSides:
     return opposed_cosine_printed(weight, features, 1e-3 * float(data.rms * data.length))
 
 
-def opposed_inner(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Lemma 2.4.6 with its missing hypothesis, for the inner product.
 
     $$w\cdot\bar h \le \frac c\alpha + 4\beta e^{1/3},\quad
@@ -65,10 +65,10 @@ def opposed_inner(weight: ArrayLike, features: ArrayLike) -> BothSides:
     applies = (data.inner <= 0) & (data.rms > 0)
     right = data.inner / np.where(applies, data.rms, 1.0) + 4 * data.length * np.cbrt(missing)
     source = "pan2023, Lemma 2.4.6 (repaired)"
-    return BothSides(data.inner_units, "<=", right, source, applies, ROUNDING * data.length)
+    return Inequality(data.inner_units, "<=", right, source, applies, ROUNDING * data.length)
 
 
-def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Lemma 2.4.6 with its missing hypothesis and a linear error instead of a cube root.
 
     $$w\cdot\bar h \le \frac c\alpha + 2\beta(1-\rho^2),\quad
@@ -89,10 +89,10 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> BothSides:
     error = 2 * data.length * (1 - np.square(data.ratio))
     right = data.inner / np.where(data.rms > 0, data.rms, 1.0) + error
     source = "pan2023, Lemma 2.4.6 (linear)"
-    return BothSides(data.inner_units, "<=", right, source, applies, 4 * ROUNDING * data.length)
+    return Inequality(data.inner_units, "<=", right, source, applies, 4 * ROUNDING * data.length)
 
 
-def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> BothSides:
+def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Lemma 2.4.6 with its missing hypothesis, for the cosine.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad
@@ -115,10 +115,10 @@ def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> BothSides:
         left = data.inner_units / (data.length * data.unit_mean_norm)
         right = data.inner / product + 4 * np.cbrt(np.maximum(1 - data.ratio, 0.0))
     tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return BothSides(left, "<=", right, "pan2023, Lemma 2.4.6 (repaired)", applies, tolerance)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.6 (repaired)", applies, tolerance)
 
 
-def unit_mean_shift(features: ArrayLike) -> BothSides:
+def unit_mean_shift(features: ArrayLike) -> Inequality:
     r"""How far the mean unit feature is from the mean feature over the mean norm.
 
     $$\Bigl\|\bar h - \frac{\tilde h}{b}\Bigr\| \le
@@ -137,7 +137,7 @@ def unit_mean_shift(features: ArrayLike) -> BothSides:
     return _shift(features, linear=False)
 
 
-def unit_mean_shift_linear(features: ArrayLike) -> BothSides:
+def unit_mean_shift_linear(features: ArrayLike) -> Inequality:
     r"""How far the mean unit feature is from the mean feature over the mean norm, by rho alone.
 
     $$\Bigl\|\bar h - \frac{\tilde h}{b}\Bigr\| \le 2(1-\rho^2),\quad
@@ -153,7 +153,7 @@ def unit_mean_shift_linear(features: ArrayLike) -> BothSides:
     return _shift(features, linear=True)
 
 
-def _shift(features: ArrayLike, *, linear: bool) -> BothSides:
+def _shift(features: ArrayLike, *, linear: bool) -> Inequality:
     """Left side of both forms, with the right side asked for."""
     h = vectors(features, "features (..., N, d)", 2)
     lengths, unit_mean = norms(h), units(h).mean(-2)
@@ -171,4 +171,4 @@ def _shift(features: ArrayLike, *, linear: bool) -> BothSides:
         right = variation * np.sqrt(spread)
         # Near collapse both factors are differences of numbers near 1.
         rounding = (variation + ROUNDING) * np.sqrt(spread + ROUNDING) - right + ROUNDING
-    return BothSides(left, "<=", right, "pan2023, Lemma 2.4.6 (linear)", applies, rounding)
+    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.6 (linear)", applies, rounding)

@@ -16,10 +16,10 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class BothSides:
+class Inequality:
     """The two sides of an inequality or identity, one entry for every data set of a batch.
 
-    >>> both = BothSides(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Lemma 2.4.1")
+    >>> both = Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Lemma 2.4.1")
     >>> both.holds.tolist(), both.always, both.slack.tolist()
     ([True, False], False, [1.0, -1.0])
     """

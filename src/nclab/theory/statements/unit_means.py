@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.theory.both_sides import ROUNDING, BothSides, norms, units, vectors
 from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, units, vectors
 
 
 class Pairing(NamedTuple):
@@ -35,7 +35,7 @@ class Pairing(NamedTuple):
         return _over(self.mean_norm, self.rms)
 
 
-def cosine_identity(features: ArrayLike, others: ArrayLike) -> BothSides:
+def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
     r"""The average cosine of two classes is the inner product of their mean unit features.
 
     $$\tfrac1{N^2}\sum_{i,j}\cos(h_{c,i},h_{c',j}) = \bar h_c\cdot\bar h_{c'}$$
@@ -51,10 +51,10 @@ def cosine_identity(features: ArrayLike, others: ArrayLike) -> BothSides:
     second = units(vectors(others, "features (..., N, d)", 2))
     left = (first @ np.swapaxes(second, -1, -2)).mean((-1, -2))
     right = (first.mean(-2) * second.mean(-2)).sum(-1)
-    return BothSides(left, "==", right, "pan2023, Lemma 2.4.4", tolerance=ROUNDING)
+    return Inequality(left, "==", right, "pan2023, Lemma 2.4.4", tolerance=ROUNDING)
 
 
-def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> BothSides:
+def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Features that mostly point along u have a long mean unit feature.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
@@ -77,10 +77,10 @@ def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> BothSides:
     applies = (cosine >= math.sqrt(0.5)) & (data.rms * data.length > 0)
     right = 2 * np.square(cosine) - 1
     source = "pan2023, Lemma 2.4.5"
-    return BothSides(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
 
 
-def unit_mean_norm_from_mean(features: ArrayLike) -> BothSides:
+def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
     r"""Features with a long mean have a long mean unit feature.
 
     $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
@@ -99,10 +99,10 @@ def unit_mean_norm_from_mean(features: ArrayLike) -> BothSides:
     applies = data.ratio >= math.sqrt(0.5)
     right = 2 * np.square(data.ratio) - 1
     source = "pan2023, Cor. 2.4.2"
-    return BothSides(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
 
 
-def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> BothSides:
+def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
     r"""The proposition inside the printed proof of Lemma 2.4.5, which is false.
 
     $$\sum_i\frac{a_i}{b_i} \ge \frac{\sum_i a_i}{\sqrt{\sum_i b_i^2}}\sqrt N,\quad
@@ -119,10 +119,10 @@ def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> BothSides:
     right = tops.sum(-1) / norms(bottoms) * math.sqrt(bottoms.shape[-1])
     applies = np.asarray(((tops >= 0) & (bottoms > 0)).all(-1))
     source = "pan2023, Lemma 2.4.5 (proof)"
-    return BothSides(left, ">=", right, source, applies, ROUNDING * (left + np.abs(right)))
+    return Inequality(left, ">=", right, source, applies, ROUNDING * (left + np.abs(right)))
 
 
-def ratio_sum_counterexample() -> BothSides:
+def ratio_sum_counterexample() -> Inequality:
     """Where `ratio_sum_printed` fails: all of a on the one long b, and the other b tiny.
 
     Source: pan2023, Lemma 2.4.5 (proof)
@@ -135,7 +135,7 @@ def ratio_sum_counterexample() -> BothSides:
     return ratio_sum_printed([1.0, 0.0, 0.0, 0.0], [1.0, 1e-6, 1e-6, 1e-6])
 
 
-def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> BothSides:
+def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
     r"""The proposition that the proof of Lemma 2.4.5 can use instead.
 
     $$\sum_i\frac{a_i}{b_i} \ge \frac{(\sum_i a_i)^2}{\beta\sum_i b_i^2},\quad
@@ -154,7 +154,7 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> BothSides:
     right = np.square(tops.sum(-1)) / (bound * np.square(bottoms).sum(-1))
     within = (tops >= 0) & (bottoms > 0) & (tops <= bound[..., None] * bottoms)
     source = "pan2023, Lemma 2.4.5 (proof, repaired)"
-    return BothSides(
+    return Inequality(
         left, ">=", right, source, np.asarray(within.all(-1)), ROUNDING * (left + right)
     )
 

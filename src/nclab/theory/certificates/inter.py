@@ -2,8 +2,8 @@
 
 import math
 
-from nclab.theory.budget import LossBudget
-from nclab.theory.inter_sectors import MeanCosineProof, Sectors
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.worst_pair import MeanCosineProof, WorstPair
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)
 """Extra excess loss, relative, given to the worst case so that its dual proves the given loss:
@@ -13,7 +13,7 @@ SMALLEST = 1e-290
 """Below this best loss the search would divide by numbers out of range."""
 
 
-def mean_cosine_upper(budget: LossBudget) -> MeanCosineProof | None:
+def mean_cosine_upper(given: NormsAndLoss) -> MeanCosineProof | None:
     r"""The largest cosine of two class means that the loss allows, proved by duality.
 
     $$v^* = \max\cos(\tilde h_1,\tilde h_2)\ \text{s.t. loss} \le m+\varepsilon,\qquad
@@ -22,26 +22,26 @@ def mean_cosine_upper(budget: LossBudget) -> MeanCosineProof | None:
     Source: pan2023, Thm 2.3.1
     Range: [-1/(C-1), 0], or None where no cosine <= 0 can be proved.
 
-    >>> from nclab.theory.budget import loss_budget
-    >>> proof = mean_cosine_upper(loss_budget(10, 2.0, 2.5, 0.0342017 + 1e-5))
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> proof = mean_cosine_upper(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5))
     >>> round(proof.cosine, 3)
     -0.073
     """
-    if budget.optimal_loss < SMALLEST:
+    if given.optimal_loss < SMALLEST:
         return None
-    sectors = Sectors(budget.num_classes, budget.product)
-    for start in sectors.starts(budget.excess / budget.optimal_loss):
+    pair = WorstPair(given.num_classes, given.product)
+    for start in pair.starts(given.excess / given.optimal_loss):
         point = start
         for inflation in INFLATIONS:
-            excess = budget.excess * (1 + inflation)
-            point = sectors.worst(point, excess)
-            cosine = sectors.cosine(point)
+            excess = given.excess * (1 + inflation)
+            point = pair.worst(point, excess)
+            cosine = pair.cosine(point)
             if not cosine <= 0:
-                if inflation == INFLATIONS[0] and sectors.reachable(point, excess):
+                if inflation == INFLATIONS[0] and pair.reachable(point, excess):
                     return None  # a network with this loss and a positive cosine exists
                 break
-            proof = sectors.prove(point, cosine, budget.bias_norm)
-            if proof.loss_lower >= budget.loss:
+            proof = pair.prove(point, cosine, given.bias_norm)
+            if proof.loss_lower >= given.loss:
                 return proof
     return None
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from nclab.errors import DataError
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.theory.both_sides import norms, units
 from nclab.theory.layer_peeled import FloatArray, g
+from nclab.theory.statements.inequality import norms, units
 
 SMALLEST_NORM = 1e-150
 """Norms below this count as this where one divides by them."""

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.text import number
-from nclab.theory.bound import Bound
+from nclab.theory.certificates.bound import Bound
 
 if TYPE_CHECKING:
-    from nclab.theory.certificate import Certificate
+    from nclab.theory.certificates.certificate import Certificate
 
 Measured = Mapping[str, float | None]
 
@@ -43,7 +43,7 @@ def certificate_table(certificate: "Certificate") -> Group:
 def in_words(certificate: "Certificate") -> str:
     """What the certificate means, as sentences.
 
-    >>> from nclab.theory.certificate import certify
+    >>> from nclab.theory.certificates.certificate import certify
     >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
     At this loss nothing is guaranteed: a whole class could be lost.
     """
