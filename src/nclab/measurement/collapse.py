@@ -1,7 +1,6 @@
 """Collapse: a measurement of one layer at one moment."""
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -13,14 +12,11 @@ from torch import Tensor
 
 from nclab import metrics
 from nclab.errors import DataError, NclabError
+from nclab.measurement.page import Shown
 from nclab.statistics import ClassMoments, SecondLook
-from nclab.text import as_text
 from nclab.theory.certificates.certificate import Certificate, certify
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
@@ -33,7 +29,7 @@ BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Collapse:
+class Collapse(Shown):
     """A measurement of one layer: scalars, the arrays behind them, and what is missing and why.
 
     A scalar that could not be measured is None and `notes` gives the reason under its name.
@@ -132,20 +128,22 @@ class Collapse:
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        if self.optimal_loss is None or self.class_loss is None or self.class_beta is None:
-            name = "optimal_loss" if self.balanced_loss is not None else "balanced_loss"
-            raise DataError(
-                f"Expected a measurement with classifier and loss, but {name} is missing: "
-                f"{self.notes[name]}."
-            )
-        alpha, beta, loss = (
-            self.values[name] or 0.0 for name in ("alpha", "beta", "balanced_loss")
-        )
+        for name in ("balanced_loss", "optimal_loss"):
+            if getattr(self, name) is None:
+                raise DataError(
+                    f"Expected a measurement with classifier and loss, but {name} is missing: "
+                    f"{self.notes[name]}."
+                )
+        assert self.alpha is not None
+        assert self.beta is not None
+        assert self.balanced_loss is not None
+        assert self.class_loss is not None
+        assert self.class_beta is not None
         certificate = certify(
             self.num_classes,
-            alpha,
-            beta,
-            loss,
+            self.alpha,
+            self.beta,
+            self.balanced_loss,
             delta,
             class_losses=self.class_loss.cpu().numpy(),
             class_alphas=self.class_alpha.cpu().numpy(),
@@ -153,9 +151,8 @@ class Collapse:
             bias_norm=self.bias_norm,
             pairs=pairs,
         )
-        return replace(
-            certificate, measured={name: self.values[name] for name in BESIDE_GUARANTEES}
-        )
+        measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
+        return replace(certificate, measured=measured)
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
@@ -171,9 +168,13 @@ class Collapse:
         }
         return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
 
-    def table_row(self) -> dict[str, Any]:
+    def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
-        return {**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}
+        return [{**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}]
+
+    def lines(self) -> list[str]:
+        """What is said below the table: nothing that its rows do not say."""
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values; what is not finite is None with a note."""
@@ -220,25 +221,6 @@ class Collapse:
         except NclabError as error:
             return None, str(error)
 
-    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
-        """A matplotlib figure and its panels: cosines between classes, and class by class.
-
-        >>> import nclab
-        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).plot()
-        >>> [ax.get_title(loc="left") for ax in axes]
-        ['cosines between classes', 'every class']
-        """
-        from nclab.measurement.page import plot
-
-        return plot(self._picture(), dark)
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write picture and table as one page that needs nothing else."""
-        from nclab.measurement.page import write_page
-        from nclab.measurement.table import as_html
-
-        write_page(path, self._picture(), as_html([self.table_row()]))
-
     def _picture(self) -> "Picture":
         from nclab.figures.measured import layer_picture
 
@@ -247,19 +229,13 @@ class Collapse:
     def __rich__(self) -> Any:
         from nclab.measurement.table import side_by_side
 
-        return side_by_side([self.table_row()])
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+        return side_by_side(self.table_rows())
 
     def _repr_html_(self) -> str:
         from nclab.figures.measured import mini_map
-        from nclab.measurement.table import as_html
 
         small = mini_map(self.to_dict()) if self.num_classes <= PAIRS_SHOWN else ""
-        return as_html([self.table_row()]) + small
+        return self._html_table() + small
 
 
 def _finite(value: float | None) -> float | None:

@@ -27,26 +27,21 @@ class Whitening(NamedTuple):
     """The smallest singular value that was kept; inf where it is far above the tolerance."""
 
     @property
-    def doubt(self) -> str | None:
-        """What rounding leaves of the smallest mode, if that is little."""
+    def warning(self) -> str | None:
+        """What a reader must know about dropped or doubtful modes, if there are any."""
         error = 2 * self.tolerance / self.smallest
+        if self.dropped:
+            return (
+                f"nc1_trace_pinv leaves out {self.dropped} of "
+                f"{self.dropped + self.matrix.shape[1]} modes of the class means: their singular "
+                f"values are below {self.tolerance:.3g}, the size of rounding. "
+                "Classes with the same mean make it too small."
+            )
         if error < DOUBTFUL:
             return None
         return (
             f"nc1_trace_pinv is right to about {error:.1g} only: its smallest mode of the class "
             "means is hardly above rounding, as one class mean is far larger than the others."
-        )
-
-    @property
-    def warning(self) -> str | None:
-        """What a reader must know about dropped or doubtful modes, if there are any."""
-        if not self.dropped:
-            return self.doubt
-        possible = self.dropped + self.matrix.shape[1]
-        return (
-            f"nc1_trace_pinv leaves out {self.dropped} of {possible} modes of the class means: "
-            f"their singular values are below {self.tolerance:.3g}, the size of rounding. "
-            "Classes with the same mean make it too small."
         )
 
 

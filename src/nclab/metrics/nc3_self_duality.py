@@ -11,11 +11,11 @@ from nclab.metrics.rows import centred_rows, cosines, unit_rows
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments
 
-Rows = Tensor | None
+Classes = Tensor | None
 """(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
 
 
-def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     r"""Mean distance between the directions of class means and classifier rows, both centred.
 
     $$\operatorname*{Avg}_c\Bigl\|\frac{\mu_c-\mu_G}{\|\mu_c-\mu_G\|}
@@ -36,7 +36,7 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Rows = None
 
 
 @shared
-def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> Tensor:
+def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> Tensor:
     r"""Cosine of the centred classifier row and the class mean, for every class.
 
     $$\cos(\dot w_c, \mu_c)$$
@@ -53,7 +53,7 @@ def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Rows = None) -
     return cosines(_of_classes(centred_rows(weight), classes), moments.means)
 
 
-def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     """The smallest `nc3_alignment`.
 
     Source: pan2023, Thm 2.3.1
@@ -68,7 +68,7 @@ def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Rows = Non
     return float(nc3_alignment(moments, weight, classes).min())
 
 
-def nc3_alignment_mean(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+def nc3_alignment_mean(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     """`nc3_alignment`, averaged over classes.
 
     Source: pan2023, Thm 2.3.1
@@ -100,7 +100,7 @@ def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
     return cosines(weight.double(), moments.means)
 
 
-def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Rows = None) -> float:
+def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     r"""Squared distance of the classifier and the centred class means, both of unit norm.
 
     $$\Bigl\|\frac{W^T}{\|W\|_F}-\frac{\dot M}{\|\dot M\|_F}\Bigr\|_F^2$$
@@ -119,5 +119,5 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Rows = None) -
     return float(gap.square().sum())
 
 
-def _of_classes(rows: Tensor, classes: Rows) -> Tensor:
+def _of_classes(rows: Tensor, classes: Classes) -> Tensor:
     return rows if classes is None else rows[classes]
