@@ -1,6 +1,7 @@
 """Collapse: what it says, what it leaves out and why, and how it is shown."""
 
 import copy
+import dataclasses
 import json
 import pickle
 
@@ -59,6 +60,26 @@ def test_json_has_every_metric_and_array() -> None:
     assert plain["inter_cosine"] == collapse.inter_cosine.tolist()
     assert plain["class_counts"] == [9] * 5
     assert len(plain["class_loss"]) == len(plain["nc3_alignment"]) == 5
+
+
+def test_json_carries_the_certificate_of_what_the_classifier_reads() -> None:
+    data = cloud()
+    read = nclab.measure_features(data.features, data.labels, data.weight)
+    plain = json.loads(json.dumps(read.to_dict(), allow_nan=False))
+    assert plain["certificate"] == read.certificate(pairs=False).to_record()
+    assert "certificate" not in plain["notes"]
+    inner = nclab.measure_features(data.features, data.labels)
+    assert inner.to_dict()["certificate"] is None
+
+
+def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    impossible = dataclasses.replace(collapse, balanced_loss=1e-12).to_dict()
+    assert impossible["certificate"] is None
+    assert "contradicts the norms" in impossible["notes"]["certificate"]
+    monkeypatch.setattr("nclab.measurement.collapse.CERTIFIED", 2)
+    assert "more than 2 classes" in collapse.to_dict()["notes"]["certificate"]
 
 
 def test_nothing_is_missing_without_a_reason() -> None:

@@ -413,6 +413,23 @@ def test_nonsense_is_one_line(arguments: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("relative", [1e-3, 0.5, 500.0])
+def test_without_pairs_all_else_is_the_same(relative: float) -> None:
+    loss = g(5.0, 10) * (1 + relative)
+    arrays = {"class_losses": [loss] * 10, "class_alphas": [2.0] * 10, "class_betas": [2.5] * 10}
+    whole = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
+    part = certify(10, 2.0, 2.5, loss, 0.2, pairs=False, **arrays).to_dict()
+    assert part["inter_upper"] is None
+    for found in (whole, part):
+        del found["inter_upper"], found["bounds"]["inter_upper"]
+    assert part == whole
+
+
+def test_a_misspelt_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="pair"):
+        certify(10, 2.0, 2.5, 0.05, pair=False)  # type: ignore[call-arg]
+
+
 def test_numbers_may_be_tensors() -> None:
     plain = certify(10, 2.2, 2.3, 0.035)
     given = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
