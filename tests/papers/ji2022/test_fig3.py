@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.data.fashion_mnist import FILES
+from nclab.data.fashion_mnist_files import FILES
 from nclab.errors import MissingData, NclabError, NclabWarning
 from nclab.papers.ji2022 import fig3 as ji2022_fig3
 from nclab.papers.ji2022 import fig3_training as fig3_run
