@@ -1,4 +1,8 @@
-"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable."""
+"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable.
+
+`make test` has two processes. What starts clusters, browsers or programs to kill is in the group
+"processes", whose tests never run beside each other; a file with a costly fixture is a group, too.
+"""
 
 import os
 import shutil
@@ -14,6 +18,7 @@ import torch
 import nclab
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that start from here
 # Ray reads these when it is imported; without a token it would write one into the home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)

@@ -66,6 +66,7 @@ def test_formulas_page_is_fresh() -> None:
     assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
 def test_examples_run(example: Path, request: pytest.FixtureRequest) -> None:
     if example.stem.endswith("_ray"):

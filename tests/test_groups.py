@@ -1,0 +1,12 @@
+"""Tests that share something costly say so, and stay in one process when several run them."""
+
+from pathlib import Path
+
+COSTLY = ('scope="module"', "ray_cluster", "chromium()", "SIGKILL")
+
+
+def test_what_is_shared_or_disturbs_others_is_in_a_group() -> None:
+    for file in Path(__file__).parent.rglob("test_*.py"):
+        text = file.read_text()
+        if file != Path(__file__) and any(word in text for word in COSTLY):
+            assert "xdist_group" in text, file
