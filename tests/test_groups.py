@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-COSTLY = ('scope="module"', "ray_cluster", "chromium()", "SIGKILL")
+COSTLY = ('scope="module"', "ray_cluster", "chromium()", "SIGKILL", "@cache")
 
 
 def test_what_is_shared_or_disturbs_others_is_in_a_group() -> None:
