@@ -13,8 +13,6 @@ from nclab.figures.draw import draw, save
 from nclab.figures.picture import Panel
 from nclab.ulpm import Problem, flow
 
-pytestmark = pytest.mark.xdist_group("figures_ulpm")
-
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:

@@ -9,8 +9,6 @@ import nclab
 from tests.monitor.pair import run_pair
 from tests.monitor.two_processes import parts, resting
 
-pytestmark = pytest.mark.xdist_group("monitor_distributed")
-
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:

@@ -18,8 +18,6 @@ from lightning.pytorch.loggers import CSVLogger  # noqa: E402
 
 from nclab.monitor.lightning import CollapseCallback  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("monitor_lightning")
-
 LAST = "net.7"
 """What the classifier reads."""
 pytestmark = [

@@ -18,8 +18,6 @@ from nclab.report.server import application, listen
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, reproduced
 
-pytestmark = pytest.mark.xdist_group("report_server")
-
 
 class Live:
     """A server on a free port, in a thread."""

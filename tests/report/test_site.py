@@ -14,8 +14,6 @@ from nclab.report.site import write_report
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, PICTURES, reproduced
 
-pytestmark = pytest.mark.xdist_group("report_site")
-
 UNEVEN = Picture("a", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
 """It says less of y than of x."""
 

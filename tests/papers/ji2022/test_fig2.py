@@ -9,8 +9,6 @@ from nclab.papers.drawing import keep
 from nclab.papers.ji2022 import fig2 as ji2022_fig2
 from nclab.papers.ji2022.fig2 import Config, fig2, summary
 
-pytestmark = pytest.mark.xdist_group("ji2022_fig2")
-
 SHORT = Config(descent_steps=20_000, normalised_steps=60)
 """The paper's run cut to a fifth; the flow and normalised descent whole."""
 

@@ -14,8 +14,6 @@ from nclab.papers.ji2022.example import findings
 from nclab.papers.ji2022.saddle import Config, saddle
 from nclab.papers.ledger import judge_all
 
-pytestmark = pytest.mark.xdist_group("ji2022_saddle")
-
 STUCK, NOISE = "ji2022/example-3.1-stuck", "ji2022/example-3.1-noise"
 
 

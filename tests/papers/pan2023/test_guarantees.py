@@ -11,8 +11,6 @@ from nclab.papers.pan2023 import guarantees as pan2023_guarantees
 from nclab.papers.pan2023.guarantees import Config, checks, guarantees
 from nclab.papers.small_network import NetworkConfig
 
-pytestmark = pytest.mark.xdist_group("pan2023_guarantees")
-
 TINY = Config(
     num_classes=3,
     product=2.0,

@@ -21,8 +21,6 @@ from nclab.text import as_text
 from nclab.theory.certificate import certify
 from tests.claims import thesis_rows
 
-pytestmark = pytest.mark.xdist_group("pan2023_networks")
-
 TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0
 )

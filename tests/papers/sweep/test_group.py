@@ -17,8 +17,6 @@ from nclab.records import find_runs, read_run
 from nclab.training import Recipe
 from tests.papers.sweep.small import contents, small
 
-pytestmark = pytest.mark.xdist_group("sweep_group")
-
 STEPS = 5  # of an epoch: 130 samples in batches of 32
 
 
