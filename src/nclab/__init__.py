@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nclab.statistics.second_look import SecondLook
     from nclab.theory.certificates.certificate import Certificate, certify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "Certificate": "nclab.theory.certificates.certificate",
