@@ -44,10 +44,7 @@ class ClassMoments(ClassSums):
         """Add a batch of rows. A batch that is refused leaves the stream as it was."""
         features = as_features(features, dim=self.dim, first_row=self.rows_seen)
         labels = as_labels(
-            labels,
-            rows=len(features),
-            ignore_index=self.ignore_index,
-            num_classes=self.num_classes,
+            labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
         self.add_checked(features, labels)
 

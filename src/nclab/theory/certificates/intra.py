@@ -17,14 +17,7 @@ import numpy as np
 
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.scores import bias_shift, score_range
-from nclab.theory.layer_peeled import (
-    FloatArray,
-    g,
-    g_inverse,
-    g_prime,
-    g_rise,
-    wrong_probability,
-)
+from nclab.theory.layer_peeled import FloatArray, g, g_inverse, g_prime, g_rise, wrong_probability
 
 CELLS = 48
 CLASS_CELLS = 640

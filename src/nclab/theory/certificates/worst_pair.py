@@ -189,11 +189,7 @@ class WorstPair:
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
         """Newton steps to the smallest loss at a given cosine, and the multipliers there."""
         quadratics = np.stack(
-            [
-                self.norm_w,
-                self.norm_h,
-                -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2,
-            ]
+            [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )
         target = np.array([1.0, 1.0, 0.0]) * self.classes * self.product
         best, least = x, math.inf
