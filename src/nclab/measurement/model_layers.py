@@ -96,21 +96,14 @@ class ModelLayers:
 
     def rows(self, tensor: Tensor, module: nn.Module, *, labels: Tensor, mask: Any) -> Tensor:
         """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
-        turned = None
-        if self._sequence_first and not tensor.is_nested and tensor.ndim == 3:
+        turned, first = None, self._sequence_first
+        if first and not tensor.is_nested and tensor.ndim == 3:
             turned = is_turned(tensor, labels, module)
             # A last batch of T samples is turned as the batches before it were.
             turned = self._turned.get(id(module)) if turned is None else turned
             self._turned[id(module)] = turned
-        return to_rows(
-            tensor,
-            labels,
-            module,
-            pool=self.pool,
-            mask=mask,
-            sequence_first=self._sequence_first,
-            turned=turned,
-        )
+        how = {"pool": self.pool, "mask": mask, "sequence_first": first, "turned": turned}
+        return to_rows(tensor, labels, module, **how)
 
     def recorder(self, reader: Reader, points: Sequence[Point] | None = None) -> Recorder:
         """A recorder of the given points or, without them, one that traces the pass."""

@@ -110,15 +110,9 @@ class Fleet:
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
-        losses, hits = self._train_epoch(
-            state,
-            self.inputs,
-            self.labels,
-            order.to(self.inputs.device),
-            self.recipe,
-            rate=rate,
-            weight_decay=member.weight_decay,
-        )
+        data = (self.inputs, self.labels, order.to(self.inputs.device))
+        rates = {"rate": rate, "weight_decay": member.weight_decay}
+        losses, hits = self._train_epoch(state, *data, self.recipe, **rates)
         broken = _first_broken(losses, state)
         if broken is not None:
             state.restore()
