@@ -15,6 +15,8 @@ from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
+NO_INDEX = torch.iinfo(torch.int64).min
+"""Stands in a state for no `ignore_index`."""
 
 
 class ClassMoments(ClassSums):
@@ -135,8 +137,7 @@ class ClassMoments(ClassSums):
         state = {name.removeprefix("_"): getattr(self, name) for name in PER_CLASS}
         if self._residual_scatter is not None:
             state["residual_scatter"] = self._residual_scatter
-        no_index = torch.iinfo(torch.int64).min
-        ignore = no_index if self.ignore_index is None else self.ignore_index
+        ignore = NO_INDEX if self.ignore_index is None else self.ignore_index
         state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
         return {key: value.clone() for key, value in state.items()}
 
@@ -155,12 +156,8 @@ class ClassMoments(ClassSums):
             )
         _, ignored, rows_seen, ignore = header
         num_classes, dim = state["pivot"].shape
-        result = cls(
-            num_classes,
-            dim,
-            scatter="residual_scatter" in state,
-            ignore_index=None if ignore == torch.iinfo(torch.int64).min else ignore,
-        )
+        index = None if ignore == NO_INDEX else ignore
+        result = cls(num_classes, dim, scatter="residual_scatter" in state, ignore_index=index)
         for name in [part for part in (*parts, "residual_scatter") if part in state]:
             value, blank = state[name], getattr(result, f"_{name}")
             if value.shape != blank.shape or value.dtype != blank.dtype:

@@ -75,13 +75,11 @@ class Fleet:
         self.shape = shape
         self.members = tuple(members)
         self.recipe = recipe
-        self.inputs, self.labels = check_data(inputs, labels, shape, torch.device(device), dtype)
-        self._train_epoch = find_backend(backend, torch.device(device))
+        where = torch.device(device)
+        self.inputs, self.labels = check_data(inputs, labels, shape, where, dtype)
+        self._train_epoch = find_backend(backend, where)
         check_batches(len(self.inputs), recipe, self.members)
-        self._states = [
-            State.start(shape, member.norm, member.seed, torch.device(device), dtype)
-            for member in self.members
-        ]
+        self._states = [State.start(shape, m.norm, m.seed, where, dtype) for m in self.members]
         self._epochs = [0] * len(self.members)
         self._deaths = [""] * len(self.members)
 
