@@ -12,6 +12,7 @@ from nclab.errors import NclabError
 from nclab.models.mlp import Norm, Shape
 from nclab.papers.sweep import SweepConfig, train_sweep
 from nclab.records import read_run
+from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training import Recipe
 
 Data = Literal["teacher", "conic"]
@@ -105,8 +106,7 @@ PAPER = Networks()
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
     """The measured layers of a network at its end, in order; empty if it never got there."""
-    record = read_run(out / "fleet" / row["run"]).last("measurement")
-    return [] if record is None else list(record["layers"])
+    return list(layers_of(read_run(out / "fleet" / row["run"]).last(MEASUREMENT)))
 
 
 def preset_of(presets: dict[str, Any], name: str) -> Any:
