@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from nclab.report.columns import Columns
-from nclab.report.follower import Frames
+from nclab.report.growing_run import Frames
 
 
 def lines(count: int, *, start: int = 0) -> list[bytes]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nclab.records import open_run
-from nclab.report.follower import Follower
+from nclab.report.growing_run import GrowingRun
 from nclab.report.watcher import Selection, Watcher
 from tests.report.folders import train
 
@@ -75,14 +75,14 @@ def test_a_bad_run_is_a_problem_of_its_own(
     for name in ("bad", "good"):
         with open_run(watcher.root / name, kind="fleet", config={}, seed=0) as run:
             run.append(measurement(1))
-    refresh = Follower.refresh
+    refresh = GrowingRun.refresh
 
-    def failing(run: Follower) -> bool:
+    def failing(run: GrowingRun) -> bool:
         if run.name == "bad":
             raise OverflowError("too large")
         return refresh(run)
 
-    monkeypatch.setattr(Follower, "refresh", failing)
+    monkeypatch.setattr(GrowingRun, "refresh", failing)
     for _ in range(2):
         watcher.refresh()
         assert [run["name"] for run in watcher.list_runs()] == ["good"]
@@ -95,11 +95,11 @@ def test_a_run_that_cannot_be_drawn_is_left_out(
     with open_run(watcher.root / "bad", kind="fleet", config={}, seed=0) as run:
         run.append(measurement(1))
 
-    def failing(run: Follower) -> int:
+    def failing(run: GrowingRun) -> int:
         raise OverflowError("too large")
 
     watcher.refresh()
-    monkeypatch.setattr(Follower, "last_measurement", failing)
+    monkeypatch.setattr(GrowingRun, "last_measurement", failing)
     assert watcher.run("bad") is None
     assert "The run bad is left out" in (watcher.render("index.html") or "")
 
@@ -109,7 +109,7 @@ def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
     with open_run(folder, kind="fleet", config={}, seed=0) as run:
         for step in range(5):
             run.append(measurement(step))
-        follower = Follower(folder, root=tmp_path)
+        follower = GrowingRun(folder, root=tmp_path)
         follower.refresh()
         assert follower.measured() == 5
         run.resume(0)

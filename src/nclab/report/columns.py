@@ -7,6 +7,7 @@ from math import nan
 from typing import Any
 
 from nclab.records.lines import decode
+from nclab.records.schema import EPOCH, layers_of, title_of_layer
 
 Key = tuple[str, str]
 """Layer and metric; the layer is empty for what belongs to the whole network."""
@@ -15,7 +16,8 @@ LIMIT = 500
 BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
-PLACES = ("step", "epoch")
+PLACES = ("step", "epoch", "log_time")
+"""What curves are drawn over."""
 HUGE = 10**300
 """JSON has whole numbers that no float holds; they are passed over."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
@@ -131,26 +133,25 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     """Where a record is in training, and its numbers by layer and metric."""
     at: dict[str, float] = {}
     found: dict[Key, float] = {}
-    prefix = "train " if record.get("kind") == "epoch" else ""
+    for place, layer in enumerate(layers_of(record)):
+        title = title_of_layer(layer, place)
+        for name, value in layer.items():
+            if _is_number(value):
+                found[title, name] = value
+    own = record.get("layer")
+    title = own if type(own) is str else ""
+    prefix = "train " if record.get("kind") == EPOCH else ""
     for name, value in record.items():
         kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
-        if name in PLACES:
-            if kind is float or (kind is int and -HUGE < value < HUGE):
+        if kind is float or (kind is int and -HUGE < value < HUGE):
+            if name in PLACES:
                 at[name] = value
-        elif kind is float or (kind is int and -HUGE < value < HUGE):
-            found["", prefix + name] = value
+            else:
+                found[title, prefix + name] = value
         elif name == "train" and kind is dict:
             for key, number in value.items():
                 if _is_number(number):
                     found["", "train " + key] = number
-        elif name == "layers" and kind is list:
-            for place, layer in enumerate(value):
-                if type(layer) is not dict:
-                    continue
-                title = str(layer.get("layer") or f"layer {place + 1}")
-                for key, number in layer.items():
-                    if _is_number(number):
-                        found[title, key] = number
     return at, found
 
 

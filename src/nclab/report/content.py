@@ -14,7 +14,7 @@ from nclab.errors import NclabError
 from nclab.figures.picture import Picture
 from nclab.papers import PAPERS
 from nclab.records import find_runs
-from nclab.report.checks import read_claims, read_numbers, read_picture
+from nclab.report.foreign_files import read_claims, read_numbers, read_picture
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nclab.errors import NclabError
-from nclab.report.follower import last_layer
+from nclab.records.schema import last_layer
 from nclab.theory.alignment import alignment_lower
 from nclab.theory.budget import LossBudget, loss_budget
 from nclab.theory.class_bounds import class_bounds

@@ -12,10 +12,11 @@ import nclab
 from nclab.figures.palette import DARK, LIGHT
 from nclab.papers import PAPERS
 from nclab.records.manifest import versions
-from nclab.report.checks import NOTHING
+from nclab.records.schema import last_layer
+from nclab.report.foreign_files import NOTHING
 from nclab.report.content import Content, Experiment, Figure
 from nclab.report.environment import TONES, environment, pretty
-from nclab.report.follower import Follower, last_layer
+from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
 
 ASSETS = Path(__file__).with_name("assets")
@@ -33,7 +34,7 @@ class Pages:
     """Renders the pages of one folder."""
 
     content: Content
-    runs: Mapping[str, Follower]
+    runs: Mapping[str, GrowingRun]
     """By slug."""
     plotly: bool
     live: bool = False

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nclab.report.follower import SIZES, Follower, last_layer
+from nclab.records.schema import last_layer
+from nclab.report.growing_run import SIZES, GrowingRun
 
 EVERY_LAYER = (
     "min_intra",
@@ -55,7 +56,7 @@ def room_for(runs: int) -> Room:
     return Room(points=max(30, 7200 // runs), frames=24, spots=100, everything=False)
 
 
-def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
+def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
     from nclab.report.guarantees import guarantees  # late: it takes torch, the live page does not
 
@@ -76,7 +77,7 @@ def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str,
     }
 
 
-def summary(run: Follower) -> dict[str, Any]:
+def summary(run: GrowingRun) -> dict[str, Any]:
     """A run in one line of a table."""
     return {
         "name": run.name,
@@ -89,7 +90,7 @@ def summary(run: Follower) -> dict[str, Any]:
     }
 
 
-def _metrics(run: Follower, classes: Any) -> list[dict[str, Any]]:
+def _metrics(run: GrowingRun, classes: Any) -> list[dict[str, Any]]:
     """Names in the order of the tables, with their meaning and their value at collapse."""
     from nclab.metrics.catalogue import BY_NAME
 
@@ -106,7 +107,7 @@ def _metrics(run: Follower, classes: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _tables(run: Follower, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
+def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
     tables = []
     for kind, columns in run.columns.items():
         places, values = columns.table(room.points)
@@ -123,7 +124,7 @@ def _tables(run: Follower, layers: Sequence[str], room: Room) -> list[dict[str, 
     return tables
 
 
-def _cosines(run: Follower, room: Room) -> dict[str, Any] | None:
+def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     """The class cosines of the last layer, one matrix a frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
@@ -141,7 +142,7 @@ def _cosines(run: Follower, room: Room) -> dict[str, Any] | None:
     return {"classes": size, "fine": FINE, "frames": frames}
 
 
-def _geometry(run: Follower, room: Room) -> list[dict[str, Any]]:
+def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
     """The 3-D picture of every layer that has one."""
     by_layer: dict[str, list[dict[str, Any]]] = {}
     for record in run.geometry.records():

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nclab.report.checks import ODD
+from nclab.report.foreign_files import ODD
 from nclab.report.columns import Key
 from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.follower import Follower
+from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data, short, summary
 from nclab.report.site import plotly_script, problem_of, slug_of
@@ -34,7 +34,7 @@ class Watcher:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.runs: dict[str, Follower] = {}
+        self.runs: dict[str, GrowingRun] = {}
         self.versions: dict[str, int] = {}
         """By slug, a number that grows whenever the run does."""
         self.content: Content = read_content(root)
@@ -74,7 +74,7 @@ class Watcher:
             if folder in known or folder in self._odd:
                 continue
             try:
-                run = Follower(folder, root=self.root)
+                run = GrowingRun(folder, root=self.root)
             except ODD as error:  # looked at again: only its manifest was read
                 self._problems.append(problem_of(folder, self.root, error))
                 continue
@@ -144,7 +144,7 @@ class Watcher:
         self._odd[run.folder] = problem_of(run.folder, self.root, error)
 
 
-def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:
+def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for key in _keys(run, selection):
         x, y = run.curve(key, selection.place)
@@ -155,7 +155,7 @@ def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:
     return found
 
 
-def _keys(run: Follower, selection: Selection) -> list[Key]:
+def _keys(run: GrowingRun, selection: Selection) -> list[Key]:
     keys = [key for key in run.names() if key[1] == selection.metric]
     whole = [key for key in keys if not key[0]]
     layers = [key for key in keys if key[0]]

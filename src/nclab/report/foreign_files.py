@@ -7,7 +7,7 @@ from typing import Any
 from nclab.errors import NclabError
 from nclab.figures.interactive import spec
 from nclab.figures.picture import Picture, from_json, to_json
-from nclab.report.table import picture_csv
+from nclab.report.picture_csv import picture_csv
 
 ODD = (
     NclabError,

@@ -1,6 +1,6 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -8,8 +8,9 @@ from nclab.errors import RecordError
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
 from nclab.records.lines import decode
-from nclab.records.lock import is_held
 from nclab.records.manifest import Manifest, read_manifest
+from nclab.records.read import progress_of, state_of
+from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
 from nclab.report.columns import LIMIT, Columns, Key
 
 FRAMES = 60
@@ -18,7 +19,7 @@ SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
 
-class Follower:
+class GrowingRun:
     """Reads a journal once; every `refresh` reads what was added since."""
 
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
@@ -57,15 +58,15 @@ class Follower:
         return bool(content) or before != (self.heartbeat, self.end)
 
     def _take(self, kind: str, lines: Sequence[bytes]) -> None:
-        if kind == "end":
+        if kind == END:
             self.end = decode(lines[-1])
-        elif kind == "geometry":
+        elif kind == GEOMETRY:
             self.geometry.extend(lines)
-        elif kind == "alarm":
+        elif kind == ALARM:
             self.alarms += [record for record in map(decode, lines) if record]
-        elif kind != "start":
+        elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
-            if kind == "measurement":
+            if kind == MEASUREMENT:
                 self.measurements.extend(lines)
 
     @property
@@ -74,23 +75,14 @@ class Follower:
         return self.manifest.name
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         """running, finished, failed or stopped."""
-        if self.end is not None:
-            return "finished" if self.end.get("state") == "finished" else "failed"
-        if is_held(self.folder):
-            return "running"
-        return "failed" if self.heartbeat.get("state") == "failed" else "stopped"
+        return state_of(self.folder, self.end, self.heartbeat)
 
     @property
     def progress(self) -> float | None:
         """From 0 to 1, None where the run does not say how long it is."""
-        if self.state == "finished":
-            return 1.0
-        step, total = self.heartbeat.get("step"), self.heartbeat.get("total")
-        if isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
-            return min(1.0, max(0.0, step / total)) if step < total else 1.0
-        return None
+        return progress_of(self.state, self.heartbeat)
 
     def layers(self) -> list[str]:
         """Names of the measured layers, the last is what the classifier reads."""
@@ -117,19 +109,8 @@ class Follower:
 
     def measured(self) -> int:
         """How many measurements there are."""
-        columns = self.columns.get("measurement")
+        columns = self.columns.get(MEASUREMENT)
         return columns.seen if columns else 0
-
-
-def last_layer(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The layer that the classifier reads, empty where a measurement has none.
-
-    >>> last_layer({"layers": [{"layer": "fc"}]}), last_layer({"layers": 5})
-    ({'layer': 'fc'}, {})
-    """
-    layers = record.get("layers")
-    last = layers[-1] if isinstance(layers, list) and layers else {}
-    return last if isinstance(last, dict) else {}
 
 
 def _checked(manifest: Manifest, folder: Path) -> Manifest:

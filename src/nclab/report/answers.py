@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nclab.figures.picture import to_json
 from nclab.report.content import Figure, safe_name
 from nclab.report.site import assets, compact, figure_script
-from nclab.report.table import picture_csv
+from nclab.report.picture_csv import picture_csv
 from nclab.report.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TYPES = {
 }
 
 
-class Desk:
+class Answers:
     """Answers requests; paths are looked up, never joined to a folder."""
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
