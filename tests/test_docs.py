@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.papers import PAPERS
-from nclab.papers.ledger import all_claims
+from nclab.papers.registry import claims as all_claims
+from nclab.papers.registry import papers
 from tests.papers.golden import CORRECTED, GOLDEN
 
 ROOT = Path(__file__).parent.parent
@@ -53,7 +53,7 @@ def test_sources_name_known_papers() -> None:
     for file in SOURCES:
         for match in re.finditer(r"^\s*Source: (\w+), (\S.*)$", file.read_text(), re.MULTILINE):
             found += 1
-            assert match[1] in PAPERS, f"{file}: {match[0]}"
+            assert match[1] in papers(), f"{file}: {match[0]}"
             assert re.match(
                 r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.)", match[2]
             )

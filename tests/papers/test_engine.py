@@ -9,11 +9,14 @@ import pytest
 from nclab.data import fashion_mnist
 from nclab.engine import Job, Outcome
 from nclab.errors import NclabError
-from nclab.experiments import find
+from nclab.papers.experiment import preset_of
+from nclab.papers.registry import find_experiments
 from nclab.papers.sweep import train_sweep
 from tests.papers.sweep.small import small
 
-TRAINING = [name for name in find([]) if name.startswith("pan2023_") and "guar" not in name]
+TRAINING = [
+    name for name in find_experiments([]) if name.startswith("pan2023_") and "guar" not in name
+]
 TRAINING += ["ji2022_fig3"]
 
 
@@ -41,8 +44,9 @@ def test_experiments_train_there(
     monkeypatch.setattr(fashion_mnist, "load", lambda: None)
     monkeypatch.chdir(tmp_path)
     engine = Elsewhere()
+    experiment = find_experiments([name])[name]
     with pytest.raises(NclabError, match="Asked"):
-        find([name])[name].run(seeds=(0,), out=Path("runs"), engine=engine)
+        experiment.run(preset_of(experiment, "quick"), seeds=(0,), out=Path("runs"), engine=engine)
     assert engine.jobs
     assert engine.asked["folder"].parent == tmp_path / "runs"
 

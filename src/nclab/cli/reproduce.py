@@ -43,11 +43,11 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
-    from nclab.papers.main_job import SEEDS, Job
+    from nclab.papers.main_job import SEEDS, MainJob
 
     count = seeds or SEEDS[preset.value]
     with chosen(engine, address) as place:
-        job = Job(preset.value, tuple(range(seed, seed + count)), out, fresh, place)
+        job = MainJob(preset.value, tuple(range(seed, seed + count)), out, fresh, place)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result = {**job.finish(whole=not targets), "experiments": job.numbers}
     if as_json:

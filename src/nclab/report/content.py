@@ -6,15 +6,15 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
 from nclab.figures.picture import Picture
-from nclab.papers import PAPERS
 from nclab.records import find_runs
-from nclab.report.foreign_files import read_claims, read_numbers, read_picture
+from nclab.records.results import digest
+from nclab.report.foreign_files import read_claims, read_numbers, read_papers, read_picture
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
@@ -46,12 +46,8 @@ class Experiment:
     figures: tuple[Figure, ...]
     file: Path | None
     """Where its numbers are."""
-
-    @property
-    def paper(self) -> str:
-        """The key of the paper it is from, empty if none."""
-        key = self.name.split("_")[0]
-        return key if key in PAPERS else ""
+    stale: bool = False
+    """Whether claims were judged from other numbers than these."""
 
     @property
     def wide(self) -> bool:
@@ -79,12 +75,19 @@ class Content:
     claims: tuple[Mapping[str, Any], ...]
     skipped: tuple[tuple[str, str], ...]
     """What, and why."""
+    papers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Title, authors and year of every paper of which there are claims or experiments."""
     problems: tuple[str, ...] = field(default=())
     """Files that are there but cannot be read."""
 
+    def paper_of(self, experiment: str) -> str:
+        """The key of the paper that an experiment is from, empty if none."""
+        key = experiment.split("_")[0]
+        return key if key in self.papers else ""
+
     def of_paper(self, key: str) -> tuple[Experiment, ...]:
         """The experiments of a paper; those of none for the empty key."""
-        return tuple(one for one in self.experiments if one.paper == key)
+        return tuple(one for one in self.experiments if self.paper_of(one.name) == key)
 
     def claims_of(self, key: str) -> list[Mapping[str, Any]]:
         """The claims of a paper."""
@@ -102,10 +105,29 @@ def read_content(root: Path) -> Content:
         if found is not None
     ]
     judged = _json(root / "claims.json", problems, root)
-    claims = judged.get("claims") if isinstance(judged, dict) else judged
-    kept = read_claims(claims, problems)
-    skipped = _skipped(_json(root / "skipped.json", problems, root), problems)
-    return Content(root, tuple(experiments), tuple(kept), tuple(skipped), tuple(problems))
+    ledger = judged if isinstance(judged, dict) else {"claims": judged}
+    claims = read_claims(ledger.get("claims"), problems)
+    stale = _stale(root, ledger.get("judged_from"), claims)
+    names = {one.name.split("_")[0] for one in experiments} | {one["id"] for one in claims}
+    return Content(
+        root,
+        experiments=tuple(replace(one, stale=one.name in stale) for one in experiments),
+        claims=tuple({**one, "stale": one["needs"] in stale} for one in claims),
+        skipped=tuple(_skipped(_json(root / "skipped.json", problems, root), problems)),
+        papers=read_papers(ledger.get("papers"), {name.split("/")[0] for name in names}, problems),
+        problems=tuple(problems),
+    )
+
+
+def _stale(root: Path, judged_from: Any, claims: list[dict[str, Any]]) -> set[str]:
+    """Experiments whose numbers are not those that their claims were judged from.
+
+    A ledger that does not say what it was judged from is older than this question.
+    """
+    if not isinstance(judged_from, dict):
+        return set()
+    needed = {one["needs"] for one in claims if one["needs"]}
+    return {name for name in needed if (now := digest(root, name)) and now != judged_from.get(name)}
 
 
 def stamp(root: Path) -> list[tuple[str, int, int]]:

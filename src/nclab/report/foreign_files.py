@@ -20,10 +20,11 @@ ODD = (
     ValueError,
 )
 """What a file that others wrote may raise; it must not cost the reader all the other files."""
-TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict")
+TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone")
 NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, ""),
     "verdict": "open",
+    "tone": "open",
     "numbers": {},
     "links": {},
 }
@@ -48,7 +49,8 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
         elif wrong := _wrong(claim):
             problems.append(f"claims.json: claim {claim['id']!r} is left out: {wrong}")
         else:
-            found.append({**NOTHING, **claim})
+            known = {name: value for name, value in claim.items() if value is not None}
+            found.append({**NOTHING, **known})
     return found
 
 
@@ -76,29 +78,29 @@ def read_numbers(content: Any, where: str, problems: list[str]) -> dict[str, Any
         problems.append(f"{where}: expected an object")
         return {}
     kept = dict(content)
-    seeds, findings = kept.get("seeds"), kept.get("findings")
+    seeds = kept.get("seeds")
     if not (seeds is None or (isinstance(seeds, list) and all(type(n) is int for n in seeds))):
         problems.append(f"{where}: expected a list of whole numbers as seeds")
         del kept["seeds"]
     if not isinstance(kept.get("preset"), str | None):
         problems.append(f"{where}: expected a text as preset")
         del kept["preset"]
-    if findings is not None and not isinstance(findings, dict):
-        problems.append(f"{where}: expected an object as findings")
-        del kept["findings"]
-    elif findings:
-        kept["findings"] = _findings(findings, where, problems)
     return kept
 
 
-def _findings(findings: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+def read_papers(content: Any, wanted: set[str], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """Title, authors and year of the wanted papers, by key.
+
+    >>> read_papers({"a": {"title": "A", "authors": "B", "year": 1}, "c": {}}, {"a"}, [])
+    {'a': {'title': 'A', 'authors': 'B', 'year': 1}}
+    """
+    if content is not None and not isinstance(content, dict):
+        problems.append("claims.json: expected an object as papers")
+        return {}
     found = {}
-    for name, finding in findings.items():
-        wrong = _wrong(finding) if isinstance(finding, dict) else "expected an object"
-        if wrong:
-            problems.append(f"{where}: finding {name!r} is left out: {wrong}")
-        else:
-            found[name] = finding
+    for key, paper in (content or {}).items():
+        if key in wanted and isinstance(paper, dict):
+            found[key] = {name: paper.get(name, "") for name in ("title", "authors", "year")}
     return found
 
 
