@@ -159,7 +159,9 @@ def _first_journal(folder: Path, manifest: Manifest) -> JournalWriter:
 class Run:
     """The one writer of a run; made by `open_run`."""
 
-    def __init__(self, folder: Path, manifest: Manifest, journal: JournalWriter, lock: Lock) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, journal: JournalWriter, lock: Lock
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self._journal = journal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.figures.picture import to_json
 from nclab.report.content import Figure, safe_name
-from nclab.report.site import assets, compact, figure_script
 from nclab.report.picture_csv import picture_csv
+from nclab.report.site import assets, compact, figure_script
 from nclab.report.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Answers:
         if text is None:  # perhaps of a run that has just begun
             await asyncio.to_thread(watcher.refresh, again=True)
             text = await asyncio.to_thread(watcher.render, name)
-        return _missing() if text is None else HTMLResponse(text)
+        return _missing() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
 
     async def runs(self, request: "Request") -> "Response":
         """All runs, each in one line."""

@@ -18,8 +18,8 @@ BUDGET_BYTES = 2**20
 FEWEST = 64
 PLACES = ("step", "epoch", "log_time")
 """What curves are drawn over."""
-HUGE = 10**300
-"""JSON has whole numbers that no float holds; they are passed over."""
+HUGE = 1e300
+"""JSON has numbers that no float holds; they are passed over."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
 """A list of numbers as the value of a key; curves need none, and they are most of a record."""
 
@@ -136,21 +136,21 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     for place, layer in enumerate(layers_of(record)):
         title = title_of_layer(layer, place)
         for name, value in layer.items():
-            if _is_number(value):
+            if is_number(value):
                 found[title, name] = value
     own = record.get("layer")
     title = own if type(own) is str else ""
     prefix = "train " if record.get("kind") == EPOCH else ""
     for name, value in record.items():
         kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
-        if kind is float or (kind is int and -HUGE < value < HUGE):
+        if (kind is float or kind is int) and -HUGE < value < HUGE:
             if name in PLACES:
                 at[name] = value
             else:
                 found[title, prefix + name] = value
         elif name == "train" and kind is dict:
             for key, number in value.items():
-                if _is_number(number):
+                if is_number(number):
                     found["", "train " + key] = number
     return at, found
 
@@ -160,8 +160,9 @@ def _decode(line: bytes) -> dict[str, Any]:
     return decode(ARRAY.sub(b'":null', line)) or {}
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and -HUGE < value < HUGE)
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a page can show."""
+    return type(value) in (float, int) and -HUGE < value < HUGE
 
 
 def _known(value: float) -> float | None:

@@ -7,11 +7,12 @@ from typing import Any, overload
 from nclab.errors import RecordError
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
+from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
-from nclab.report.columns import LIMIT, Columns, Key
+from nclab.report.columns import LIMIT, Columns, Key, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -41,15 +42,17 @@ class GrowingRun:
         self.heartbeat: dict[str, Any] = {}
 
     def refresh(self) -> bool:
-        """Read what is new; whether there was anything."""
-        journal = self.folder / "journal.jsonl"
-        try:
-            size = journal.stat().st_size
-        except OSError:
-            size = 0
+        """Read what is new; whether there was anything. RecordError if it cannot be read."""
         before = (self.heartbeat, self.end)
         self.heartbeat = read_state(self.folder)
-        content = b"" if size == self._size else self._tail.content()
+        try:
+            size = (self.folder / JOURNAL).stat().st_size
+        except OSError:
+            size = 0
+        try:
+            content = b"" if size == self._size else self._tail.content()
+        except OSError as error:
+            raise RecordError(f"Cannot read {self.path}/{JOURNAL}: {error.strerror}.") from error
         self._size = size
         if self._tail.restarted and content:
             self._begin()
@@ -59,11 +62,11 @@ class GrowingRun:
 
     def _take(self, kind: str, lines: Sequence[bytes]) -> None:
         if kind == END:
-            self.end = decode(lines[-1])
+            self.end = known(decode(lines[-1]))
         elif kind == GEOMETRY:
             self.geometry.extend(lines)
         elif kind == ALARM:
-            self.alarms += [record for record in map(decode, lines) if record]
+            self.alarms += [known(record) for record in map(decode, lines) if record]
         elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
             if kind == MEASUREMENT:
@@ -105,12 +108,26 @@ class GrowingRun:
 
     def last_measurement(self) -> dict[str, Any]:
         """The newest measurement with all its arrays, empty if there is none."""
-        return (decode(self.measurements.newest) or {}) if self.measurements.newest else {}
+        found: dict[str, Any] = known(decode(self.measurements.newest) or {})
+        return found
 
     def measured(self) -> int:
         """How many measurements there are."""
         columns = self.columns.get(MEASUREMENT)
         return columns.seen if columns else 0
+
+
+def known(value: Any) -> Any:
+    """What was JSON, without the numbers that no page can show: infinite ones, and 10 ** 400.
+
+    >>> known({"step": 3, "loss": float("inf"), "counts": [10 ** 400, "a"]})
+    {'step': 3, 'loss': None, 'counts': [None, 'a']}
+    """
+    if isinstance(value, dict):
+        return {name: known(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [known(one) for one in value]
+    return value if isinstance(value, bool | str) or is_number(value) else None
 
 
 def _checked(manifest: Manifest, folder: Path) -> Manifest:

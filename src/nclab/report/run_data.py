@@ -1,11 +1,11 @@
 """What the page of one run draws: curves, class cosines and the 3-D picture, small enough."""
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nclab.records.schema import last_layer
-from nclab.report.growing_run import SIZES, GrowingRun
+from nclab.report.columns import is_number
+from nclab.report.growing_run import SIZES, GrowingRun, known
 
 EVERY_LAYER = (
     "min_intra",
@@ -28,8 +28,6 @@ EVERY_LAYER = (
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
-DAMAGED = (TypeError, ValueError, OverflowError)
-"""What a frame raises that holds no numbers."""
 
 
 class Room(NamedTuple):
@@ -129,13 +127,9 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
         matrix = last_layer(record).get("inter_cosine")
-        if not isinstance(matrix, list) or not 0 < len(matrix) <= MOST_CLASSES:
-            continue
-        try:
-            flat = [None if v is None else round(v * FINE) for row in matrix for v in row]
-        except DAMAGED:
-            continue
-        frames.append({"epoch": record.get("epoch"), "step": record.get("step"), "values": flat})
+        flat = _fine(matrix, holes=True) if isinstance(matrix, list) else None
+        if flat is not None and 0 < len(matrix) <= MOST_CLASSES:
+            frames.append({**_moment(record), "values": flat})
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
@@ -163,28 +157,34 @@ def _frames(records: list[dict[str, Any]], spots: int) -> list[dict[str, Any]]:
     """Frames without those that are damaged, or of features that were not finite."""
     frames = []
     for record in records:
-        with contextlib.suppress(*DAMAGED):
-            frames.append(_frame(record, spots))
+        labels, points = (record.get(name) or [] for name in ("labels", "points"))
+        if not (isinstance(labels, list) and isinstance(points, list)):
+            continue
+        step = max(1, -(-len(points) // spots))
+        seen = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
+        seen = {"points": _fine(points[::step]), **seen}
+        if None not in seen.values():
+            about = {**_moment(record), "share": known(record.get("share"))}
+            frames.append({**about, "labels": known(labels[::step]), **seen})
     return frames
 
 
-def _frame(record: dict[str, Any], spots: int) -> dict[str, Any]:
-    labels, points = record.get("labels") or [], record.get("points") or []
-    step = max(1, -(-len(points) // spots))
-    return {
-        "epoch": record.get("epoch"),
-        "step": record.get("step"),
-        "share": record.get("share"),
-        "labels": labels[::step],
-        "points": _fine(points[::step]),
-        "means": _fine(record.get("means") or []),
-        "weights": _fine(record.get("weights") or []),
-        "etf": _fine(record.get("etf") or []),
-    }
+def _moment(record: dict[str, Any]) -> dict[str, Any]:
+    return {"epoch": known(record.get("epoch")), "step": known(record.get("step"))}
 
 
-def _fine(rows: Sequence[Sequence[float]]) -> list[int]:
-    return [round(value * FINE) for row in rows for value in row]
+def _fine(rows: Any, *, holes: bool = False) -> list[int | None] | None:
+    """The numbers of a matrix in whole thousandths, None if it is none.
+
+    >>> _fine([[0.5, 1.0]]), _fine([[0.5, None]]), _fine([[None]], holes=True), _fine([1])
+    ([500, 1000], None, [None], None)
+    """
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return None
+    flat = [value for row in rows for value in row]
+    if not all(is_number(value) or (holes and value is None) for value in flat):
+        return None
+    return [None if value is None else round(value * FINE) for value in flat]
 
 
 def _some(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:

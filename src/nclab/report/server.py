@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nclab.errors import NclabError
-from nclab.report.content import check_folder
-from nclab.report.answers import Answers
 from nclab.report.access import ReadOnlyAccess
+from nclab.report.answers import Answers
+from nclab.report.content import check_folder
 from nclab.report.watcher import Watcher
 
 if TYPE_CHECKING:

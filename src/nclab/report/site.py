@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nclab.errors import NclabError
+from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import to_json
 from nclab.files import write_whole
 from nclab.progress import track
-from nclab.report.foreign_files import ODD
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
-from nclab.report.run_data import Room, room_for, run_data
 from nclab.report.picture_csv import picture_csv
+from nclab.report.run_data import Room, room_for, run_data
 
 MARK = "report.json"
 FORMAT = "nclab report"
@@ -89,18 +88,18 @@ def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, GrowingRun], d
         try:
             run = GrowingRun(folder, root=root)
             run.refresh()
-            slug = slug_of(run)
-            scripts[slug] = run_script(slug, run, room)
-        except ODD as error:
+        except RecordError as error:
             problems.append(problem_of(folder, root, error))
             continue
+        slug = slug_of(run)
+        scripts[slug] = run_script(slug, run, room)
         found[slug] = run
     return found, scripts
 
 
-def problem_of(folder: Path, root: Path, error: Exception) -> str:
+def problem_of(folder: Path, root: Path, error: RecordError) -> str:
     """Why a run is not shown, in one line."""
-    return f"The run {folder.relative_to(root)} is left out: {type(error).__name__}: {error}"
+    return f"The run {folder.relative_to(root)} is left out: {error}"
 
 
 def slug_of(run: GrowingRun) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nclab.report.foreign_files import ODD
+from nclab.errors import RecordError
 from nclab.report.columns import Key
 from nclab.report.content import Content, read_content, runs_below, stamp
 from nclab.report.growing_run import GrowingRun
@@ -41,7 +41,7 @@ class Watcher:
         self.plotly = plotly_script()
         self._problems: list[str] = []
         self._odd: dict[Path, str] = {}
-        """Runs that could not be read or drawn, and why."""
+        """Runs that could not be read, and why."""
         self._lock = threading.Lock()
         self._looked = self._searched = 0.0
         self._stamp = stamp(root)
@@ -58,7 +58,7 @@ class Watcher:
             for slug, run in list(self.runs.items()):
                 try:
                     grown = run.refresh()
-                except ODD as error:
+                except RecordError as error:
                     self._leave_out(slug, error)
                     continue
                 if grown:
@@ -75,7 +75,7 @@ class Watcher:
                 continue
             try:
                 run = GrowingRun(folder, root=self.root)
-            except ODD as error:  # looked at again: only its manifest was read
+            except RecordError as error:  # looked at again: only its manifest was read
                 self._problems.append(problem_of(folder, self.root, error))
                 continue
             self.runs[slug_of(run)] = run
@@ -128,18 +128,12 @@ class Watcher:
             return found
 
     def run(self, slug: str) -> dict[str, Any] | None:
-        """What the page of a run draws, None if there is no such run or it cannot be drawn."""
+        """What the page of a run draws, None if there is no such run."""
         with self._lock:
             run = self.runs.get(slug)
-            if run is None:
-                return None
-            try:
-                return run_data(run, slug=slug)
-            except ODD as error:
-                self._leave_out(slug, error)
-                return None
+            return None if run is None else run_data(run, slug=slug)
 
-    def _leave_out(self, slug: str, error: Exception) -> None:
+    def _leave_out(self, slug: str, error: RecordError) -> None:
         run = self.runs.pop(slug)
         self._odd[run.folder] = problem_of(run.folder, self.root, error)
 

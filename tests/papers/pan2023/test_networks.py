@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.claims import thesis_rows
 
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel
@@ -19,7 +20,6 @@ from nclab.papers.pan2023.networks import Networks, last_layers
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab.theory.certificate import certify
-from tests.claims import thesis_rows
 
 TINY = Networks(
     samples=160, width=24, epochs=20, batch=40, moments=1, inputs=6, classes=3, workers=0

@@ -1,6 +1,7 @@
 """The arrays behind the pictures of chapter 3."""
 
 import pytest
+from tests.claims import thesis_rows
 
 from nclab.figures.draw import draw
 from nclab.figures.interactive import spec
@@ -8,7 +9,6 @@ from nclab.figures.picture import Panel
 from nclab.figures.spread import Look, column, spread
 from nclab.papers.pan2023 import pictures as pan2023
 from nclab.papers.pan2023 import pictures_theory as pan2023_theory
-from tests.claims import thesis_rows
 
 ETF = "simplex ETF, −1/(C−1)"
 
