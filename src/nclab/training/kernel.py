@@ -58,7 +58,7 @@ class Work(NamedTuple):
     """Mean and 1 / sigma of the batch, (layers, 2, width)."""
 
 
-class Layer(NamedTuple):
+class LayerArrays(NamedTuple):
     """Parameters or momenta of one layer; what it does not have is empty."""
 
     weight: Array
@@ -146,10 +146,10 @@ def _matrix(room: Array, rows: int, columns: int) -> Array:
 
 
 @_compiled
-def _layer(flat: Array, place: Array) -> Layer:
+def _layer(flat: Array, place: Array) -> LayerArrays:
     """Views of a flat vector, where `places` says."""
     outputs, inputs = place[0], place[1]
-    return Layer(
+    return LayerArrays(
         flat[place[2] : place[2] + outputs * inputs].reshape((outputs, inputs)),
         flat[place[3] : place[3] + outputs] if place[3] >= 0 else flat[:0],
         flat[place[4] : place[4] + outputs] if place[4] >= 0 else flat[:0],
@@ -180,7 +180,7 @@ def _descend(parameters: Array, momenta: Array, numbers: Numbers, again: bool) -
 def _activate(
     A: Array,
     H: Array,
-    layer: Layer,
+    layer: LayerArrays,
     norm: bool,
     moments: Array,
     statistics: Array,
@@ -217,7 +217,13 @@ def _activate(
 
 @_compiled
 def _activate_backward(
-    G: Array, A: Array, layer: Layer, v: Layer, norm: bool, moments: Array, numbers: Numbers
+    G: Array,
+    A: Array,
+    layer: LayerArrays,
+    v: LayerArrays,
+    norm: bool,
+    moments: Array,
+    numbers: Numbers,
 ) -> None:
     """G <- [A > 0] scale / sigma (G - mean(G) - X mean(G X)), where X = (A - mean) / sigma."""
     n = G.shape[1]

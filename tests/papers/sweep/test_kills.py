@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
-    script = ROOT / "tests" / "experiments" / "sweep" / "kills.py"
+    script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "killed"), str(KILLS), "1"],
         capture_output=True,

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement, largest, tally
 from nclab.papers.pan2023.trial_data import SIZES, networks, vectors_around
 from nclab.papers.verdict import Finding, Verdict
@@ -40,7 +40,16 @@ def _class_loss(preset: str) -> Numbers:
     return {"repaired": tally(*batches), "printed_gap": max(gaps)}
 
 
-def _judge_class_loss(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/eq-2.9",
+    Kind.EQUATION,
+    "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
+    "centred weight w_c and the mean feature h_c of the class.",
+    "pan2023, Eq. (2.9)",
+    gather=_class_loss,
+    code="nclab.theory.loss_steps.class_loss_bound",
+)
+def class_loss(numbers: Numbers) -> Finding:
     found = judge_statement(numbers["repaired"])
     evidence = (
         f"with the -log that (2.2), (2.3), (2.10) and (2.11) leave out: {found.evidence}; without "
@@ -62,6 +71,18 @@ def _log_sum(preset: str) -> Numbers:
     }
 
 
+log_sum = Claim(
+    "pan2023/eq-2.18",
+    Kind.PROOF_STEP,
+    "A gap inside the logarithm comes out divided by its argument: "
+    "log(a + epsilon) >= log a + epsilon / a.",
+    "pan2023, Eq. (2.18)",
+    judge_repair,
+    _log_sum,
+    code="nclab.theory.loss_steps.log_sum_step_printed",
+)
+
+
 def _range(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     printed, repaired = [], []
@@ -73,6 +94,18 @@ def _range(preset: str) -> Numbers:
             printed.append(argument_range_printed(rows, columns))
             repaired.append(argument_range(rows, columns))
     return {"printed": tally(*printed), "repaired": tally(*repaired)}
+
+
+norm_range = Claim(
+    "pan2023/proof-range",
+    Kind.PROOF_STEP,
+    "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
+    "convex function lie in [-C alpha beta, C alpha beta].",
+    "pan2023, Thm 2.3.1 (proof)",
+    judge_repair,
+    _range,
+    code="nclab.theory.loss_steps.argument_range_printed",
+)
 
 
 def _alignment(preset: str) -> Numbers:
@@ -111,7 +144,17 @@ def _split_ratio(excess: float, delta: float) -> float:
     return worst / ((classes - 1) / (classes * product) * alone)
 
 
-def _judge_alignment(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/eq-2.21",
+    Kind.EQUATION,
+    "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
+    "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
+    " and the worst case is epsilon_2 = epsilon.",
+    "pan2023, Eq. (2.21)",
+    gather=_alignment,
+    code="nclab.theory.thesis.thesis_bounds",
+)
+def alignment(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     ratio = numbers["split_ratio"]
     evidence = (
@@ -144,6 +187,18 @@ def _intra(preset: str) -> Numbers:
     return {"printed": tally(*printed), "repaired": tally(*repaired)}
 
 
+intra = Claim(
+    "pan2023/proof-intra",
+    Kind.PROOF_STEP,
+    "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
+    "of at least 1 - 4 E.",
+    "pan2023, Thm 2.3.1 (proof)",
+    judge_repair,
+    _intra,
+    code="nclab.theory.unit_means.unit_mean_norm",
+)
+
+
 def _inter(preset: str) -> Numbers:
     a, b = np.meshgrid(np.linspace(math.pi / 2, math.pi, 200), np.linspace(0, math.pi / 2, 200))
     right = np.cos(a) + np.sqrt(2 * (1 - np.cos(b)))
@@ -165,7 +220,18 @@ def _inter(preset: str) -> Numbers:
     }
 
 
-def _judge_inter(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/proof-inter",
+    Kind.PROOF_STEP,
+    "From the cosines of weights with mean features follows the inter-class bound, by "
+    "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
+    "most 1.",
+    "pan2023, Thm 2.3.1 (proof)",
+    gather=_inter,
+    code="nclab.theory.inter.inter_from_means",
+    figure="guarantees",
+)
+def inter(numbers: Numbers) -> Finding:
     turned = judge_statement(numbers["turned"])
     gaps = [
         math.inf if row["certified"] is None else row["certified"] - numbers["limit"]
@@ -185,70 +251,3 @@ def _judge_inter(numbers: Numbers) -> Finding:
     if not survives:
         return Finding(Verdict.REFUTED, evidence, numbers)
     return Finding(Verdict.CORRECTED if broken else Verdict.HOLDS, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/eq-2.9",
-        Kind.EQUATION,
-        "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
-        "centred weight w_c and the mean feature h_c of the class.",
-        "pan2023, Eq. (2.9)",
-        _judge_class_loss,
-        _class_loss,
-        code="nclab.theory.loss_steps.class_loss_bound",
-    ),
-    Claim(
-        "pan2023/eq-2.18",
-        Kind.PROOF_STEP,
-        "A gap inside the logarithm comes out divided by its argument: "
-        "log(a + epsilon) >= log a + epsilon / a.",
-        "pan2023, Eq. (2.18)",
-        judge_repair,
-        _log_sum,
-        code="nclab.theory.loss_steps.log_sum_step_printed",
-    ),
-    Claim(
-        "pan2023/proof-range",
-        Kind.PROOF_STEP,
-        "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
-        "convex function lie in [-C alpha beta, C alpha beta].",
-        "pan2023, Thm 2.3.1 (proof)",
-        judge_repair,
-        _range,
-        code="nclab.theory.loss_steps.argument_range_printed",
-    ),
-    Claim(
-        "pan2023/eq-2.21",
-        Kind.EQUATION,
-        "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
-        "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
-        " and the worst case is epsilon_2 = epsilon.",
-        "pan2023, Eq. (2.21)",
-        _judge_alignment,
-        _alignment,
-        code="nclab.theory.thesis.thesis_bounds",
-    ),
-    Claim(
-        "pan2023/proof-intra",
-        Kind.PROOF_STEP,
-        "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
-        "of at least 1 - 4 E.",
-        "pan2023, Thm 2.3.1 (proof)",
-        judge_repair,
-        _intra,
-        code="nclab.theory.unit_means.unit_mean_norm",
-    ),
-    Claim(
-        "pan2023/proof-inter",
-        Kind.PROOF_STEP,
-        "From the cosines of weights with mean features follows the inter-class bound, by "
-        "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
-        "most 1.",
-        "pan2023, Thm 2.3.1 (proof)",
-        _judge_inter,
-        _inter,
-        code="nclab.theory.inter.inter_from_means",
-        figure="guarantees",
-    ),
-)

@@ -16,10 +16,10 @@ MODEL, MOMENTUM, GENERATOR = "model.", "momentum.", "generator"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoloRecipe:
+class TrainerRecipe:
     """Stochastic gradient descent on cross-entropy without weight decay.
 
-    >>> plain, faster = SoloRecipe(rate=0.1), SoloRecipe(rate=0.1, power=0.5, most=8.0)
+    >>> plain, faster = TrainerRecipe(rate=0.1), TrainerRecipe(rate=0.1, power=0.5, most=8.0)
     >>> [round(faster.rate_after(loss), 3) for loss in (2.3, 0.25, 0.01, 1e-9)]
     [0.1, 0.2, 0.8, 0.8]
     >>> plain.rate_after(0.01)
@@ -62,7 +62,7 @@ class SoloRecipe:
         return self.rate * min(self.most, max(loss, 1e-300) ** -self.power)
 
 
-class SoloStats(NamedTuple):
+class TrainerEpoch(NamedTuple):
     """What the training batches of one epoch saw, each before its own step."""
 
     loss: float
@@ -70,22 +70,23 @@ class SoloStats(NamedTuple):
     rate: float
 
 
-class Solo:
+class Trainer:
     """A network under training; its state is the weights, the momentum and the batch order.
 
     The images lie in memory with their channels last, the faster order for convolutions on a CPU.
 
     >>> inputs, labels = torch.eye(4).repeat(8, 1), torch.arange(32) % 4
-    >>> solo = Solo(nn.Linear(4, 4), SoloRecipe(batch=8, rate=0.5), inputs, labels, seed=0)
-    >>> stats = [solo.train_epoch() for _ in range(20)]
-    >>> stats[-1].loss < stats[0].loss, solo.epoch, solo.steps
+    >>> recipe = TrainerRecipe(batch=8, rate=0.5)
+    >>> trainer = Trainer(nn.Linear(4, 4), recipe, inputs, labels, seed=0)
+    >>> stats = [trainer.train_epoch() for _ in range(20)]
+    >>> stats[-1].loss < stats[0].loss, trainer.epoch, trainer.steps
     (True, 20, 80)
     """
 
     def __init__(
         self,
         model: nn.Module,
-        recipe: SoloRecipe,
+        recipe: TrainerRecipe,
         inputs: Tensor,
         labels: Tensor,
         *,
@@ -115,7 +116,7 @@ class Solo:
         """Steps taken so far."""
         return self.epoch * math.ceil(len(self.labels) / self.recipe.batch)
 
-    def train_epoch(self) -> SoloStats:
+    def train_epoch(self) -> TrainerEpoch:
         """One pass over the data in a new random order."""
         self.model.train()
         rate = self.recipe.rate_after(self.loss)
@@ -135,7 +136,7 @@ class Solo:
                 f"Expected a finite loss, got {self.loss} in epoch {self.epoch}. "
                 "Take a smaller rate."
             )
-        return SoloStats(self.loss, int(hits) / len(self.labels), rate)
+        return TrainerEpoch(self.loss, int(hits) / len(self.labels), rate)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on bit for bit, besides `extra`; copies."""
@@ -167,7 +168,7 @@ class Solo:
             reason = str(error).splitlines()[0]
             raise NclabError(
                 f"Expected a checkpoint of this network, got another ({reason})."
-            ) from (error)
+            ) from error
         for name, parameter in self.model.named_parameters():
             if (buffer := tensors.get(MOMENTUM + name)) is not None:
                 # Into the layout of the parameter: the order of sums depends on it.

@@ -7,10 +7,10 @@ from nclab.errors import ModelError
 INSTEAD = "Use monitor.measure(loader) at chosen moments"
 
 
-def refuse_unreadable(model: nn.Module) -> None:
+def refuse_unsupported(model: nn.Module) -> None:
     """Say in one line why hooks cannot read the training pass of a model, if they cannot.
 
-    >>> refuse_unreadable(nn.DataParallel(nn.Linear(2, 2)))
+    >>> refuse_unsupported(nn.DataParallel(nn.Linear(2, 2)))
     """
     for name, module in model.named_modules():
         where = f"module {name!r}" if name else "the model"
@@ -26,14 +26,9 @@ def refuse_unreadable(model: nn.Module) -> None:
                 f"Expected one device, got DataParallel over {len(module.device_ids)}. "
                 f"{INSTEAD}, or train with DistributedDataParallel."
             )
-        if any(
-            "FSDP" in kind.__name__ or "FullySharded" in kind.__name__ for kind in _kinds(module)
-        ):
+        kinds = [kind.__name__ for kind in type(module).__mro__]
+        if any("FSDP" in kind or "FullySharded" in kind for kind in kinds):
             raise ModelError(
                 f"Expected whole weights, got {where} under FSDP, which shards them. {INSTEAD} "
                 "on the gathered model."
             )
-
-
-def _kinds(module: nn.Module) -> tuple[type, ...]:
-    return type(module).__mro__

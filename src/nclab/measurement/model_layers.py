@@ -1,34 +1,35 @@
-"""Survey: which places of a model are measured, found in one traced forward pass."""
+"""ModelLayers: which layers of a model are measured, found in one traced forward pass."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
 from nclab.features.batches import Batch
 from nclab.features.classifier import Classifier, find_classifier
-from nclab.features.layers import Layer, all_layers, input_layer, named_points
+from nclab.features.layers import FoundLayer, all_layers, input_layer, named_points
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
-from nclab.features.recorder import Call, Point, Recorder, is_weight_layer, possible_logits
+from nclab.features.recorder import Call, Point, Reader, Recorder, is_weight_layer, possible_logits
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
 
 
-class Place(NamedTuple):
+class MeasuredLayer(NamedTuple):
     """A layer that can be measured."""
 
-    layer: Layer
+    name: str
+    point: Point
     dim: int
     is_last: bool
     """Whether the classifier reads it."""
 
 
-class Survey:
+class ModelLayers:
     """What a caller wants to see of a model, and after one traced pass, where it is.
 
-    A recorder made by `recorder(batch)` traces the pass; `settle` then finds classifier and places.
+    A recorder made by `recorder(reader)` traces the pass; `find` then finds classifier and layers.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class Survey:
         self.wanted = layers
         self.chosen = classifier
         self.pool = pool
-        self.found: Classifier | None = None
-        self.places: list[Place] = []
+        self.classifier: Classifier | None = None
+        self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
         self.deciders: dict[Point, nn.Module] = {}
         self._turned: dict[int, bool | None] = {}
@@ -63,24 +64,31 @@ class Survey:
     @property
     def num_classes(self) -> int:
         """Outputs of the classifier."""
-        assert self.found is not None
-        return len(self.found.weight)
+        assert self.classifier is not None
+        return len(self.classifier.weight)
 
     @property
-    def classifier(self) -> str:
+    def classifier_name(self) -> str:
         """Name of the classifier."""
-        assert self.found is not None
-        return self.found.call.name or type(self.model).__name__
+        assert self.classifier is not None
+        return self.classifier.call.name or type(self.model).__name__
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """How the classifier was found, where that needs saying."""
-        return (self.found.remark,) if self.found is not None and self.found.remark else ()
+        remark = None if self.classifier is None else self.classifier.remark
+        return (remark,) if remark else ()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        parameter = next(self.model.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
 
     def head(self) -> Head:
         """The classifier's weights as they are now."""
-        assert self.found is not None
-        module = self.found.call.module
+        assert self.classifier is not None
+        module = self.classifier.call.module
         bias = getattr(module, "bias", None)
         return Head.checked(module.weight, bias if isinstance(bias, Tensor) else None, None)
 
@@ -102,46 +110,41 @@ class Survey:
             turned=turned,
         )
 
-    def recorder(self, batch: Batch, points: Sequence[Point] | None = None) -> Recorder:
-        """A recorder for one pass: of the given points or, without them, tracing all."""
-        reader = partial(self.rows, labels=batch.labels, mask=batch.mask)
-        if points is None:
-            own = {point.module for _, point in self._named if point.side == "input"}
-            inputs = {*self._weight_layers, *own}
-            outputs = {point.module for _, point in self._named if point.side == "output"}
-        else:
-            inputs = {point.module for point in points if point.side == "input"}
-            outputs = {point.module for point in points if point.side == "output"}
-        return Recorder(
-            self.model, reader, inputs, outputs, trace=points is None, deciders=self.deciders
-        )
+    def recorder(self, reader: Reader, points: Sequence[Point] | None = None) -> Recorder:
+        """A recorder of the given points or, without them, one that traces the pass."""
+        if points is not None:
+            return Recorder(self.model, reader, points, deciders=self.deciders)
+        inputs = [Point(name, "input", None) for name in self._weight_layers]
+        named = [point for _, point in self._named]
+        return Recorder(self.model, reader, inputs + named, trace=True, deciders=self.deciders)
 
-    def settle(self, recorder: Recorder, batch: Batch, output: Any) -> None:
-        """After the traced pass: find the classifier and the places to measure."""
-        self.found = find_classifier(recorder.calls, possible_logits(output), self.chosen)
-        last = input_layer(self.found.call, recorder.calls)
+    def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
+        """After the traced pass: find the classifier and the layers to measure."""
+        self.classifier = find_classifier(recorder.calls, possible_logits(output), self.chosen)
+        last = input_layer(self.classifier.call, recorder.calls)
         classes = len(self.head().weight)
         for layer in self._layers(recorder.calls, batch, last):
             rows = recorder.rows.get(layer.point, NoRows("it was not called"))
             is_last = layer.identity is not None and layer.identity == last.identity
+            needed = is_last or bool(self._named)
             if isinstance(rows, NoRows):
-                if is_last or self._named:
+                if needed:
                     raise ModelError(f"Cannot measure {layer.name}: {rows}.")
                 self.skipped[layer.name] = str(rows)
                 continue
             try:
                 check_sizes(classes, rows.shape[1])
             except DataError as error:
-                if is_last or self._named:
+                if needed:
                     raise
                 self.skipped[layer.name] = str(error)
                 continue
-            self.places.append(Place(layer, rows.shape[1], is_last))
+            self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
         # The tensors of this pass are not ours to keep alive.
-        self.found.call.source = self.found.call.target = None
+        self.classifier.call.source = self.classifier.call.target = None
 
-    def _layers(self, calls: list[Call], batch: Batch, last: Layer) -> list[Layer]:
+    def _layers(self, calls: list[Call], batch: Batch, last: FoundLayer) -> list[FoundLayer]:
         if self._named:
             placed = [_named_layer(name, point, calls) for name, point in self._named]
             return [layer for _, layer in sorted(placed, key=lambda place: place[0])]
@@ -152,11 +155,11 @@ class Survey:
         return [layer for layer in layers if layer.identity != last.identity] + [last]
 
 
-def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, Layer]:
+def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:
     """The layer, and when the forward pass came by."""
     for call in calls:
         if (call.name, call.index) == (point.module, point.call):
             if point.side == "input":
-                return call.entered, Layer(name, point, call.source_identity)
-            return call.left, Layer(name, point, call.target_identity)
-    return 0, Layer(name, point, None)
+                return call.entered, FoundLayer(name, point, call.source_identity)
+            return call.left, FoundLayer(name, point, call.target_identity)
+    return 0, FoundLayer(name, point, None)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nclab.papers.sweep.config import short
 from nclab.papers.sweep.rows import Row
-from nclab.text import number
+from nclab.text import number, scientific
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +19,7 @@ COLUMNS = {
 }
 
 
-def table(rows: Sequence[Row]) -> "Table":
+def rows_table(rows: Sequence[Row]) -> "Table":
     """One line a model; those that have not converged are dim and say why."""
     from rich.table import Table
 
@@ -32,7 +31,7 @@ def table(rows: Sequence[Row]) -> "Table":
     for row in rows:
         cells = [number(row[name]) for name in COLUMNS]
         ended = "yes" if row["converged"] else _reason(row)
-        decay = short(row["weight_decay"])
+        decay = scientific(row["weight_decay"])
         style = None if row["converged"] else "dim"
         shown.add_row(row["norm"], decay, str(row["seed"]), *cells, ended, style=style)
     return shown

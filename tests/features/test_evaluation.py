@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import nclab
-from nclab.features.undisturbed import undisturbed, unwrap
+from nclab.features.evaluation import evaluating, unwrap
 
 X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
@@ -181,7 +181,7 @@ def test_training_goes_on_as_if_nothing_had_been_measured() -> None:
 def test_inside_modes_are_set_and_outside_restored() -> None:
     model = prepared()
     before = snapshot(model)
-    with undisturbed(model):
+    with evaluating(model):
         assert not any(module.training for module in model.modules())
         assert not torch.is_grad_enabled()
         assert not torch.backends.mha.get_fastpath_enabled()

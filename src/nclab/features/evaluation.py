@@ -27,14 +27,13 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
+def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
     """Evaluate without gradients; then restore every module's mode and all random states.
 
     Those of the loader's own generators too. The fused path of PyTorch's transformer layers is
     off meanwhile, and so is torch.compile: they go around the modules inside, and round
     differently from them.
     """
-    modes = [(module, module.training) for module in model.modules()]
     own = [(generator, generator.get_state()) for generator in _generators(loader)]
     fused = torch.backends.mha.get_fastpath_enabled()
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -43,18 +42,35 @@ def undisturbed(model: nn.Module, loader: Any = None) -> Iterator[None]:
         # Tensors made in inference mode do not tell when they are changed in place.
         not_inference = torch.inference_mode(False)
         forked = torch.random.fork_rng(devices=devices)
-        with forked, not_inference, torch.no_grad(), _not_compiled():
+        with _same_modes(model), forked, not_inference, torch.no_grad(), _not_compiled():
             torch.backends.mha.set_fastpath_enabled(False)
             model.eval()
             yield
     finally:
-        for module, training in modes:
-            module.training = training
         for generator, state in own:
             generator.set_state(state)
         torch.backends.mha.set_fastpath_enabled(fused)
         random.setstate(python_state)
         np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def reading_weights(model: nn.Module) -> Iterator[None]:
+    """Read weights as in evaluation: a spectral norm would move on each time it is looked at."""
+    with _same_modes(model), torch.no_grad():
+        for module in model.modules():
+            module.training = False
+        yield
+
+
+@contextmanager
+def _same_modes(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _not_compiled() -> AbstractContextManager[Any]:

@@ -1,4 +1,4 @@
-"""One training run of ji2022's Figure 3: VGG-13 on FashionMNIST, recorded and resumable."""
+"""One VGG-13 trained on FashionMNIST: recorded, resumable, bit for bit the same."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
-from nclab.training.solo import Solo, SoloRecipe
+from nclab.training.trainer import Trainer, TrainerRecipe
 
 KIND = "fig3"
 MEASURED = (
@@ -81,9 +81,9 @@ class Config:
         """The device a run is made on."""
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else "cpu"
 
-    def recipe(self) -> SoloRecipe:
+    def recipe(self) -> TrainerRecipe:
         """How the network is trained."""
-        return SoloRecipe(
+        return TrainerRecipe(
             batch=self.batch,
             rate=self.rate,
             momentum=self.momentum,
@@ -123,23 +123,23 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
     with open_run(folder, kind=KIND, config=asdict(config), seed=seed, device=config.place) as run:
         if run.finished:
             return
-        watched = Watched(run, config, new_solo(config, seed=seed))
+        training = RecordedTraining(run, config, new_solo(config, seed=seed))
         checkpoint = run.resume_latest()
         if checkpoint is None:
-            watched.measure()
+            training.measure()
         else:
-            watched.load(checkpoint)
-        while watched.solo.epoch < config.epochs:
-            watched.train_epoch()
-            report(watched.solo.epoch, config.epochs)
+            training.load(checkpoint)
+        while training.solo.epoch < config.epochs:
+            training.train_epoch()
+            report(training.solo.epoch, config.epochs)
         run.finish(epochs=config.epochs)
 
 
-def new_solo(config: Config, *, seed: int) -> Solo:
+def new_solo(config: Config, *, seed: int) -> Trainer:
     """Network and images as the seed makes them."""
     inputs, labels = images(config, seed=seed)
     shape = VGGShape(width=config.width, batch_norm=config.batch_norm)
-    return Solo(
+    return Trainer(
         vgg13(shape, seed=seed),
         config.recipe(),
         inputs,
@@ -170,10 +170,10 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-class Watched:
+class RecordedTraining:
     """A network under training, the monitor that measures it, and the run that keeps both."""
 
-    def __init__(self, run: Run, config: Config, solo: Solo) -> None:
+    def __init__(self, run: Run, config: Config, solo: Trainer) -> None:
         self.run, self.config, self.solo = run, config, solo
         self.rate = config.rate
         self.monitor = Monitor(solo.model, sinks=RecordSink(self))
