@@ -52,6 +52,8 @@ class MeasurementRecord(TypedDict):
     kind: Literal["measurement"]
     step: int
     epoch: NotRequired[float]
+    log_time: NotRequired[float | None]
+    """Of the layer-peeled model, in place of epochs; None at the start, t = 0."""
     source: NotRequired[str]
     """Of a monitor: training, a running estimate; loader, an exact measurement."""
     layers: list[LayerNumbers]
@@ -66,7 +68,6 @@ class SampleRecord(TypedDict):
     kind: Literal["sample"]
     step: int
     log_time: float | None
-    """None at the start, t = 0."""
     layer: str
     """Whose curves the numbers belong to: the features, or one of several descents in a run."""
 
@@ -171,6 +172,8 @@ class ClaimRow(TypedDict):
     text: str
     source: str
     verdict: str
+    mark: str
+    tone: str
     evidence: str
     numbers: dict[str, Any]
     preset: str | None

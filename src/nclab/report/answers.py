@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.figures.picture import to_json
+from nclab.report.columns import PLACES
 from nclab.report.content import Figure, safe_name
 from nclab.report.picture_csv import picture_csv
 from nclab.report.site import assets, compact, figure_script
@@ -182,10 +183,9 @@ def _first_metric(runs: list[dict[str, Any]]) -> str:
 
 def _selection(request: "Request") -> Selection:
     query = request.query_params
-    place = query.get("place", "epoch")
-    return Selection(
-        query.get("metric", ""), query.get("layer", "last"), place if place == "step" else "epoch"
-    )
+    asked = query.get("place")
+    place = next((name for name, shown in PLACES.items() if shown == asked), "epoch")
+    return Selection(query.get("metric", ""), query.get("layer", "last"), place)
 
 
 def _event(value: Any) -> str:

@@ -16,8 +16,8 @@ LIMIT = 500
 BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
-PLACES = ("step", "epoch", "log_time")
-"""What curves are drawn over."""
+PLACES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
+"""What curves are drawn over, as records and as pages call it."""
 HUGE = 1e300
 """JSON has numbers that no float holds; they are passed over."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
@@ -97,6 +97,10 @@ class Columns:
             for key, values in columns.items():
                 values.append(self._newest.get(key))
         return places, columns
+
+    def has(self, place: str) -> bool:
+        """Whether some record says where it is in this."""
+        return place in self._newest_at or any(value == value for value in self._at[place])
 
     def names(self) -> list[Key]:
         """Every curve there is, in the order in which records name them."""

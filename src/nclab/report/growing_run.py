@@ -12,7 +12,7 @@ from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
-from nclab.report.columns import LIMIT, Columns, Key, is_number
+from nclab.report.columns import LIMIT, PLACES, Columns, Key, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -86,6 +86,12 @@ class GrowingRun:
     def progress(self) -> float | None:
         """From 0 to 1, None where the run does not say how long it is."""
         return progress_of(self.state, self.heartbeat)
+
+    def places(self) -> list[str]:
+        """What its curves are drawn over, what says most first."""
+        known = [name for name in PLACES if any(one.has(name) for one in self.columns.values())]
+        timed = ["log_time"] if "log_time" in known else []
+        return ["epoch", "step", *timed] if "epoch" in known or not timed else [*timed, "step"]
 
     def layers(self) -> list[str]:
         """Names of the measured layers, the last is what the classifier reads."""

@@ -12,6 +12,7 @@ import nclab
 from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
+from nclab.report.columns import PLACES
 from nclab.report.content import Content, Experiment, Figure
 from nclab.report.environment import environment, pretty
 from nclab.report.growing_run import GrowingRun
@@ -133,6 +134,7 @@ class Pages:
         facts = {
             "command": manifest.command,
             "seed": manifest.seed,
+            "outcome": (run.end or {}).get("outcome"),
             "created": manifest.created,
             "device": manifest.device,
             "machine": manifest.machine,
@@ -147,6 +149,7 @@ class Pages:
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
             alarms=run.alarms[-50:],
+            places=[PLACES[name] for name in run.places()],
         )
 
     def live_page(self) -> str:

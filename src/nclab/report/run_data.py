@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nclab.records.schema import last_layer
-from nclab.report.columns import is_number
+from nclab.records.schema import SAMPLE, last_layer
+from nclab.report.columns import PLACES, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
 
 EVERY_LAYER = (
@@ -25,6 +25,17 @@ EVERY_LAYER = (
     "alpha",
 )
 """Metrics that a small page keeps for every layer; of the last layer it keeps all."""
+FIRST = (
+    *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
+    *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
+)
+"""Metrics that a page draws before any is chosen."""
+FIRST_OF_SAMPLES = (
+    *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
+    *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
+)
+"""The same for the layer-peeled model."""
+SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
@@ -61,12 +72,13 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()
-    classes = last_layer(last).get("num_classes")
+    metrics = _metrics(run, last_layer(last).get("num_classes"))
     return {
         "slug": slug,
         **summary(run),
         "layers": layers,
-        "metrics": _metrics(run, classes),
+        "metrics": metrics,
+        "first": _first(run, [metric["name"] for metric in metrics]),
         "tables": _tables(run, layers, space),
         "cosines": _cosines(run, space),
         "geometry": _geometry(run, space),
@@ -105,8 +117,14 @@ def _metrics(run: GrowingRun, classes: Any) -> list[dict[str, Any]]:
     return found
 
 
+def _first(run: GrowingRun, names: list[str]) -> list[str]:
+    wanted = FIRST_OF_SAMPLES if SAMPLE in run.columns else FIRST
+    return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
+
+
 def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
     tables = []
+    shown = run.places()
     for kind, columns in run.columns.items():
         places, values = columns.table(room.points)
         kept = [
@@ -116,9 +134,8 @@ def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str
             and any(value is not None for value in y)
             and (room.everything or layer in ("", *layers[-1:]) or metric in EVERY_LAYER)
         ]
-        tables.append(
-            {"kind": kind, **{k: short(v, 9) for k, v in places.items()}, "columns": kept}
-        )
+        at = {PLACES[name]: short(places[name], 9) for name in PLACES if name in shown}
+        tables.append({"kind": kind, **at, "columns": kept})
     return tables
 
 
@@ -126,8 +143,8 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     """The class cosines of the last layer, one matrix a frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
-        matrix = last_layer(record).get("inter_cosine")
-        flat = _fine(matrix, holes=True) if isinstance(matrix, list) else None
+        matrix = last_layer(record).get("inter_cosine") or []
+        flat = _fine(matrix, holes=True)
         if flat is not None and 0 < len(matrix) <= MOST_CLASSES:
             frames.append({**_moment(record), "values": flat})
     if not frames:

@@ -6,8 +6,7 @@ nclab.runPage = function () {
   var data = nclab.run;
   if (!data) return null;
   var charts = [], page = {};
-  var settings = { place: "epoch", log: true };
-  var first = ["train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"];
+  var settings = { place: (document.getElementById("place") || { value: "epoch" }).value, log: true };
 
   function info(name) { return data.metrics.find(function (one) { return one.name === name; }) || { name: name, meaning: "", ideal: null }; }
 
@@ -60,8 +59,7 @@ nclab.runPage = function () {
       return;
     }
     var names = data.metrics.map(function (one) { return one.name; });
-    first.filter(function (name) { return names.indexOf(name) >= 0; }).slice(0, 9).forEach(function (name) { addChart(box, name, 210); });
-    if (!charts.length) names.slice(0, 6).forEach(function (name) { addChart(box, name, 210); });
+    data.first.forEach(function (name) { addChart(box, name, 210); });
     names.forEach(function (name) { chooser.appendChild(nclab.element("option", { value: name, text: name })); });
     chooser.value = names.indexOf("min_intra") >= 0 ? "min_intra" : names[0];
     var explorer = nclab.chart(document.getElementById("explorer"), Object.assign({ height: 320 }, changes(chooser.value)));
