@@ -24,7 +24,7 @@ CLAIMS: list[dict[str, Any]] = [
         "evidence": f"largest gap {place}e-9 in 30 draws",
         "numbers": {"gap": place * 1e-9},
         "needs": needs,
-        "links": {"code": "nclab.theory.lemmas", "figure": figure, "erratum": ""},
+        "links": {"code": "nclab.theory.layer_peeled", "figure": figure, "erratum": ""},
     }
     for place, (paper, name, verdict, needs, figure) in enumerate(
         (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.report.columns import PLACES, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
+from nclab.report.guarantees import guarantees
 
 EVERY_LAYER = (
     "min_intra",
@@ -67,8 +68,6 @@ def room_for(runs: int) -> Room:
 
 def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
-    from nclab.report.guarantees import guarantees  # late: it takes torch, the live page does not
-
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()

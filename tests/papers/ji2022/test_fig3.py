@@ -1,7 +1,8 @@
 """Figure 3 of ji2022: runs reused and shown, claims judged from rows, pictures as plain data."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.engine import LOCAL, Job, Outcome
+from nclab.engine import LOCAL, Engine
+from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
 from nclab.figures.draw import draw
 from nclab.figures.interactive import figure
@@ -26,7 +28,7 @@ from tests.papers.ji2022.test_vgg_training import TINY
 Row = dict[str, Any]
 
 
-class Here:
+class Here(Engine):
     """An engine that trains in this process."""
 
     here = True
@@ -34,8 +36,8 @@ class Here:
     def slots(self) -> int:
         return 1
 
-    def run_jobs(self, jobs: Sequence[Job], **options: Any) -> list[Outcome]:
-        return LOCAL.run_jobs(jobs, **{**options, "workers": 0})
+    def run_all(self, work: JobList) -> None:
+        LOCAL.run_all(replace(work, workers=0))
 
 
 HERE = Here()
@@ -55,6 +57,7 @@ def test_rows_are_measured_where_due_and_runs_reused(
     assert "VGG-13 × 0.05, 20 images" in table.title
     assert [row[:2] for row in table.rows] == [("0", "0"), ("0", "6"), ("1", "0"), ("1", "6")]
     assert "(d)" in as_text(shown(table))
+    assert fig3.fig_3d.source == "ji2022, Fig. 3 (d)"
     (picture,) = fig3.pictures(numbers)
     assert picture.name == "ji2022_fig3"
     assert len(picture.panels) == 4

@@ -15,6 +15,8 @@ from nclab.metrics import simplex_etf
 from nclab.papers.small_network import NetworkConfig, train
 from nclab.threads import one_thread
 
+NAME = "tour"
+
 
 @dataclass(frozen=True)
 class Config:

@@ -285,7 +285,7 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Under gradient flow on the layer-peeled model the variation within classes falls like (log "
     "t)^(-1/2), not 1/log t.",
-    "beyond, Fig. 2 of ji2022",
+    "ji2022, Fig. 2",
     needs="ji2022_fig2",
     code="nclab.ulpm.trajectory.slope",
     figure="fig2_flow",
@@ -303,7 +303,7 @@ def within_rate(numbers: Numbers) -> Finding:
     Kind.RESULT,
     f"Normalised descent on the layer-peeled model is past all of plain descent in {FEW_STEPS} "
     "steps.",
-    "beyond, Fig. 2 of ji2022",
+    "ji2022, Fig. 2",
     needs="ji2022_fig2",
     code="nclab.ulpm.descent.normalised_descent",
     figure="fig2_descent",
@@ -324,7 +324,7 @@ def normalised_is_faster(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Gradient flow on the layer-peeled model conserves W'W - H'H, features being rows, and the sum "
     "of the classifiers; so does the computed one, to its end.",
-    "beyond, Fig. 2 of ji2022",
+    "ji2022, Fig. 2",
     needs="ji2022_fig2",
     code="nclab.ulpm.problem.invariants",
     figure="fig2_flow",

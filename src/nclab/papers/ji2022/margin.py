@@ -8,7 +8,7 @@ from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import draws, judge_statement, largest, tally
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.both_sides import BothSides
+from nclab.theory.statements.inequality import Inequality
 from nclab.ulpm.problem import (
     Problem,
     largest_margin,
@@ -82,7 +82,7 @@ def _margin_bound(preset: str) -> Numbers:
         solved = solve_separation(problem).certificate.theta
         found = quantities(problem, solved)
         nearest += [found[name] for name in QUANTITIES]
-    both = BothSides(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
+    both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
     return {
         **tally(both),
         "frame_ratio": min(frames),

@@ -13,7 +13,7 @@ from nclab.papers.pan2023.setting import appended_bias, judge_bias
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.ulpm.problem import Problem, log_gradient, log_loss
 from nclab.ulpm.separation import optimal_point
@@ -39,7 +39,7 @@ def _layer_peeled(preset: str) -> Numbers:
     "optimum.",
     "ji2022, Eq. (1)",
     gather=_layer_peeled,
-    code="nclab.theory.budget.deviation_upper",
+    code="nclab.theory.certificates.norms_and_loss.deviation_upper",
 )
 def eq_1(numbers: Numbers) -> Finding:
     bounds = [row["deviation"] for row in numbers["rows"]]
@@ -62,7 +62,7 @@ sec_2_1_bias = Claim(
     "ji2022, Sec. 2.1",
     judge_bias,
     appended_bias,
-    code="nclab.theory.certificate.certify",
+    code="nclab.theory.certificates.certificate.certify",
 )
 
 

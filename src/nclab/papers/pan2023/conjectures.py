@@ -29,7 +29,7 @@ from nclab.papers.pan2023.rows import degree, gap, noting
 from nclab.papers.tables import Row, Table, group
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.conjectures import (
+from nclab.theory.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
     smallest_layer_slack,

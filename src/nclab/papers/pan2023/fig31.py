@@ -160,7 +160,7 @@ def converges(numbers: Numbers) -> Finding:
     One that did not fails by its missing accuracy, or entirely if only its accuracy is perfect.
     """
     return weigh(
-        Comparison(place(row), 0.0 if row["converged"] else -(failing(row) or 1.0))
+        Comparison(place(row), 0.0 if row["converged"] else _missing(row))
         for row in numbers["rows"]
         if not (row["norm"] == "none" and row["weight_decay"] > FAILING_DECAY)
     )
@@ -291,6 +291,11 @@ def norm_helps_decay(numbers: Numbers) -> Finding:
                 margin = degree(own[-1]) - degree(own[0]) - VISIBLE
                 found.append(Comparison(f"seed {seed}, {norm}", margin))
     return weigh(found)
+
+
+def _missing(row: Row) -> float:
+    accuracy = float(row["accuracy"] or 0.0)
+    return accuracy - 1 if accuracy < 1 else -1.0
 
 
 def _lines(rows: Sequence[Row], norm: str, *, sign: int = 1, up_to: float = 1.0) -> list[Line]:

@@ -9,10 +9,10 @@ from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement
 from nclab.papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory import jensen, unit_mean_shift, unit_means
-from nclab.theory.both_sides import BothSides
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import loss_strong_convexity
+from nclab.theory.statements import jensen, unit_mean_shift, unit_means
+from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements.loss_steps import loss_strong_convexity
 
 CLASSES = (2, 10)
 """Numbers of classes of the loss that the lemmas on convex functions are tried with."""
@@ -56,7 +56,7 @@ lemma_2_4_1 = Claim(
     "pan2023, Lemma 2.4.1",
     _judge_tight,
     _subset_means,
-    code="nclab.theory.jensen.jensen_subset_mean",
+    code="nclab.theory.statements.jensen.jensen_subset_mean",
 )
 
 
@@ -84,7 +84,7 @@ lemma_2_4_2 = Claim(
     "pan2023, Lemma 2.4.2",
     judge_statement,
     _weighted_jensen,
-    code="nclab.theory.jensen.jensen_weighted",
+    code="nclab.theory.statements.jensen.jensen_weighted",
 )
 
 
@@ -107,7 +107,7 @@ corollary_2_4_1 = Claim(
     "pan2023, Cor. 2.4.1",
     judge_statement,
     _variance,
-    code="nclab.theory.jensen.jensen_variance",
+    code="nclab.theory.statements.jensen.jensen_variance",
 )
 
 
@@ -131,7 +131,7 @@ lemma_2_4_3 = Claim(
     "pan2023, Lemma 2.4.3",
     _judge_tight,
     _exponential,
-    code="nclab.theory.jensen.exponential_subset_mean",
+    code="nclab.theory.statements.jensen.exponential_subset_mean",
 )
 
 
@@ -154,7 +154,7 @@ lemma_2_4_4 = Claim(
     "pan2023, Lemma 2.4.4",
     judge_statement,
     _identity,
-    code="nclab.theory.unit_means.cosine_identity",
+    code="nclab.theory.statements.unit_means.cosine_identity",
 )
 
 
@@ -177,7 +177,7 @@ lemma_2_4_5 = Claim(
     "pan2023, Lemma 2.4.5",
     _judge_tight,
     _unit_mean,
-    code="nclab.theory.unit_means.unit_mean_norm",
+    code="nclab.theory.statements.unit_means.unit_mean_norm",
 )
 
 
@@ -205,7 +205,7 @@ def _proposition(preset: str) -> Numbers:
     "the sum of a_i / b_i is at least (A / B) sqrt N.",
     "pan2023, Lemma 2.4.5 (proof)",
     gather=_proposition,
-    code="nclab.theory.unit_means.ratio_sum_printed",
+    code="nclab.theory.statements.unit_means.ratio_sum_printed",
 )
 def proposition(numbers: Numbers) -> Finding:
     printed, example = numbers["printed"], numbers["counterexample"]
@@ -237,14 +237,14 @@ corollary_2_4_2 = Claim(
     "pan2023, Cor. 2.4.2",
     judge_statement,
     _from_mean,
-    code="nclab.theory.unit_means.unit_mean_norm_from_mean",
+    code="nclab.theory.statements.unit_means.unit_mean_norm_from_mean",
 )
 
 
 def _opposed(preset: str) -> Numbers:
     rng = np.random.default_rng(8)
-    repaired: list[BothSides] = []
-    linear: list[BothSides] = []
+    repaired: list[Inequality] = []
+    linear: list[Inequality] = []
     for size in SIZES:
         u, v = vectors_around(rng, draws(preset) // 4, size)
         repaired += [unit_mean_shift.opposed_cosine(-u, v), unit_mean_shift.opposed_inner(-u, v)]
@@ -264,7 +264,7 @@ def _opposed(preset: str) -> Numbers:
     "c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
     "pan2023, Lemma 2.4.6",
     gather=_opposed,
-    code="nclab.theory.unit_mean_shift.opposed_cosine_printed",
+    code="nclab.theory.statements.unit_mean_shift.opposed_cosine_printed",
 )
 def lemma_2_4_6(numbers: Numbers) -> Finding:
     """Refuted without a hypothesis on the mean norm, true with it, and with a linear error."""

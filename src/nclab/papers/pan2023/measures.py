@@ -16,9 +16,9 @@ from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.statistics import ClassMoments
 from nclab.text import number
-from nclab.theory.both_sides import BothSides, norms, units
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import sample_losses
+from nclab.theory.statements.inequality import Inequality, norms, units
+from nclab.theory.statements.loss_steps import sample_losses
 
 CLOUDS = {"quick": 60, "paper": 600}
 """Networks that a preset measures one by one."""
@@ -84,7 +84,7 @@ def _variability(preset: str) -> Numbers:
     same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
     lengths = norms(same)
     return {
-        **tally(BothSides(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
+        **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
         "same_direction_error": largest(1 - np.square(units(same).mean(-2)).sum(-1)),
         "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
     }
@@ -120,7 +120,7 @@ def _simplex(preset: str) -> Numbers:
         total = np.square(means.sum(-2)).sum(-1)
         inter = (total - classes * intra) / (classes * (classes - 1))
         batches.append(
-            BothSides(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
+            Inequality(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
         )
     frame = simplex_etf(10, 12).numpy()
     found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
@@ -196,7 +196,7 @@ def _nearest_mean(preset: str) -> Numbers:
         bounds.append(_accuracy_bound(found.intra_cosine.numpy(), found.inter_cosine.numpy()))
         if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
-    both = BothSides(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
+    both = Inequality(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
     return {
         **tally(both),
         "telling": int((np.array(bounds) > 0.5).sum()),

@@ -22,11 +22,8 @@ from nclab.papers.pan2023.networks import DECAYS, PAPER, QUICK, QUICK_DECAYS, Ne
 from nclab.papers.pan2023.rows import VISIBLE, line, place, seeds, series
 from nclab.papers.tables import Row, Table, cell, group
 from nclab.papers.verdict import Finding
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.budget import loss_budget
-from nclab.theory.class_bounds import class_bounds
-from nclab.theory.intra import intra_lower
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
 
 POINTS = 40
 """Of the curves of the optimum."""
@@ -87,17 +84,18 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
     if any(layer.get(name) is None for name in names):
         nothing = ("guaranteed_mean_intra", "guaranteed_min_intra", "guarantee_slack")
         return dict.fromkeys(nothing)
-    # Exactly the bounds of `certify`, without those on pairs of classes, which take seconds.
-    sizes = float(layer["alpha"]), float(layer["beta"])
-    budget = loss_budget(
-        int(layer["num_classes"]), *sizes, layer["balanced_loss"], bias_norm=layer["bias_norm"]
-    )
-    every = intra_lower(budget, alignment_lower(budget)).value
-    bounds = class_bounds(
-        budget, *sizes, layer["class_loss"], layer["class_alpha"], layer["class_beta"]
-    )
-    assert bounds is not None, "the class arrays are there"
-    promised = np.maximum(bounds[1], every)
+    promised = certify(
+        int(layer["num_classes"]),
+        layer["alpha"],
+        layer["beta"],
+        layer["balanced_loss"],
+        bias_norm=layer["bias_norm"],
+        pairs=False,
+        class_losses=layer["class_loss"],
+        class_alphas=layer["class_alpha"],
+        class_betas=layer["class_beta"],
+    ).class_intra_lower
+    assert promised is not None, "the class arrays are there"
     return {
         "guaranteed_mean_intra": float(promised.mean()),
         "guaranteed_min_intra": float(promised.min()),

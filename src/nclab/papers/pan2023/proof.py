@@ -10,11 +10,12 @@ from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement
 from nclab.papers.pan2023.trial_data import SIZES, networks, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.both_sides import ROUNDING, BothSides, units
-from nclab.theory.budget import LossBudget, loss_budget
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
+from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.loss_steps import (
+from nclab.theory.statements.inequality import ROUNDING, Inequality, units
+from nclab.theory.statements.loss_steps import (
     argument_range,
     argument_range_printed,
     class_loss_bound,
@@ -22,8 +23,7 @@ from nclab.theory.loss_steps import (
     log_sum_step_printed,
     sample_losses,
 )
-from nclab.theory.thesis import curvature_reachable, thesis_bounds
-from nclab.theory.unit_means import pairing
+from nclab.theory.statements.unit_means import pairing
 
 SMALL_ANGLE = 0.1
 """Angle, in radians, at which a printed step of the inter-class bound is evaluated."""
@@ -47,7 +47,7 @@ def _class_loss(preset: str) -> Numbers:
     "centred weight w_c and the mean feature h_c of the class.",
     "pan2023, Eq. (2.9)",
     gather=_class_loss,
-    code="nclab.theory.loss_steps.class_loss_bound",
+    code="nclab.theory.statements.loss_steps.class_loss_bound",
 )
 def class_loss(numbers: Numbers) -> Finding:
     found = judge_statement(numbers["repaired"])
@@ -79,7 +79,7 @@ log_sum = Claim(
     "pan2023, Eq. (2.18)",
     judge_repair,
     _log_sum,
-    code="nclab.theory.loss_steps.log_sum_step_printed",
+    code="nclab.theory.statements.loss_steps.log_sum_step_printed",
 )
 
 
@@ -104,7 +104,7 @@ norm_range = Claim(
     "pan2023, Thm 2.3.1 (proof)",
     judge_repair,
     _range,
-    code="nclab.theory.loss_steps.argument_range_printed",
+    code="nclab.theory.statements.loss_steps.argument_range_printed",
 )
 
 
@@ -115,15 +115,15 @@ def _alignment(preset: str) -> Numbers:
         for W, H in zip(*networks(rng, draws(preset) // 50, classes, 2), strict=True):
             alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
             beta = math.sqrt(float(np.square(W).sum()) / classes)
-            budget = loss_budget(classes, alpha, beta, float(sample_losses(W, H).mean()))
+            given = norms_and_loss(classes, alpha, beta, float(sample_losses(W, H).mean()))
             # Below half a class neither exceptional set has a member: the bound is for all.
             delta = 0.999 / (2 * classes)
-            gap = thesis_bounds(budget, delta, curvature_reachable(budget)).alignment_gap
+            gap = thesis_bounds(given, delta, curvature_reachable(given)).alignment_gap
             centred, mean = W - W.mean(0), H.mean(1)
             scale = np.linalg.norm(centred, axis=1) * np.sqrt(np.square(H).sum(-1).mean(1))
             alignments.append(float(((centred * mean).sum(1) / scale).min()))
             bounds.append(max(1 - gap, -1.0))
-    both = BothSides(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
+    both = Inequality(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
     splits = [(_split_ratio(1e-4, delta), delta) for delta in (0.05, 0.01, 1e-3, 1e-4)]
     ratio, delta = max(splits)
     return {
@@ -137,9 +137,9 @@ def _alignment(preset: str) -> Numbers:
 def _split_ratio(excess: float, delta: float) -> float:
     """The worst distribution of epsilon over the steps, against all of it in epsilon_2."""
     classes, product = 10, 5.0
-    budget = LossBudget(classes, product, g(product, classes), excess, 0.0)
-    curvature = curvature_reachable(budget)
-    worst = thesis_bounds(budget, delta, curvature).alignment_gap
+    given = NormsAndLoss(classes, product, g(product, classes), excess, 0.0)
+    curvature = curvature_reachable(given)
+    worst = thesis_bounds(given, delta, curvature).alignment_gap
     alone = 2 * math.sqrt(2 * excess * (1 - delta) / (curvature * delta))
     return worst / ((classes - 1) / (classes * product) * alone)
 
@@ -152,7 +152,7 @@ def _split_ratio(excess: float, delta: float) -> float:
     " and the worst case is epsilon_2 = epsilon.",
     "pan2023, Eq. (2.21)",
     gather=_alignment,
-    code="nclab.theory.thesis.thesis_bounds",
+    code="nclab.theory.certificates.thesis.thesis_bounds",
 )
 def alignment(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
@@ -169,8 +169,8 @@ def alignment(numbers: Numbers) -> Finding:
 
 def _intra(preset: str) -> Numbers:
     rng = np.random.default_rng(4)
-    printed: list[BothSides] = []
-    repaired: list[BothSides] = []
+    printed: list[Inequality] = []
+    repaired: list[Inequality] = []
     turned = np.array([[[1.0, 0.0]] * 3 + [[-1e-9, 0.0]]])
     for u, v in [
         (np.array([[1.0, 0.0]]), turned),
@@ -183,7 +183,7 @@ def _intra(preset: str) -> Numbers:
         for factor, batches in ((4, printed), (8, repaired)):
             right = 1 - factor * short
             source = "pan2023, Eq. (2.21)"
-            batches.append(BothSides(intra, ">=", right, source, applies, 8 * ROUNDING))
+            batches.append(Inequality(intra, ">=", right, source, applies, 8 * ROUNDING))
     return {"printed": tally(*printed), "repaired": tally(*repaired)}
 
 
@@ -195,14 +195,14 @@ intra = Claim(
     "pan2023, Thm 2.3.1 (proof)",
     judge_repair,
     _intra,
-    code="nclab.theory.unit_means.unit_mean_norm",
+    code="nclab.theory.statements.unit_means.unit_mean_norm",
 )
 
 
 def _inter(preset: str) -> Numbers:
     a, b = np.meshgrid(np.linspace(math.pi / 2, math.pi, 200), np.linspace(0, math.pi / 2, 200))
     right = np.cos(a) + np.sqrt(2 * (1 - np.cos(b)))
-    turned = BothSides(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
+    turned = Inequality(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
     classes, product = 4, 3.0
     best, root = g(product, classes), math.sqrt(product)
     rows = []
@@ -228,7 +228,7 @@ def _inter(preset: str) -> Numbers:
     "most 1.",
     "pan2023, Thm 2.3.1 (proof)",
     gather=_inter,
-    code="nclab.theory.inter.inter_from_means",
+    code="nclab.theory.certificates.inter.inter_from_means",
     figure="guarantees",
 )
 def inter(numbers: Numbers) -> Finding:

@@ -9,12 +9,12 @@ from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.pan2023.networks import DECAYS
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.asymptotic import asymptotic_constants
-from nclab.theory.budget import LossBudget
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.thesis import curvature_printed, curvature_reachable, thesis_bounds
 
 
 def _fractions(preset: str) -> Numbers:
@@ -38,7 +38,7 @@ def _fractions(preset: str) -> Numbers:
     "the inter-class bound for every pair.",
     "pan2023, Thm 2.3.1 (remarks)",
     gather=_fractions,
-    code="nclab.theory.certificate.certify",
+    code="nclab.theory.certificates.certificate.certify",
 )
 def fractions(numbers: Numbers) -> Finding:
     evidence = (
@@ -57,12 +57,12 @@ def _regime(preset: str) -> Numbers:
     outside = 0  # bounds that say something at epsilon >= 1
     for power in np.arange(-60, 2.25, 0.25):
         excess = float(10.0**power)
-        budget = LossBudget(classes, product, best, excess, 0.0)
+        given = NormsAndLoss(classes, product, best, excess, 0.0)
         for name, curvature in (
-            ("printed", curvature_printed(budget)),
-            ("reachable", curvature_reachable(budget)),
+            ("printed", curvature_printed(given)),
+            ("reachable", curvature_reachable(given)),
         ):
-            bounds = thesis_bounds(budget, delta, curvature)
+            bounds = thesis_bounds(given, delta, curvature)
             if bounds.intra_lower > 0:
                 largest[name] = excess
             outside += excess >= 1 and (bounds.intra_lower > 0 or bounds.inter_upper < 1)
@@ -83,7 +83,7 @@ def _regime(preset: str) -> Numbers:
     "The bound says something in the regime epsilon << 1 and is vacuous outside it.",
     "pan2023, Thm 2.3.1 (remarks)",
     gather=_regime,
-    code="nclab.theory.thesis.curvature_printed",
+    code="nclab.theory.certificates.thesis.curvature_printed",
     figure="guarantees",
 )
 def regime(numbers: Numbers) -> Finding:
@@ -108,7 +108,7 @@ def _exponent(preset: str) -> Numbers:
     products = np.linspace(10, 20, 5)
     true = [math.log(asymptotic_constants(classes, float(a)).intra * a) for a in products]
     proof = [
-        -0.5 * math.log(curvature_printed(LossBudget(classes, float(a), 0.0, 0.0, 0.0)))
+        -0.5 * math.log(curvature_printed(NormsAndLoss(classes, float(a), 0.0, 0.0, 0.0)))
         for a in products
     ]
     return {
@@ -124,7 +124,7 @@ def _exponent(preset: str) -> Numbers:
     "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
     "pan2023, Thm 2.3.1 (remarks)",
     gather=_exponent,
-    code="nclab.theory.asymptotic.asymptotic_constants",
+    code="nclab.theory.certificates.asymptotic.asymptotic_constants",
 )
 def exponent(numbers: Numbers) -> Finding:
     claimed, attained, proved = numbers["claimed"], numbers["attained"], numbers["proved"]
@@ -163,7 +163,7 @@ def _turning_point(preset: str) -> Numbers:
     "nearly always so: the bound weakens with both norms.",
     "pan2023, Thm 2.3.1 (remarks)",
     gather=_turning_point,
-    code="nclab.theory.regularised.regularised_optimum",
+    code="nclab.theory.certificates.regularised.regularised_optimum",
 )
 def turning_point(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
@@ -198,7 +198,7 @@ def _weight_decay(preset: str) -> Numbers:
     "guarantee of collapse.",
     "pan2023, Thm 2.3.1 (remarks)",
     gather=_weight_decay,
-    code="nclab.theory.regularised.regularised_optimum",
+    code="nclab.theory.certificates.regularised.regularised_optimum",
     figure="networks",
 )
 def weight_decay(numbers: Numbers) -> Finding:

@@ -12,10 +12,10 @@ from nclab.papers.evidence import in_words, judge_statement, largest, tally
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.loss_steps import sample_losses
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.statements.loss_steps import sample_losses
 
 EXACT = 1e-12
 """Deviation that is rounding, for numbers of order one."""
@@ -92,7 +92,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     "variance and the mean that the outputs shall have.",
     "pan2023, Sec. 2.2",
     gather=_scale_of_batch_norm,
-    code="nclab.theory.batch_norm.batch_norm_mean_square",
+    code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
 )
 def scale(numbers: Numbers) -> Finding:
     evidence = (
@@ -136,7 +136,7 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     "its scale gamma.",
     "pan2023, Prop. 2.2.1",
     gather=_batch_norm,
-    code="nclab.theory.batch_norm.batch_norm_rms_printed",
+    code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
 )
 def batch_norm(numbers: Numbers) -> Finding:
     ideal = judge_statement(numbers["ideal"], enough=20)
@@ -178,7 +178,7 @@ def _total_loss(preset: str) -> Numbers:
     "cross-entropy plus lambda/2 (C beta^2 + alpha^2).",
     "pan2023, Eq. (2.1)",
     gather=_total_loss,
-    code="nclab.theory.regularised.regularised_optimum",
+    code="nclab.theory.certificates.regularised.regularised_optimum",
     figure="networks",
 )
 def total_loss(numbers: Numbers) -> Finding:
@@ -239,5 +239,5 @@ bias = Claim(
     "pan2023, Sec. 2.2",
     judge_bias,
     appended_bias,
-    code="nclab.theory.certificate.certify",
+    code="nclab.theory.certificates.certificate.certify",
 )

@@ -13,10 +13,10 @@ from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import g
-from nclab.theory.loss_steps import minimal_loss
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.statements.loss_steps import minimal_loss
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 
 PRINTED = {"intra": 1 / 2, "inter": 1 / 6}
 """The powers of epsilon in the theorem."""
@@ -62,7 +62,7 @@ def _curve(preset: str) -> Numbers:
     "remark-exponent and remark-delta.",
     "pan2023, Thm 2.3.1",
     gather=_curve,
-    code="nclab.theory.certificate.certify",
+    code="nclab.theory.certificates.certificate.certify",
     figure="guarantees",
 )
 def theorem(numbers: Numbers) -> Finding:
@@ -130,7 +130,7 @@ def _minimum(preset: str) -> Numbers:
     "features with these norms.",
     "pan2023, Thm 2.3.1",
     gather=_minimum,
-    code="nclab.theory.loss_steps.minimal_loss",
+    code="nclab.theory.statements.loss_steps.minimal_loss",
 )
 def minimum(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
