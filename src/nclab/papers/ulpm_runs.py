@@ -17,8 +17,9 @@ from nclab.measurement import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.records import Run, open_run
 from nclab.records.lines import plain
+from nclab.records.results import make_folder
 from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord, SampleRecord
-from nclab.ulpm.examination import Examination, Subject, escape_samples, slice_below
+from nclab.ulpm.examination import Examination, escape_samples, slice_below
 from nclab.ulpm.examples import run_escape
 from nclab.ulpm.problem import Array, Problem
 from nclab.ulpm.solution import UlpmSolution
@@ -56,12 +57,9 @@ def prepare_folder(folder: Path) -> Path:
     >>> prepare_folder(Path(tempfile.mkdtemp()) / "run").name
     'run'
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise NclabError(f"Expected a new or empty folder, but {folder} has files in it.")
-    except OSError as error:
-        raise NclabError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    make_folder(folder)
+    if any(folder.iterdir()):
+        raise NclabError(f"Expected a new or empty folder, but {folder} has files in it.")
     return folder
 
 
@@ -77,16 +75,16 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     9
     """
     config, trajectory = solution.config, solution.trajectory
+    problem, theta = trajectory.problem, trajectory.theta
     rows = [sample.to_dict() for sample in trajectory.samples]
-    last, done = trajectory.last, trajectory.outcome is Outcome.finished
+    done, last = trajectory.outcome is Outcome.finished, rows[-1]
     ending = {"outcome": trajectory.outcome.value, "message": trajectory.message}
     about: dict[str, Any] = {"kind": "ulpm", "config": asdict(config), "seed": config.seed}
     with open_run(folder, **about, backend=trajectory.backend) as run:
         _append_samples(run, FEATURES, rows)
-        moment = {"step": last.step, "log_time": rows[-1]["log_time"]}
-        _append_measurement(run, trajectory.problem, trajectory.theta, **moment)
-        write_point(folder / POINT, trajectory.problem, trajectory.theta)
-        run.beat(step=last.step, total=config.steps)
+        _append_measurement(run, problem, theta, step=last["step"], log_time=last["log_time"])
+        _write_point(folder, problem, theta)
+        run.beat(step=last["step"], total=config.steps)
         if done:
             run.finish(**ending)
         else:
@@ -122,11 +120,12 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
     """
     subject = found.subject
     runs = None if subject.scale is None else escape_samples(run_escape(scale=subject.scale))
-    with open_run(folder, kind="landscape", config=_config(subject)) as run:
+    config = {"point": subject.name, "scale": subject.scale, **asdict(subject.problem)}
+    with open_run(folder, kind="landscape", config=config) as run:
         _append_measurement(run, subject.problem, subject.theta, step=0, log_time=None)
         for name, rows in (runs or {}).items():
             _append_samples(run, name, rows)
-        write_point(folder / POINT, subject.problem, subject.theta)
+        _write_point(folder, subject.problem, subject.theta)
         run.finish(outcome=found.landscape.kind.value, landscape=found.to_dict())
 
     def pictures() -> Iterable[Picture]:
@@ -137,46 +136,24 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
     return _lines(folder, pictures())
 
 
-def write_point(path: Path, problem: Problem, theta: Array) -> None:
+def _write_point(folder: Path, problem: Problem, theta: Array) -> None:
     """A point as `nclab measure` and `nclab landscape` read it: weight, features, labels."""
     weight, features = (torch.from_numpy(part.copy()) for part in problem.split(theta))
     arrays = {"weight": weight, "features": features, "labels": torch.from_numpy(problem.labels)}
-    write_whole(path, safetensors.torch.save(arrays))
-
-
-def _config(subject: Subject) -> dict[str, Any]:
-    problem = subject.problem
-    return {
-        "point": subject.name,
-        "scale": subject.scale,
-        "classes": problem.num_classes,
-        "per_class": problem.per_class,
-        "dim": problem.dim,
-        "reduction": problem.reduction,
-    }
+    write_whole(folder / POINT, safetensors.torch.save(arrays))
 
 
 def _append_samples(run: Run, layer: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
-        record: SampleRecord = {
-            "kind": SAMPLE,
-            "step": row["step"],
-            "log_time": row["log_time"],
-            "layer": layer,
-        }
+        step, log_time = row["step"], row["log_time"]
+        record = SampleRecord(kind=SAMPLE, step=step, log_time=log_time, layer=layer)
         run.append({**record, **row})
 
 
 def _append_measurement(
     run: Run, problem: Problem, theta: Array, *, step: int, log_time: float | None
 ) -> None:
-    record: MeasurementRecord = {
-        "kind": MEASUREMENT,
-        "step": step,
-        "log_time": log_time,
-        "layers": [],
-        "train": {},
-    }
+    record = MeasurementRecord(kind=MEASUREMENT, step=step, log_time=log_time, layers=[], train={})
     try:
         record["layers"] = [_measure(problem, theta).to_dict()]
     except NclabError as error:  # a point whose classes have no geometry

@@ -136,7 +136,7 @@ class StateFile(TypedDict):
     state: State
     step: NotRequired[int]
     total: NotRequired[int | None]
-    why: NotRequired[str]
+    why: NotRequired[str | None]
     pid: int
     updated: float
 

@@ -81,11 +81,7 @@ class Columns:
     ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
         """Places and columns of at most so many rows, evenly chosen, always with the newest."""
         rows = len(self)
-        count = max(1, most - (not self._newest_kept))
-        if rows > count:
-            picked = [round(n * (rows - 1) / max(1, count - 1)) for n in range(count)]
-        else:
-            picked = list(range(rows))
+        picked = evenly(rows, max(1, most - (not self._newest_kept)))
         places = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
         columns: dict[Key, list[float | None]] = {}
         for key in self.names():
@@ -131,6 +127,17 @@ class Columns:
             if len(known) < rows:
                 known.extend([nan] * (rows - len(known)))
             known.append(value)
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many of the first numbers, evenly chosen, with both ends; of one the last.
+
+    >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
+    ([0, 1, 2], [0, 33, 66, 99], [99])
+    """
+    if count <= most:
+        return list(range(count))
+    return [count - 1 if most < 2 else round(n * (count - 1) / (most - 1)) for n in range(most)]
 
 
 def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:

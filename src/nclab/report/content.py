@@ -37,7 +37,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentFolder:
     """The numbers and the figures of one experiment."""
 
     name: str
@@ -70,7 +70,7 @@ class Content:
     """A folder of runs, read once."""
 
     root: Path
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[ExperimentFolder, ...]
     claims: tuple[Mapping[str, Any], ...]
     skipped: tuple[tuple[str, str], ...]
     """What, and why."""
@@ -84,7 +84,7 @@ class Content:
         key = experiment.split("_")[0]
         return key if key in self.papers else ""
 
-    def of_paper(self, key: str) -> tuple[Experiment, ...]:
+    def of_paper(self, key: str) -> tuple[ExperimentFolder, ...]:
         """The experiments of a paper; those of none for the empty key."""
         return tuple(one for one in self.experiments if self.paper_of(one.name) == key)
 
@@ -173,7 +173,7 @@ def check_folder(root: Path) -> Path:
     return root
 
 
-def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | None:
+def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFolder | None:
     numbers_file = folder / NUMBERS
     numbers = _json(numbers_file, problems, root)
     pictures: dict[str, Picture] = {}
@@ -195,7 +195,7 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | N
         return None
     file = numbers_file if isinstance(numbers, dict) else None
     kept = {} if numbers is None else read_numbers(numbers, f"{folder.name}/{NUMBERS}", problems)
-    return Experiment(folder.name, kept, figures, file)
+    return ExperimentFolder(folder.name, kept, figures, file)
 
 
 def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
-from nclab.report.columns import LIMIT, PLACES, Columns, Key, is_number
+from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -226,11 +226,7 @@ class Frames:
         kept = self._kept
         if kept and (self.seen - 1) % self.stride:
             kept = [*kept, self.newest]
-        if most is None or len(kept) <= most:
-            return list(kept)
-        if most < 2:
-            return kept[-1:]
-        return [kept[round(n * (len(kept) - 1) / (most - 1))] for n in range(most)]
+        return [kept[place] for place in evenly(len(kept), len(kept) if most is None else most)]
 
     def records(self, most: int | None = None) -> list[dict[str, Any]]:
         """The same, decoded."""

@@ -13,7 +13,7 @@ from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
-from nclab.report.content import Content, Experiment, Figure
+from nclab.report.content import Content, ExperimentFolder, Figure
 from nclab.report.environment import environment, pretty
 from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
@@ -179,7 +179,7 @@ class Pages:
             )
         )
 
-    def _beside(self, experiment: Experiment) -> list[Mapping[str, Any]]:
+    def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
         """The claims that an experiment is about."""
         figures = {figure.name for figure in experiment.figures}
         return [

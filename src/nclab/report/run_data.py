@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nclab.records.schema import SAMPLE, last_layer
-from nclab.report.columns import PLACES, is_number
+from nclab.report.columns import PLACES, evenly, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
 from nclab.report.guarantees import guarantees
 
@@ -159,13 +159,9 @@ def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
         by_layer.setdefault(str(record.get("layer") or ""), []).append(record)
     most = max(2, room.frames // max(1, len(by_layer)))
     return [
-        {
-            "layer": layer,
-            "fine": FINE,
-            "frames": frames,
-        }
+        {"layer": layer, "fine": FINE, "frames": frames}
         for layer, all_ in by_layer.items()
-        if (frames := _frames(_some(all_, most), room.spots))
+        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], room.spots))
     ]
 
 
@@ -201,12 +197,6 @@ def _fine(rows: Any, *, holes: bool = False) -> list[int | None] | None:
     if not all(is_number(value) or (holes and value is None) for value in flat):
         return None
     return [None if value is None else round(value * FINE) for value in flat]
-
-
-def _some(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    if len(records) <= most:
-        return records
-    return [records[round(n * (len(records) - 1) / (most - 1))] for n in range(most)]
 
 
 def short(values: Sequence[float | None], digits: int = 6) -> list[float | int | None]:

@@ -75,7 +75,7 @@ def application(
         ) from error
     answers = Answers(Watcher(root), stopping)
     routes = [
-        Route("/", answers.home),
+        Route("/", answers.live),
         Route("/live.html", answers.live),
         Route("/api/runs", answers.runs),
         Route("/api/curves", answers.curves),
@@ -91,7 +91,7 @@ def application(
     @contextlib.asynccontextmanager
     async def reading(_: Starlette) -> AsyncIterator[None]:
         # Long journals are read before anyone asks.
-        first = asyncio.create_task(answers.read())
+        first = asyncio.create_task(answers.fresh())
         yield
         first.cancel()
 
