@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measurement": {"features", "figures", "metrics", "statistics", "theory"},
     "ulpm": {"data", "figures", "measurement", "metrics", "statistics"},
     "monitor": {"features", "measurement", "metrics", "records", "statistics"},
-    "report": {"figures", "metrics", "records", "theory"},
+    "report": {"figures", "metrics", "records"},
     "papers": {
         "data",
         "engine",
