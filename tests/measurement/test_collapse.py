@@ -75,7 +75,9 @@ def test_json_carries_the_certificate_of_what_the_classifier_reads() -> None:
 def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
-    impossible = dataclasses.replace(collapse, balanced_loss=1e-12).to_dict()
+    impossible = dataclasses.replace(
+        collapse, values={**collapse.values, "balanced_loss": 1e-12}
+    ).to_dict()
     assert impossible["certificate"] is None
     assert "contradicts the norms" in impossible["notes"]["certificate"]
     monkeypatch.setattr("nclab.measurement.collapse.CERTIFIED", 2)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nclab.data.fashion_mnist import FILES
+from nclab.data.fashion_mnist_files import FILES
 from tests.data.idx_files import write_small
 
 

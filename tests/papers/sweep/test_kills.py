@@ -49,9 +49,9 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
     whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
+    command = ["nclab", "sweep", *options.split(), "--workers", "2"]
     started = subprocess.Popen(
-        [sys.executable, "-m", "nclab", "sweep", *options.split()]
-        + ["--workers", "2", "--out", str(tmp_path / "killed")],
+        [sys.executable, "-m", *command, "--out", str(tmp_path / "killed")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment(),

@@ -416,7 +416,11 @@ def test_nonsense_is_one_line(arguments: Any) -> None:
 @pytest.mark.parametrize("relative", [1e-3, 0.5, 500.0])
 def test_without_pairs_all_else_is_the_same(relative: float) -> None:
     loss = g(5.0, 10) * (1 + relative)
-    arrays = {"class_losses": [loss] * 10, "class_alphas": [2.0] * 10, "class_betas": [2.5] * 10}
+    arrays: Any = {
+        "class_losses": [loss] * 10,
+        "class_alphas": [2.0] * 10,
+        "class_betas": [2.5] * 10,
+    }
     whole = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
     part = certify(10, 2.0, 2.5, loss, 0.2, pairs=False, **arrays).to_dict()
     assert part["inter_upper"] is None

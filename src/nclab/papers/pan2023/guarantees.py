@@ -338,7 +338,7 @@ claimed = partial(claim, needs="pan2023_guarantees")
     "beyond/guarantees-worst-case",
     Kind.RESULT,
     "No worst case that the search finds violates the certificate of nclab.",
-    "beyond, Thm 2.3.1 of pan2023",
+    "pan2023, Thm 2.3.1",
     figure="guarantees",
 )
 def worst_case(numbers: Numbers) -> Finding:
@@ -359,7 +359,7 @@ def worst_case(numbers: Numbers) -> Finding:
     "beyond/guarantees-kept",
     Kind.RESULT,
     "No class of a small trained network is below what the certificate guarantees it.",
-    "beyond, Thm 2.3.1 of pan2023",
+    "pan2023, Thm 2.3.1",
     figure="networks",
 )
 def kept(numbers: Numbers) -> Finding:
@@ -377,7 +377,7 @@ def kept(numbers: Numbers) -> Finding:
     "beyond/guarantees-grow",
     Kind.RESULT,
     "What small trained networks are guaranteed grows with weight decay.",
-    "beyond, Thm 2.3.1 of pan2023",
+    "pan2023, Thm 2.3.1",
     figure="networks",
 )
 def grow(numbers: Numbers) -> Finding:
@@ -393,7 +393,7 @@ def grow(numbers: Numbers) -> Finding:
     "beyond/guarantees-telling",
     Kind.RESULT,
     f"From weight decay {TELLING:g} on they are guaranteed an average intra-class cosine of 0.5.",
-    "beyond, Thm 2.3.1 of pan2023",
+    "pan2023, Thm 2.3.1",
     figure="networks",
 )
 def telling(numbers: Numbers) -> Finding:
@@ -409,7 +409,7 @@ def telling(numbers: Numbers) -> Finding:
     "beyond/guarantees-thesis-vacuous",
     Kind.RESULT,
     "The thesis's explicit constants guarantee them nothing.",
-    "beyond, Thm 2.3.1 of pan2023",
+    "pan2023, Thm 2.3.1",
     figure="networks",
 )
 def thesis_vacuous(numbers: Numbers) -> Finding:
