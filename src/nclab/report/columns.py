@@ -147,22 +147,21 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     for place, layer in enumerate(layers_of(record)):
         title = title_of_layer(layer, place)
         for name, value in layer.items():
-            if is_number(value):
+            kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
+            if kind is float or (kind is int and -HUGE < value < HUGE):
                 found[title, name] = value
-    own = record.get("layer")
+    own, train = record.get("layer"), record.get("train")
     title = own if type(own) is str else ""
     prefix = "train " if record.get("kind") == EPOCH else ""
     for name, value in record.items():
-        kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
-        if (kind is float or kind is int) and -HUGE < value < HUGE:
+        kind = type(value)
+        if kind is float or (kind is int and -HUGE < value < HUGE):
             if name in PLACES:
                 at[name] = value
             else:
                 found[title, prefix + name] = value
-        elif name == "train" and kind is dict:
-            for key, number in value.items():
-                if is_number(number):
-                    found["", "train " + key] = number
+    if type(train) is dict:
+        found |= {("", f"train {name}"): value for name, value in train.items() if is_number(value)}
     return at, found
 
 
