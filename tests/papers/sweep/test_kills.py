@@ -8,14 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 import nclab
 from nclab.papers.sweep import train_sweep
 from tests.cli.runner import call
 from tests.papers.sweep.small import contents, small
-
-pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[3]
 KILLS = 20
@@ -49,9 +45,9 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
     whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
+    command = [sys.executable, "-m", "nclab", "sweep", *options.split(), "--workers", "2", "--out"]
     started = subprocess.Popen(
-        [sys.executable, "-m", "nclab", "sweep", *options.split()]
-        + ["--workers", "2", "--out", str(tmp_path / "killed")],
+        [*command, str(tmp_path / "killed")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment(),
