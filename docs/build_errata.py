@@ -5,10 +5,8 @@ python docs/build_errata.py
 
 from pathlib import Path
 
-from nclab.papers.errata import ERRATA
-
-from nclab.papers import PAPERS
 from nclab.papers.erratum import Erratum
+from nclab.papers.registry import errata, papers
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Errata of both papers
@@ -40,14 +38,15 @@ def entry(erratum: Erratum) -> str:
 def page() -> str:
     """The whole page."""
     parts = [HEADER]
-    for key in ("pan2023", "ji2022"):
-        paper = PAPERS[key]
-        parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
-        parts += [entry(erratum) for erratum in ERRATA if erratum.paper == key]
+    for key, paper in papers().items():
+        own = [entry(erratum) for erratum in errata() if erratum.paper == key]
+        if own:
+            parts.append(f"\n## {key}\n\n{paper.authors}, *{paper.title}* ({paper.year}).\n")
+            parts += own
     return "".join(parts)
 
 
 if __name__ == "__main__":
     target = ROOT / "docs" / "errata.md"
     target.write_text(page())
-    print(f"wrote {target.relative_to(ROOT)} with {len(ERRATA)} errata")
+    print(f"wrote {target.relative_to(ROOT)} with {len(errata())} errata")

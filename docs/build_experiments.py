@@ -3,33 +3,29 @@
 python docs/build_experiments.py RUNS [NAME …]
 """
 
-import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from nclab.papers.tables import as_markdown
+from nclab.papers.experiment import Experiment
+from nclab.papers.ledger import judge_experiment
+from nclab.papers.registry import experiments
+from nclab.papers.tables import Table, as_markdown, verdicts
 
 PAGES = Path(__file__).parent / "experiments"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-NAMES = (
-    "pan2023_fig31",
-    "pan2023_fig33",
-    "pan2023_complexity",
-    "pan2023_norms",
-    "pan2023_conjectures",
-    "ji2022_saddle",
-)
 
 
-def results(module: Any, numbers: dict[str, Any]) -> str:
+def results(name: str, experiment: Experiment, numbers: dict[str, Any]) -> str:
     """The section of a page: sizes, pictures, tables and verdicts."""
     shown = [
         f"![{picture.title}](images/{picture.name}.png)\n\n{picture.caption}"
-        for picture in module.pictures(numbers)
+        for picture in experiment.pictures(numbers)
     ]
-    tables = [as_markdown(table) for table in module.tables(numbers)]
+    judged = verdicts(judge_experiment(name, numbers))
+    found = [one for one in experiment.tables(numbers) if isinstance(one, Table)]
+    tables = [as_markdown(table) for table in (*found, judged)]
     return "\n\n".join([BEGIN, sizes(numbers["config"]), *shown, *tables, END])
 
 
@@ -58,9 +54,9 @@ def build(runs: Path, name: str) -> Path:
     """Rewrite one page and its pictures from `runs/<name>/numbers.json`."""
     from nclab.figures.draw import draw
 
-    module = importlib.import_module(f"nclab.experiments.{name}")
+    experiment = experiments()[name]
     numbers = json.loads((runs / name / "numbers.json").read_text())
-    for picture in module.pictures(numbers):
+    for picture in experiment.pictures(numbers):
         target = PAGES / "images" / f"{picture.name}.png"
         draw(picture).savefig(target, dpi=200, metadata={"Software": None})
     page = PAGES / f"{name}.md"
@@ -69,13 +65,19 @@ def build(runs: Path, name: str) -> Path:
     if seeds[0]:
         options += f" --seed {seeds[0]}"
     command = f"From `nclab reproduce {name} {options}`."
-    section = results(module, numbers).replace(BEGIN, f"{BEGIN}\n\n{command}")
+    section = results(name, experiment, numbers).replace(BEGIN, f"{BEGIN}\n\n{command}")
     page.write_text(inserted(page.read_text(), section))
     return page
 
 
+def has_page(runs: Path, name: str) -> bool:
+    """Whether an experiment has run, and has a page with room for its results."""
+    page = PAGES / f"{name}.md"
+    return (runs / name / "numbers.json").exists() and page.exists() and BEGIN in page.read_text()
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    chosen = sys.argv[2:] or [name for name in NAMES if (folder / name / "numbers.json").exists()]
+    chosen = sys.argv[2:] or [name for name in experiments() if has_page(folder, name)]
     for name in chosen:
         print(f"wrote {build(folder, name)}")

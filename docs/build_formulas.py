@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from nclab.papers import PAPERS
+from nclab.papers.registry import papers
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Formulas
 
 Every formula in nclab, by the paper it comes from. Made by `make docs` from the docstrings;
-do not edit. Symbols: [notation.md](notation.md). Sources: the keys are those of
-[papers.py](../src/nclab/papers.py).
+do not edit. Symbols: [notation.md](notation.md). Sources: the keys are the
+folders of [papers](../src/nclab/papers).
 """
 
 
@@ -64,7 +64,7 @@ def page() -> str:
     """The whole page."""
     everything = formulas()
     parts = [HEADER]
-    for key, paper in PAPERS.items():
+    for key, paper in papers().items():
         own = [formula for formula in everything if formula.key == key]
         if not own:
             continue

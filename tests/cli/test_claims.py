@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from nclab.papers.ledger import all_claims
+from nclab.papers.registry import claims as all_claims
 from tests.cli.runner import call
 
 

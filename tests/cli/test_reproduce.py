@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.experiments import find
 from nclab.figures.picture import Panel, Picture, Series
-from nclab.papers import ledger
+from nclab.papers import main_job
 from nclab.papers.beyond import tour
-from nclab.papers.main_job import Job
+from nclab.papers.main_job import MainJob
+from nclab.papers.registry import find_experiments
 from nclab.papers.small_network import NetworkConfig
 from nclab.text import as_text
 from tests.cli.runner import call
@@ -18,15 +18,15 @@ from tests.cli.runner import call
 TINY = tour.Config(NetworkConfig(samples=400, width=16, epochs=60))
 
 
-def test_the_tour_tells_the_four_cases_apart() -> None:
-    numbers = tour.tour(TINY, seed=1)
+def test_the_tour_tells_the_four_cases_apart(tmp_path: Path) -> None:
+    numbers = tour.run(TINY, seeds=(1,), out=tmp_path)
     exact, near, random, trained = numbers["cases"].values()
     nc1 = [case["nc1_trace_ratio"] for case in (exact, near, trained, random)]
     assert nc1 == sorted(nc1)
     assert exact["nc1_trace_ratio"] == pytest.approx(0, abs=1e-12)
     assert trained["accuracy"] == 1.0
     assert len(numbers["layers"]) == 3
-    text = "".join(as_text(part) for part in tour.show(numbers))
+    text = "".join(as_text(part) for part in tour.tables(numbers))
     for words in ("exact ETF", "random cloud", "trained", "effective depth"):
         assert words in text
     assert (
@@ -34,8 +34,9 @@ def test_the_tour_tells_the_four_cases_apart() -> None:
     )
 
 
-def test_the_same_seed_gives_the_same_numbers() -> None:
-    assert tour.tour(TINY, seed=1) == tour.tour(TINY, seed=1)
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    first, second = (tour.run(TINY, seeds=(1,), out=tmp_path) for _ in range(2))
+    assert first == second
 
 
 def test_what_is_finished_is_reused_until_something_changes(
@@ -44,7 +45,7 @@ def test_what_is_finished_is_reused_until_something_changes(
     monkeypatch.setitem(tour.PRESETS, "quick", TINY)
 
     def reused(**changes: object) -> list[str]:
-        job = Job(**{"preset": "quick", "seeds": (0,), "out": tmp_path, **changes})  # type: ignore[arg-type]
+        job = MainJob(**{"preset": "quick", "seeds": (0,), "out": tmp_path, **changes})  # type: ignore[arg-type]
         job.run(["tour"], lambda *_: None)
         assert job.numbers["tour"]["seeds"] == list(job.seeds)
         return job.reused
@@ -60,7 +61,7 @@ def test_what_is_finished_is_reused_until_something_changes(
 
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(nclab.NclabError, match=r"one of tour, .*; got 'torus'"):
-        find(["torus"])
+        find_experiments(["torus"])
     done = call("reproduce", "torus")
     assert done.code == 2
     assert done.err.count("\n") == 1
@@ -74,7 +75,7 @@ def test_missing_figures_are_drawn_and_other_skips_are_kept(
     monkeypatch.setattr(tour, "pictures", lambda numbers: [picture])
     (tmp_path / "skipped.json").write_text('{"ji2022_fig3": "no data", "tour": "long ago"}')
     for _ in range(2):
-        Job("quick", (0,), tmp_path).run(["tour"], lambda *_: None)
+        MainJob("quick", (0,), tmp_path).run(["tour"], lambda *_: None)
         figure = tmp_path / "tour" / "line.svg"
         assert figure.exists()
         figure.unlink()
@@ -90,12 +91,12 @@ def test_claims_are_judged_again_only_when_something_changed(
         judged.append(preset)
         return []
 
-    monkeypatch.setattr(ledger, "judge_all", judge_all)
+    monkeypatch.setattr(main_job, "judge_all", judge_all)
 
     def judge(preset: str, numbers: str) -> None:
         (tmp_path / "tour").mkdir(exist_ok=True)
         (tmp_path / "tour" / "numbers.json").write_text(numbers)
-        Job(preset, (0,), tmp_path, numbers={"tour": {}}).judge()
+        MainJob(preset, (0,), tmp_path, numbers={"tour": {}}).judge(whole=True)
 
     judge("quick", "{}")
     judge("quick", "{}")

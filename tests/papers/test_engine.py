@@ -7,17 +7,21 @@ from typing import Any
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.engine import Job, Outcome
+from nclab.engine import Engine, Job
+from nclab.engine.jobs import JobList
 from nclab.errors import NclabError
-from nclab.experiments import find
+from nclab.papers.experiment import preset_of
+from nclab.papers.registry import find_experiments
 from nclab.papers.sweep import train_sweep
 from tests.papers.sweep.small import small
 
-TRAINING = [name for name in find([]) if name.startswith("pan2023_") and "guar" not in name]
+TRAINING = [
+    name for name in find_experiments([]) if name.startswith("pan2023_") and "guar" not in name
+]
 TRAINING += ["ji2022_fig3"]
 
 
-class Elsewhere:
+class Elsewhere(Engine):
     """An engine of three slots that trains nothing and keeps what it is asked."""
 
     here = False
@@ -29,8 +33,8 @@ class Elsewhere:
     def slots(self) -> int:
         return 3
 
-    def run_jobs(self, jobs: Sequence[Job], **options: Any) -> list[Outcome]:
-        self.jobs, self.asked = jobs, options
+    def run_all(self, work: JobList) -> None:
+        self.jobs, self.asked = work.jobs, vars(work)
         raise NclabError("Asked.")
 
 
@@ -41,8 +45,9 @@ def test_experiments_train_there(
     monkeypatch.setattr(fashion_mnist, "load", lambda: None)
     monkeypatch.chdir(tmp_path)
     engine = Elsewhere()
+    experiment = find_experiments([name])[name]
     with pytest.raises(NclabError, match="Asked"):
-        find([name])[name].run(seeds=(0,), out=Path("runs"), engine=engine)
+        experiment.run(preset_of(experiment, "quick"), seeds=(0,), out=Path("runs"), engine=engine)
     assert engine.jobs
     assert engine.asked["folder"].parent == tmp_path / "runs"
 

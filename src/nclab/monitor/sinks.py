@@ -10,6 +10,7 @@ from nclab.errors import NclabWarning
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
 from nclab.records.run import refuse_other
+from nclab.records.schema import ALARM
 
 KIND = "monitor"
 """Of the runs that a sink opens."""
@@ -29,12 +30,7 @@ class History:
 
     def __call__(self, event: Event) -> None:
         number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
-        when = {
-            "event": number,
-            "step": event.step,
-            "epoch": event.epoch,
-            "source": event.source,
-        }
+        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
 
     def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:
@@ -53,7 +49,7 @@ class History:
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
 
-class Journal(Protocol):
+class RecordWriter(Protocol):
     """What can append a record, such as a `nclab.records.Run`."""
 
     def append(self, record: dict[str, Any], /) -> object:
@@ -74,7 +70,10 @@ class RecordSink:
     """
 
     def __init__(
-        self, target: str | os.PathLike[str] | Journal, *, config: Mapping[str, Any] | None = None
+        self,
+        target: str | os.PathLike[str] | RecordWriter,
+        *,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = target if isinstance(target, (str, os.PathLike)) else None
         self.journal = None if isinstance(target, (str, os.PathLike)) else target
@@ -88,7 +87,7 @@ class RecordSink:
         journal.append(event.to_record())
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes)}
-            journal.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+            journal.append({"kind": ALARM, "step": event.step, "epoch": event.epoch, **about})
         if self.run is not None:
             self.run.beat(step=event.step)
 
@@ -103,7 +102,7 @@ class RecordSink:
         self.run.close()
         self.run = None
 
-    def _journal(self, step: int) -> Journal:
+    def _journal(self, step: int) -> RecordWriter:
         if self.journal is not None:
             return self.journal
         if self.run is None:

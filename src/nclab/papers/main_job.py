@@ -35,7 +35,7 @@ SEEDS = {"quick": 2, "paper": 3}
 
 
 @dataclass
-class Job:
+class MainJob:
     """What to reproduce and where; filled with what came of it."""
 
     preset: str

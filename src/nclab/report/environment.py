@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
-TONES = {
-    "holds": "good",
-    "reproduced": "good",
-    "holds with a correction": "fair",
-    "partly reproduced": "fair",
-    "refuted": "bad",
-    "not reproduced": "bad",
-}
-"""How good a verdict is for the claim; every other is open."""
 
 
 @functools.cache
@@ -41,7 +32,6 @@ def environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "tone": lambda verdict: TONES.get(verdict, "open"),
         "number": _number,
         "pretty": pretty,
         "safe_name": safe_name,

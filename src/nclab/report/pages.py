@@ -10,20 +10,20 @@ from typing import Any
 
 import nclab
 from nclab.figures.palette import DARK, LIGHT
-from nclab.papers import PAPERS
 from nclab.records.manifest import versions
-from nclab.report.checks import NOTHING
-from nclab.report.content import Content, Experiment, Figure
-from nclab.report.environment import TONES, environment, pretty
-from nclab.report.follower import Follower, last_layer
+from nclab.records.schema import last_layer
+from nclab.report.columns import PLACES
+from nclab.report.content import Content, ExperimentFolder, Figure
+from nclab.report.environment import environment, pretty
+from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
 
 ASSETS = Path(__file__).with_name("assets")
-SHOWN_PAPERS = ("pan2023", "ji2022")
 LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 FIRST_RUNS = 12
 """Of the runs on the overview; the others are on their page."""
-ORDER = (*TONES, "open")
+TONES = ("good", "fair", "bad", "open")
+"""In the order in which verdicts are counted."""
 SPATIAL = 4
 """Up to so many classes, centred means fit into three dimensions."""
 
@@ -33,14 +33,14 @@ class Pages:
     """Renders the pages of one folder."""
 
     content: Content
-    runs: Mapping[str, Follower]
+    runs: Mapping[str, GrowingRun]
     """By slug."""
     plotly: bool
     live: bool = False
 
     def names(self) -> list[str]:
         """Every page there is, by its path."""
-        papers = [f"papers/{key}.html" for key in SHOWN_PAPERS]
+        papers = [f"papers/{key}.html" for key in self.content.papers]
         other = ["papers/other.html"] if self.content.of_paper("") else []
         runs = [f"runs/{slug}.html" for slug in self.runs]
         return [*papers, *other, *runs, "claims.html", "runs.html", "index.html"]
@@ -66,22 +66,19 @@ class Pages:
         content = self.content
         papers = [
             {
+                **paper,
                 "key": key,
-                "title": PAPERS[key].title,
-                "authors": PAPERS[key].authors,
-                "year": PAPERS[key].year,
                 "experiments": content.of_paper(key),
                 "claims": len(content.claims_of(key)),
             }
-            for key in SHOWN_PAPERS
-            if content.of_paper(key) or content.claims_of(key)
+            for key, paper in content.papers.items()
         ]
         reproduced = bool(papers)
         return self._fill(
             "index.html",
             "index.html",
             title="Overview",
-            heading="Two papers on neural collapse, reproduced" if reproduced else "Runs",
+            heading="Papers on neural collapse, reproduced" if reproduced else "Runs",
             lead="Every figure with its numbers, every statement with its verdict, every run with "
             "its geometry."
             if reproduced
@@ -105,13 +102,13 @@ class Pages:
         experiments = self.content.of_paper("" if key == "other" else key)
         beside = {one.name: self._beside(one) for one in experiments}
         shown = {claim["id"] for claims in beside.values() for claim in claims}
-        paper = PAPERS.get(key)
+        paper = self.content.papers.get(key)
         return self._fill(
             "paper.html",
             f"papers/{key}.html",
             title=key if paper else "Other experiments",
-            heading=paper.title if paper else "Other experiments",
-            lead=f"{paper.authors}, {paper.year}" if paper else "",
+            heading=paper["title"] if paper else "Other experiments",
+            lead=f"{paper['authors']}, {paper['year']}" if paper else "",
             experiments=experiments,
             claims_beside=beside,
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
@@ -137,6 +134,7 @@ class Pages:
         facts = {
             "command": manifest.command,
             "seed": manifest.seed,
+            "outcome": (run.end or {}).get("outcome"),
             "created": manifest.created,
             "device": manifest.device,
             "machine": manifest.machine,
@@ -151,6 +149,7 @@ class Pages:
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
             alarms=run.alarms[-50:],
+            places=[PLACES[name] for name in run.places()],
         )
 
     def live_page(self) -> str:
@@ -161,7 +160,7 @@ class Pages:
         root = "../" * here.count("/")
         nav = [("index.html", "Overview")]
         nav += [("live.html", "Live")] if self.live else []
-        nav += [(f"papers/{key}.html", key) for key in SHOWN_PAPERS]
+        nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
         nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
         return (
@@ -180,32 +179,23 @@ class Pages:
             )
         )
 
-    def _beside(self, experiment: Experiment) -> list[dict[str, Any]]:
-        """The claims that an experiment is about: judged ones, else its own findings."""
-        findings = experiment.numbers.get("findings") or {}
+    def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
+        """The claims that an experiment is about."""
         figures = {figure.name for figure in experiment.figures}
-        found = {
-            str(claim["id"]): dict(claim)
+        return [
+            claim
             for claim in self.content.claims
-            if claim["id"] in findings
-            or (claim.get("needs") and claim.get("needs") == experiment.name)
-            or (claim.get("links") or {}).get("figure") in figures
-        }
-        if found:
-            return list(found.values())
-        for id_, finding in findings.items():  # nobody has judged the claims yet
-            if isinstance(finding, Mapping):
-                found[str(id_)] = {**NOTHING, "id": id_, "source": id_, **finding}
-        return list(found.values())
+            if claim["needs"] == experiment.name or claim["links"].get("figure") in figures
+        ]
 
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
         """Where a claim leads: to its figure in this report, to code and formula by name."""
         found = []
-        for name, text in (claim.get("links") or {}).items():
+        for name, text in claim["links"].items():
             figure = next((one for one in self._figures() if one.name == text), None)
             href = ""
             if name == "figure" and figure is not None:
-                href = f"{_page_of(figure)}#{figure.id}"
+                href = f"{self._page_of(figure)}#{figure.id}"
             if text:
                 found.append({"name": str(name), "text": str(text), "href": href})
         return found
@@ -234,7 +224,7 @@ class Pages:
             {
                 "id": one.id,
                 "title": one.picture.title or one.name,
-                "page": _page_of(one),
+                "page": self._page_of(one),
                 "suffix": ".svg" if ".svg" in one.images else ".png",
             }
             for one in self._figures()
@@ -244,10 +234,15 @@ class Pages:
     def _figures(self) -> list[Figure]:
         return [figure for one in self.content.experiments for figure in one.figures]
 
-    def _tally(self) -> list[tuple[str, int]]:
-        counts = Counter(str(claim.get("verdict") or "open") for claim in self.content.claims)
-        known = [name for name in ORDER if name in counts]
-        return [(name, counts[name]) for name in [*known, *sorted(counts.keys() - set(known))]]
+    def _page_of(self, figure: Figure) -> str:
+        return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
+
+    def _tally(self) -> list[tuple[str, str, int]]:
+        """Verdict, tone and count, the good ones first."""
+        counts = Counter((claim["verdict"], claim["tone"]) for claim in self.content.claims)
+        known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
+        ordered = sorted(counts, key=lambda found: (known.index(found[1]), found[0]))
+        return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
 
     def _rows(self) -> list[dict[str, Any]]:
         rows = []
@@ -272,11 +267,6 @@ class Pages:
             for name, value in {**run.manifest.versions, **commit}.items():
                 found.setdefault(name, {})[str(value)] = None
         return {name: ", ".join(values) for name, values in found.items()} or versions()
-
-
-def _page_of(figure: Figure) -> str:
-    key = figure.experiment.split("_")[0]
-    return f"papers/{key if key in SHOWN_PAPERS else 'other'}.html"
 
 
 def palette_script() -> str:

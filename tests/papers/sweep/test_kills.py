@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
-    script = ROOT / "tests" / "experiments" / "sweep" / "kills.py"
+    script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "killed"), str(KILLS), "1"],
         capture_output=True,
@@ -45,9 +45,9 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
     whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
-    command = [sys.executable, "-m", "nclab", "sweep", *options.split(), "--workers", "2", "--out"]
+    command = ["nclab", "sweep", *options.split(), "--workers", "2"]
     started = subprocess.Popen(
-        [*command, str(tmp_path / "killed")],
+        [sys.executable, "-m", *command, "--out", str(tmp_path / "killed")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment(),

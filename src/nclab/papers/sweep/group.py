@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 
 from nclab.data.samples import Samples
-from nclab.errors import NclabError
+from nclab.errors import DataError
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
 from nclab.papers.sweep.rows import summary
 from nclab.records import Run, open_run, read_run
+from nclab.records.schema import EPOCH, GEOMETRY, MEASUREMENT, MeasurementRecord
 from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 from nclab.training.backend import choose_backend
@@ -102,7 +103,8 @@ class _Training:
         checkpoints = [run.resume(start) for run in self.runs]
         for index, checkpoint in enumerate(checkpoints):
             if checkpoint is not None:
-                self.fleet.load(index, checkpoint.tensors, start // self.group.steps)
+                epoch, why = start // self.group.steps, checkpoint.extra.get("why", "")
+                self.fleet.load(index, checkpoint.tensors, epoch, why)
         for index, checkpoint in enumerate(checkpoints):  # was it killed just before its end?
             self._end_if_over(index, checkpoint.extra.get("why") if checkpoint else None)
         self.tell(start * len(self.runs))
@@ -120,7 +122,7 @@ class _Training:
         train: dict[str, float] = {}
         if stats.alive:
             train = {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
-            run.append({"kind": "epoch", "step": step, "epoch": epoch, **train})
+            run.append({"kind": EPOCH, "step": step, "epoch": epoch, **train})
         if epoch in self.measured or not stats.alive:
             self._measure(index, epoch if stats.alive else epoch - 1, train)
         over = epoch == self.epochs or not stats.alive
@@ -135,7 +137,7 @@ class _Training:
         if why is None and self.fleet.epoch < self.epochs:
             return
         run = self.runs[index]
-        found = summary(read_run(run.folder, kinds=("measurement",)).last("measurement"))
+        found = summary(read_run(run.folder, kinds=(MEASUREMENT,)).last(MEASUREMENT))
         if why is None:
             run.finish(**found)
         else:
@@ -144,14 +146,21 @@ class _Training:
 
     def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
         config, run = self.group.config, self.runs[index]
-        moment = {"step": epoch * self.group.steps, "epoch": epoch}
-        record = {"kind": "measurement", **moment, "layers": [], "train": train}
+        record: MeasurementRecord = {
+            "kind": MEASUREMENT,
+            "step": epoch * self.group.steps,
+            "epoch": epoch,
+            "layers": [],
+            "train": {**train},
+        }
         model = self.fleet.model(index, statistics=config.statistics)
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
             measured = measure_member(model, samples, layers=config.layers)
-        except NclabError as error:  # features that overflow have no geometry
+        except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
-        run.append({**record, "layers": [collapse.to_dict() for collapse in measured.layers]})
-        run.append({"kind": "geometry", **moment, **measured.geometry})
+        record["layers"] = [collapse.to_dict() for collapse in measured.layers]
+        run.append(record)
+        moment = {"step": record["step"], "epoch": epoch}
+        run.append({"kind": GEOMETRY, **moment, **measured.geometry})

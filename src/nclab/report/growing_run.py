@@ -1,0 +1,233 @@
+"""A run that may still grow: its curves, its pictures and its state, read incrementally."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from nclab.errors import RecordError
+from nclab.records import Tail
+from nclab.records.heartbeat import read_state
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.lines import decode
+from nclab.records.manifest import Manifest, read_manifest
+from nclab.records.read import progress_of, state_of
+from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
+from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
+
+FRAMES = 60
+"""Up to twice as many lines are kept of what is shown one at a time."""
+SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
+"""Numbers of a layer that are no curves."""
+
+
+class GrowingRun:
+    """Reads a journal once; every `refresh` reads what was added since."""
+
+    def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.manifest: Manifest = _checked(read_manifest(folder), folder)
+        self.path = folder.relative_to(root).as_posix()
+        """Where the run is in the folder of runs; `.` for that folder itself."""
+        self._limit = limit
+        self._tail = Tail(folder)
+        self._size = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self.columns: dict[str, Columns] = {}
+        self.end: dict[str, Any] | None = None
+        self.alarms: list[dict[str, Any]] = []
+        self.geometry = Frames()
+        self.measurements = Frames()
+        self.heartbeat: dict[str, Any] = {}
+
+    def refresh(self) -> bool:
+        """Read what is new; whether there was anything. RecordError if it cannot be read."""
+        before = (self.heartbeat, self.end)
+        self.heartbeat = read_state(self.folder)
+        try:
+            size = (self.folder / JOURNAL).stat().st_size
+        except OSError:
+            size = 0
+        try:
+            content = b"" if size == self._size else self._tail.content()
+        except OSError as error:
+            raise RecordError(f"Cannot read {self.path}/{JOURNAL}: {error.strerror}.") from error
+        self._size = size
+        if self._tail.restarted and content:
+            self._begin()
+        for kind, lines in split(content).items():
+            self._take(kind, lines)
+        return bool(content) or before != (self.heartbeat, self.end)
+
+    def _take(self, kind: str, lines: Sequence[bytes]) -> None:
+        if kind == END:
+            self.end = known(decode(lines[-1]))
+        elif kind == GEOMETRY:
+            self.geometry.extend(lines)
+        elif kind == ALARM:
+            self.alarms += [known(record) for record in map(decode, lines) if record]
+        elif kind != START:
+            self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
+            if kind == MEASUREMENT:
+                self.measurements.extend(lines)
+
+    @property
+    def name(self) -> str:
+        """The name that the run was given."""
+        return self.manifest.name
+
+    @property
+    def state(self) -> State:
+        """running, finished, failed or stopped."""
+        return state_of(self.folder, self.end, self.heartbeat)
+
+    @property
+    def progress(self) -> float | None:
+        """From 0 to 1, None where the run does not say how long it is."""
+        return progress_of(self.state, self.heartbeat)
+
+    def places(self) -> list[str]:
+        """What its curves are drawn over, what says most first."""
+        known = [name for name in PLACES if any(one.has(name) for one in self.columns.values())]
+        timed = ["log_time"] if "log_time" in known else []
+        return ["epoch", "step", *timed] if "epoch" in known or not timed else [*timed, "step"]
+
+    def layers(self) -> list[str]:
+        """Names of the measured layers, the last is what the classifier reads."""
+        names = (layer for layer, _ in self.names())
+        return [layer for layer in dict.fromkeys(names) if layer]
+
+    def names(self) -> list[Key]:
+        """Every curve of the run."""
+        keys = (key for columns in self.columns.values() for key in columns.names())
+        return [key for key in dict.fromkeys(keys) if key[1] not in SIZES]
+
+    def curve(self, key: Key, place: str) -> tuple[list[float], list[float | None]]:
+        """One curve, from the kind of record that has most of it."""
+        found: tuple[list[float], list[float | None]] = ([], [])
+        for columns in self.columns.values():
+            one = columns.points(key, place)
+            if len(one[0]) > len(found[0]):
+                found = one
+        return found
+
+    def last_measurement(self) -> dict[str, Any]:
+        """The newest measurement with all its arrays, empty if there is none."""
+        found: dict[str, Any] = known(decode(self.measurements.newest) or {})
+        return found
+
+    def measured(self) -> int:
+        """How many measurements there are."""
+        columns = self.columns.get(MEASUREMENT)
+        return columns.seen if columns else 0
+
+
+def known(value: Any) -> Any:
+    """What was JSON, without the numbers that no page can show: infinite ones, and 10 ** 400.
+
+    >>> known({"step": 3, "loss": float("inf"), "counts": [10 ** 400, "a"]})
+    {'step': 3, 'loss': None, 'counts': [None, 'a']}
+    """
+    if isinstance(value, dict):
+        return {name: known(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [known(one) for one in value]
+    return value if isinstance(value, bool | str) or is_number(value) else None
+
+
+def _checked(manifest: Manifest, folder: Path) -> Manifest:
+    kinds = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
+    for name, kind in kinds.items():
+        value = getattr(manifest, name)
+        if not isinstance(value, kind):
+            raise RecordError(
+                f"Expected {name} of type {kind.__name__} in the manifest of {folder}, "
+                f"got {type(value).__name__}."
+            )
+    return manifest
+
+
+class Lines(Sequence[bytes]):
+    """Some lines of a text, cut out of it only when they are looked at."""
+
+    def __init__(self, content: bytes, starts: list[int]) -> None:
+        self._content, self._starts = content, starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return [self._line(start) for start in self._starts[place]]
+        return self._line(self._starts[place])
+
+    def _line(self, start: int) -> bytes:
+        return self._content[start : self._content.index(b"\n", start)]
+
+
+def split(content: bytes) -> dict[str, Lines]:
+    """The lines of a journal by the kind of their records, without decoding them.
+
+    >>> found = split(b'{"kind":"a","n":1}\\n{"kind":"b"}\\ndamaged\\n{"kind":"a","n":2}\\n')
+    >>> list(found), found["a"][-1]
+    (['a', 'b'], b'{"kind":"a","n":2}')
+    """
+    starts: dict[bytes, list[int]] = {}
+    opening, same = b"\n", []  # no line begins like this
+    place = 0
+    end = content.find(b"\n")
+    while end >= 0:
+        if content.startswith(opening, place):
+            same.append(place)
+        elif content.startswith(b'{"kind":"', place):
+            opening = content[place : content.find(b'"', place + 9) + 1]
+            same = starts.setdefault(opening, [])
+            same.append(place)
+        place = end + 1
+        end = content.find(b"\n", place)
+    return {
+        kind[9:-1].decode("ascii", "replace"): Lines(content, found)
+        for kind, found in starts.items()
+    }
+
+
+class Frames:
+    """Lines that are shown one at a time: every stride-th and the newest, decoded when asked.
+
+    >>> frames = Frames(limit=2)
+    >>> frames.extend([b"%d" % n for n in range(10)])
+    >>> frames.lines()
+    [b'0', b'4', b'8', b'9']
+    """
+
+    def __init__(self, limit: int = FRAMES) -> None:
+        self.limit, self.stride, self.seen = limit, 1, 0
+        self._kept: list[bytes] = []
+        self.newest = b""
+
+    def extend(self, lines: Sequence[bytes]) -> None:
+        """Take new lines."""
+        while (self.seen + len(lines)) / self.stride > 2 * self.limit:
+            self.stride *= 2
+            self._kept = self._kept[::2]
+        self._kept += lines[-self.seen % self.stride :: self.stride]
+        self.seen += len(lines)
+        self.newest = lines[-1] if len(lines) else self.newest
+
+    def lines(self, most: int | None = None) -> list[bytes]:
+        """Evenly chosen lines, at most so many, always with the newest."""
+        kept = self._kept
+        if kept and (self.seen - 1) % self.stride:
+            kept = [*kept, self.newest]
+        return [kept[place] for place in evenly(len(kept), len(kept) if most is None else most)]
+
+    def records(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The same, decoded."""
+        return [record for record in map(decode, self.lines(most)) if record]
