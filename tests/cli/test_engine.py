@@ -24,7 +24,6 @@ OPTIONS += " --weight-decay 1e-3 --moments 3 --json --out"
 SWEEP = ("sweep", *OPTIONS.split())
 
 
-@pytest.mark.xdist_group("processes")
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
     whole = call(*SWEEP, tmp_path / "whole", "--workers", 1)
@@ -100,7 +99,7 @@ def test_experiments_get_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     seen = []
 
-    def run(**options: Any) -> dict[str, Any]:
+    def run(config: Any, **options: Any) -> dict[str, Any]:
         seen.append(options["engine"].here)
         raise nclab.NclabError("Seen enough.")
 
