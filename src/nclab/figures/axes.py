@@ -27,7 +27,7 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
         if panel.x_label:
             axis.set_xlabel(panel.x_label)
     elif panel.x_ticks:
-        axis.set_xticks(panel.x_ticks, panel.tick_names)
+        axis.set_xticks(panel.x_ticks, panel.x_names or [f"{tick:g}" for tick in panel.x_ticks])
         axis.minorticks_off()
     elif panel.x_scale == "linear" and _whole(panel):
         from matplotlib.ticker import MaxNLocator

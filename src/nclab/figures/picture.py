@@ -58,11 +58,6 @@ class Panel(NamedTuple):
     x_names: tuple[str, ...] = ()
     """What stands there instead of the numbers, one for each of `x_ticks`."""
 
-    @property
-    def tick_names(self) -> tuple[str, ...]:
-        """What stands at `x_ticks`."""
-        return self.x_names or tuple(f"{tick:g}" for tick in self.x_ticks)
-
 
 class HeatMap(NamedTuple):
     """A matrix as colours, such as the cosines between classes."""
