@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import torch
 
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.budget import loss_budget
-from nclab.theory.inter import mean_cosine_upper
-from nclab.theory.intra import intra_lower
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.inter import mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import g
-from nclab.theory.worst_case import worst_intra
+from nclab.theory.statements.worst_case import worst_intra
 
 CASES = ((4, 3.0), (10, 5.0), (100, 8.0), (1000, 12.0))
 RELATIVE_EXCESS = (1e-4, 1e-2, 0.3)
@@ -40,9 +40,9 @@ def run(num_classes: int, product: float, relative: float, rounds: int) -> dict[
     """One case."""
     best = g(product, num_classes)
     root = product**0.5
-    budget = loss_budget(num_classes, root, root, best * (1 + relative))
-    intra = milliseconds(lambda: intra_lower(budget, alignment_lower(budget)), rounds)
-    inter = milliseconds(lambda: mean_cosine_upper(budget), rounds)
+    given = norms_and_loss(num_classes, root, root, best * (1 + relative))
+    intra = milliseconds(lambda: intra_lower(given, alignment_lower(given)), rounds)
+    inter = milliseconds(lambda: mean_cosine_upper(given), rounds)
     search = None
     if num_classes <= SEARCHED:
         sizes = (num_classes, product, relative * best)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from nclab.errors import DataError
-from nclab.theory.certificate import Certificate, certify
+from nclab.theory.certificates.certificate import Certificate, certify
+from nclab.theory.certificates.regularised import regularised_gap
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.regularised import regularised_gap
 
 ROUNDING = 1e-9
 STEPS = 60

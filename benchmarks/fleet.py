@@ -145,7 +145,7 @@ def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str
 def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
     """Microseconds of a hidden layer's three products, by library and by order of the features."""
     from nclab.training.compiled import scipy_gemm, torch_gemm
-    from nclab.training.kernel import PLAIN, TRANSPOSED, multiply
+    from nclab.training.epoch_kernel import PLAIN, TRANSPOSED, multiply
 
     W, V = (torch.randn(width, width).numpy() for _ in range(2))
     ways: dict[tuple[str, str, str], Callable[[], object]] = {}

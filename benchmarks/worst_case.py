@@ -12,11 +12,11 @@ import time
 
 import torch
 
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.budget import loss_budget
-from nclab.theory.intra import intra_lower
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.intra import intra_lower
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import g
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 
 CASES = (
     *((4, 3.0, share * g(3.0, 4)) for share in (1e-4, 1e-3, 1e-2, 1e-1)),
@@ -34,8 +34,8 @@ def run(case: tuple[int, float, float], starts: int) -> dict[str, object]:
     halfway = time.perf_counter()
     inter = worst_inter(num_classes, product, excess, starts=starts)
     ended = time.perf_counter()
-    budget = loss_budget(num_classes, product, 1.0, lowest + excess)
-    guaranteed = intra_lower(budget, alignment_lower(budget))
+    given = norms_and_loss(num_classes, product, 1.0, lowest + excess)
+    guaranteed = intra_lower(given, alignment_lower(given))
     bound = 1 - guaranteed.value
     return {
         "C": num_classes,

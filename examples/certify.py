@@ -3,7 +3,7 @@
 import torch
 
 import nclab
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.certificates.regularised import regularised_optimum
 
 # From three numbers alone: the norms and the loss.
 certificate = nclab.certify(num_classes=10, alpha=2.2, beta=2.3, loss=0.0321)

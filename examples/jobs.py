@@ -1,9 +1,9 @@
 """Independent jobs on every core; one that fails stops no other."""
 
-from nclab.engine import Job, Report, run_jobs
+from nclab.engine import Job, ReportStep, run_jobs
 
 
-def slope(report: Report, power: int) -> float:
+def slope(report: ReportStep, power: int) -> float:
     """The slope of x**power at 1, by halving a difference."""
     width = 1.0
     for step in range(20):

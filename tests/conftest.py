@@ -1,4 +1,8 @@
-"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable."""
+"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable.
+
+`make test` has two processes. What starts clusters, browsers or programs to kill is in the group
+"processes", whose tests never run beside each other.
+"""
 
 import os
 import shutil
@@ -14,9 +18,23 @@ import torch
 import nclab
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that start from here
 # Ray reads these when it is imported; without a token it would write one into the home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture for longer than one test are a group: it is made once."""
+    for item in items:
+        found: Any = getattr(item, "_fixtureinfo", None)
+        if found is None or item.get_closest_marker("xdist_group"):
+            continue
+        for definition in (one for every in found.name2fixturedefs.values() for one in every):
+            if definition.scope != "function" and definition.baseid:  # pytest's own have none
+                item.add_marker(pytest.mark.xdist_group(Path(definition.baseid).stem))
+                break
 
 
 @pytest.fixture(scope="session")

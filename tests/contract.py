@@ -1,37 +1,65 @@
-"""What every metric of `Collapse` promises, checked on all of them at once."""
+"""What every metric promises: its function alone, its place in `Collapse`, its docstring."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import nclab
+from nclab import metrics
 from nclab.metrics.catalogue import METRICS
+from nclab.metrics.view import parameters
 from tests.clouds import Cloud
 
 Scalars = Mapping[str, float | None]
+Function = Callable[..., Any]
 
 NEVER = frozenset[str]()
-COSINES = {m.name for m in METRICS if m.group == "cosine" and not m.name.startswith("centred")}
-NORMS = {"alpha", "beta", "loss", "balanced_loss", "optimal_loss", "excess_loss"}
-MARGINS = {"margin", "normalised_margin"}
-DECISIONS = {"accuracy", "nc4_agreement", "nc4_cosine_agreement"}
-ALIGNMENT = {"nc3_alignment_min", "nc3_alignment_mean"}
+FEATURES = frozenset({"moments", "statistics", "look"})
+CLASSIFIER = frozenset({"weight", "classes"})
+STATISTICS = FEATURES | CLASSIFIER | {"logits"}
+"""Names of the parameters of metrics, by what they see of a cloud; logits see both."""
+COMPARE = {metric.function for metric in METRICS if metric.needs == "both"}
+"""Metrics of a second look that see the classifier's decisions too."""
 
-VARIES_UNDER: Mapping[str, set[str]] = {
-    "rotation of both": set(),
-    "translation of the features": COSINES
-    | NORMS - {"beta"}
-    | MARGINS
-    | DECISIONS
-    | ALIGNMENT
-    | {"nc4_cosine_accuracy"},
-    "scale of the features": NORMS - {"beta"} | MARGINS | DECISIONS,
-    "scale of the weights": NORMS - {"alpha"} | MARGINS | DECISIONS,
-    "order of the samples": set(),
-}
-"""What may change; everything else must not."""
+
+def functions() -> dict[str, Function]:
+    """Every public metric, and every row of the catalogue, by name."""
+    public = {name: getattr(metrics, name) for name in metrics.__all__}
+    measured = {name: f for name, f in public.items() if parameters(f) <= STATISTICS}
+    return measured | {metric.name: metric.function for metric in METRICS}
+
+
+def statistics(cloud: Cloud) -> dict[str, Any]:
+    """What metrics are functions of, under the names of their parameters."""
+    classes = cloud.labels.unique()
+    shape = cloud.weight.shape
+    moments = nclab.ClassMoments(*shape, scatter=True)
+    moments.update(cloud.features, cloud.labels)
+    logits = nclab.LogitStatistics(len(cloud.weight))
+    outputs = torch.addmm(cloud.bias, cloud.features, cloud.weight.T)
+    predicted = logits.update(outputs, cloud.labels)
+    look = nclab.SecondLook(moments)
+    look.update(cloud.features, cloud.labels, predicted)
+    moments = moments if len(classes) == len(cloud.weight) else moments.select(classes)
+    return {
+        "moments": moments,
+        "statistics": moments,
+        "look": look,
+        "logits": logits,
+        "weight": cloud.weight,
+        "classes": classes,
+    }
+
+
+def alone(function: Function, given: Mapping[str, Any]) -> list[float]:
+    """The numbers of a metric that is called by itself."""
+    found = function(*(given[name] for name in parameters(function)))
+    value = torch.as_tensor(found, dtype=torch.float64)
+    return [float(number) for number in value.flatten()]
 
 
 def measure(cloud: Cloud, *, bias: bool = True) -> Scalars:
@@ -41,23 +69,66 @@ def measure(cloud: Cloud, *, bias: bool = True) -> Scalars:
     ).scalars()
 
 
-def transforms(cloud: Cloud) -> dict[str, Cloud]:
-    """The cloud, changed in ways that leave most metrics alone."""
-    dim = cloud.features.shape[1]
+def changes(cloud: Cloud) -> dict[str, Cloud]:
+    """The cloud, changed in every way that a docstring may declare a metric invariant to."""
+    features, labels, weight, bias = cloud
     generator = torch.Generator().manual_seed(7)
+    dim = features.shape[1]
     turn = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
-    order = torch.randperm(len(cloud.labels), generator=generator)
+    sizes = 0.5 + torch.rand(len(labels), 1, generator=generator, dtype=torch.float64)
+    step = torch.randn(dim, generator=generator, dtype=torch.float64)
     return {
-        "rotation of both": cloud._replace(
-            features=cloud.features @ turn, weight=cloud.weight @ turn
-        ),
-        "translation of the features": cloud._replace(features=cloud.features + 3.0),
-        "scale of the features": cloud._replace(features=cloud.features * 17.0),
-        "scale of the weights": cloud._replace(weight=cloud.weight * 0.01, bias=cloud.bias * 0.01),
-        "order of the samples": cloud._replace(
-            features=cloud.features[order], labels=cloud.labels[order]
-        ),
+        "rotation of both": Cloud(features @ turn, labels, weight @ turn, bias),
+        "translation of the features": cloud._replace(features=features + 3.0),
+        "translation of the classifier": cloud._replace(weight=weight + step, bias=bias + 2.0),
+        "scale of the features": cloud._replace(features=features * 17.0),
+        "scale of the classifier": cloud._replace(weight=weight * 0.01, bias=bias * 0.01),
+        "scale of every single feature": cloud._replace(features=features * sizes),
+        "a common scale of W and H": Cloud(features * 3.0, labels, weight * 3.0, bias * 9.0),
     }
+
+
+SIDES = ("of the features", "of the classifier")
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "rotation of both": ("rotation of both",),
+    "rotation": ("rotation of both",),
+    **{
+        f"{what}{whose}": tuple(f"{what} {side}" for side in SIDES)
+        for what in ("translation", "scale")
+        for whose in ("", " of either")
+    },
+    **{
+        f"{what} {side}": (f"{what} {side}",) for what in ("translation", "scale") for side in SIDES
+    },
+    "scale of every single feature": ("scale of every single feature", "scale of the features"),
+    "a common scale of W and H": ("a common scale of W and H",),
+}
+"""What a docstring may say -> the changes that it means. Without a side: of what it sees."""
+
+
+def declared(function: Function) -> frozenset[str]:
+    """The changes that the docstring of a metric says it is invariant to."""
+    line = re.search(r"^ *Invariant to: ([^.]+)\.$", function.__doc__ or "", re.MULTILINE)
+    assert line, f"{function.__name__} does not say what it is invariant to"
+    words = [" ".join(part.split()) for part in line[1].split(",")]
+    unknown = [word for word in words if word not in WORDS]
+    assert not unknown, f"{function.__name__} is invariant to {unknown}, which nothing tests"
+    found = frozenset(change for word in words for change in WORDS[word])
+    if {f"scale {side}" for side in SIDES} <= found:
+        found |= {"a common scale of W and H"}
+    return found
+
+
+def sees(function: Function, change: str) -> bool:
+    """Whether a change concerns what a metric is computed from."""
+    names = parameters(function)
+    both = "logits" in names or function in COMPARE
+    of_features, of_classifier = (both or bool(names & side) for side in (FEATURES, CLASSIFIER))
+    if change.endswith("of the classifier"):
+        return of_classifier
+    if change == "a common scale of W and H":
+        return of_features and of_classifier
+    return of_features or change == "rotation of both"
 
 
 def assert_same(

@@ -66,7 +66,17 @@ def test_formulas_page_is_fresh() -> None:
     assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(
+            file,
+            id=file.stem,
+            marks=[pytest.mark.xdist_group("processes")] * file.stem.endswith("_ray"),
+        )
+        for file in EXAMPLES
+    ],
+)
 def test_examples_run(example: Path, request: pytest.FixtureRequest) -> None:
     if example.stem.endswith("_ray"):
         request.getfixturevalue("ray_cluster")  # else it would start one of its own
@@ -89,7 +99,8 @@ def test_links_in_the_docs_lead_somewhere() -> None:
 def test_the_readme_counts_the_claims() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     corrected = sum(verdict == CORRECTED for verdict, _ in GOLDEN.values())
-    assert f"all {len(all_claims())} statements" in text
+    statements = [claim for claim in all_claims() if claim.paper != "beyond"]
+    assert f"all {len(statements)} statements" in text
     assert f"{corrected} hold only with a correction" in text
 
 
@@ -98,7 +109,9 @@ def test_results_replace_what_is_between_the_marks() -> None:
     page = f"# Title\n\n{builder['BEGIN']}\nold\n{builder['END']}\n\nafter\n"
     new = builder["inserted"](page, f"{builder['BEGIN']}\nnew\n{builder['END']}")
     assert new == f"# Title\n\n{builder['BEGIN']}\nnew\n{builder['END']}\n\nafter\n"
-    for name in builder["NAMES"]:
-        text = (ROOT / "docs" / "experiments" / f"{name}.md").read_text()
+    pages = {file: file.read_text() for file in (ROOT / "docs" / "experiments").glob("*.md")}
+    filled = {file.stem: text for file, text in pages.items() if builder["BEGIN"] in text}
+    assert len(filled) >= 6
+    for name, text in filled.items():
         assert text.index(builder["BEGIN"]) < text.index(builder["END"])
         assert f"nclab reproduce {name}" in text

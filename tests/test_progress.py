@@ -19,7 +19,7 @@ with progress.bar("whole", total=2) as whole:
             time.sleep(0.05)
         whole.update(part + 1, f"part {part}")
         time.sleep(0.15)
-assert progress._displays == []
+assert progress._shared is None
 """
 
 

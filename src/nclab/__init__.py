@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
-    from nclab.theory.certificate import Certificate, certify
+    from nclab.theory.certificates.certificate import Certificate, certify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
-    "Certificate": "nclab.theory.certificate",
+    "Certificate": "nclab.theory.certificates.certificate",
     "ClassMoments": "nclab.statistics.moments",
     "Collapse": "nclab.measurement.collapse",
     "DataError": "nclab.errors",
@@ -33,7 +33,7 @@ _HOME = {
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
     "SecondLook": "nclab.statistics.second_look",
-    "certify": "nclab.theory.certificate",
+    "certify": "nclab.theory.certificates.certificate",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
 }

@@ -17,8 +17,8 @@ Item = TypeVar("Item")
 
 PATIENCE_SECONDS = 2.0
 
-_displays: "list[Progress]" = []
-"""The display in use, if any; the outermost bar opens it."""
+_shared: "Progress | None" = None
+"""The display in use; the outermost bar opens it."""
 
 
 @dataclass
@@ -72,8 +72,9 @@ def track(items: Iterable[Item], description: str) -> Iterator[Item]:
 
 @contextmanager
 def _display() -> "Iterator[Progress]":
-    if _displays:
-        yield _displays[0]
+    global _shared
+    if _shared is not None:
+        yield _shared
         return
     from rich.console import Console
     from rich.progress import (
@@ -92,8 +93,8 @@ def _display() -> "Iterator[Progress]":
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        _displays.append(display)
+        _shared = display
         try:
             yield display
         finally:
-            _displays.clear()
+            _shared = None

@@ -26,6 +26,18 @@ def number(value: float | None, *, near: float | None = None) -> str:
     return f"{value:.4g}"
 
 
+def scientific(value: float) -> str:
+    """A number as people write weight decays.
+
+    >>> [scientific(value) for value in (1e-4, 3e-3, 0.0, 0.5)]
+    ['1e-4', '3e-3', '0', '5e-1']
+    """
+    if value == 0:
+        return "0"
+    digits, power = f"{value:e}".split("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+
+
 def fitted(renderable: Any, console: Any) -> Any:
     """The same where it has room; else tables give up their lines before their digits.
 

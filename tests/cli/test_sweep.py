@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nclab.papers.sweep.table import table
+from nclab.papers.sweep.rows_table import rows_table
 from nclab.text import as_text
 from tests.cli.runner import call
 
@@ -126,5 +126,5 @@ def test_rows_are_whole_in_a_terminal_of_80_columns() -> None:
     numbers = {"accuracy": 0.9815, "loss": 0.004123, "min_intra": 0.2093, "max_inter": -0.007659}
     rest = {"alpha": 6.064, "beta": 3.021, "converged": True, "why": None, "zero_features": 0}
     row = {"norm": "affine", "weight_decay": 1e-3, "seed": 0, **numbers, **rest}
-    shown = as_text(table([row]), width=80)
+    shown = as_text(rows_table([row]), width=80)
     assert all(f"{value:.4g}" in shown for value in numbers.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.data.fashion_mnist import FILES, File
+from nclab.data.fashion_mnist_files import FILES, File
 
 CODES = {"u1": 0x08, "i2": 0x0B, "f4": 0x0D}
 

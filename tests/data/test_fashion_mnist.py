@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from nclab.data import fashion_mnist, fashion_mnist_fetch
-from nclab.data.fashion_mnist import FILES, File, balanced_subset, find_folder, load, to_inputs
+from nclab.data import fashion_mnist, fashion_mnist_fetch, fashion_mnist_files
+from nclab.data.fashion_mnist import balanced_subset, load, to_inputs
+from nclab.data.fashion_mnist_files import FILES, File, find_folder
 from nclab.errors import DataError, MissingData
 from tests.data.idx_files import idx_bytes, write_small
 
@@ -19,7 +20,7 @@ TRAIN = [FILES["train", "images"], FILES["train", "labels"]]
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without the data set: no package, an empty cache, no $NCLAB_DATA."""
-    monkeypatch.setattr(fashion_mnist, "PACKAGE_FOLDER", tmp_path / "no-package")
+    monkeypatch.setattr(fashion_mnist_files, "PACKAGE_FOLDER", tmp_path / "no-package")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("NCLAB_DATA", raising=False)
     return tmp_path
@@ -36,7 +37,7 @@ def test_found_in_every_place(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
 ) -> None:
     named, below = elsewhere / "named", elsewhere / "above" / "fashion-mnist"
-    package, cache = elsewhere / "no-package", fashion_mnist.cache_folder()
+    package, cache = elsewhere / "no-package", fashion_mnist_files.cache_folder()
     for folder in (named, below, package, cache):
         believe(monkeypatch, write_small(folder, zipped=zipped))
     assert load(folder=named).pixels.shape == (20, 28, 28)
@@ -52,7 +53,7 @@ def test_found_in_every_place(
 
 def test_cache_folder_is_the_last_place(elsewhere: Path) -> None:
     assert find_folder(TRAIN) is None
-    write_small(fashion_mnist.cache_folder(), zipped=True)
+    write_small(fashion_mnist_files.cache_folder(), zipped=True)
     assert find_folder(TRAIN) == elsewhere / "cache" / "nclab" / "fashion-mnist"
 
 
@@ -97,7 +98,7 @@ def test_fetched_from_an_address_and_checked(
     assert found == target
     assert sorted(path.name for path in target.iterdir()) == [f"{f.name}.gz" for f in described]
     for file in described:
-        assert fashion_mnist.read_checked(target, file).shape == file.shape
+        assert fashion_mnist_files.read_checked(target, file).shape == file.shape
 
     with pytest.raises(MissingData, match="cannot be fetched") as caught:
         fashion_mnist_fetch.fetch_files(described, elsewhere / "new", addresses=addresses[:2])

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nclab.engine import Job, Report, run_jobs
+from nclab.engine import Job, ReportStep, run_jobs
 
 
-def square(report: Report, value: int, *, steps: int = 3) -> int:
+def square(report: ReportStep, value: int, *, steps: int = 3) -> int:
     for step in range(1, steps + 1):
         report(step, steps)
     return value * value
@@ -35,35 +35,35 @@ class Deadly:
         return (Deadly, ())
 
 
-def kill_itself(report: Report) -> None:
+def kill_itself(report: ReportStep) -> None:
     report(1, 2)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def crash(report: Report) -> None:
+def crash(report: ReportStep) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def leave(report: Report) -> None:
+def leave(report: ReportStep) -> None:
     sys.exit(3)
 
 
-def unanswerable(report: Report) -> Any:
+def unanswerable(report: ReportStep) -> Any:
     return lambda: None
 
 
-def keep_a_lock(report: Report) -> Any:
+def keep_a_lock(report: ReportStep) -> Any:
     return threading.Lock()
 
 
-def alone(report: Report, place: str) -> None:
+def alone(report: ReportStep, place: str) -> None:
     """Fails if another one is at the place."""
     Path(place).mkdir()
     time.sleep(0.05)
     Path(place).rmdir()
 
 
-def wait_for(report: Report, folder: str, name: str) -> str:
+def wait_for(report: ReportStep, folder: str, name: str) -> str:
     """Say that it is there, then wait for a sign."""
     (Path(folder) / name).touch()
     report(0, 1)
@@ -74,24 +74,24 @@ def wait_for(report: Report, folder: str, name: str) -> str:
     return name
 
 
-def setting(report: Report) -> tuple[str, int, int]:
+def setting(report: ReportStep) -> tuple[str, int, int]:
     import torch
 
     return os.environ["OMP_NUM_THREADS"], torch.get_num_threads(), os.getpid()
 
 
-def tensor(report: Report) -> Any:
+def tensor(report: ReportStep) -> Any:
     import torch
 
     return torch.arange(4)
 
 
-def with_child(report: Report) -> int:
+def with_child(report: ReportStep) -> int:
     done = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, check=True)
     return int(done.stdout)
 
 
-def sleep(report: Report, folder: str) -> None:
+def sleep(report: ReportStep, folder: str) -> None:
     """Leave a note of who sleeps, then sleep far longer than any test."""
     note = Path(folder) / f"{os.getpid()}"
     note.touch()

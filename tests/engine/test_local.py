@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nclab.engine import Job, Outcome, Progress, cores, run_jobs
+from nclab.engine import Job, JobResult, Progress, cores, run_jobs
 from nclab.errors import NclabError
 from tests.engine import jobs
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("workers", [0, 2])
 def test_outcomes_come_in_order_and_failures_stop_nobody(workers: int) -> None:
     seen: list[Progress] = []
-    done: dict[int, Outcome] = {}
+    done: dict[int, JobResult] = {}
     work = [
         Job("a", jobs.square, (2,)),
         Job("b", jobs.square, ("x",)),

@@ -23,21 +23,28 @@ import ray
 from ray.exceptions import OutOfMemoryError
 
 import nclab.engine.ray as engine
-from nclab.engine import Job, Outcome, Progress, cores
-from nclab.engine.ray import Cluster, run_jobs
+from nclab.engine import Job, JobResult, Progress, cores
+from nclab.engine.ray import Cluster
 from nclab.errors import MissingExtra, NclabError
 from nclab.papers.sweep import train, train_sweep
 from tests.engine import jobs
 from tests.engine.test_local import ROOT, wait_until_gone
 from tests.papers.sweep.small import contents, small
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def run_jobs(work: list[Job], *, address: str | None = None, **options: Any) -> list[JobResult]:
+    with Cluster(address) as cluster:
+        return cluster.run_jobs(work, **options)
 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_outcomes_come_in_order_and_failures_stop_nobody() -> None:
     seen: list[Progress] = []
-    done: dict[int, Outcome] = {}
+    done: dict[int, JobResult] = {}
     work = [
         Job("a", jobs.square, (2,)),
         Job("raises", jobs.square, ("x",)),
@@ -103,7 +110,7 @@ def test_a_lost_machine_is_the_failure_of_its_jobs_alone(
         if len(list(tmp_path.iterdir())) == 3:
             other_machine()
 
-    def let_go(_: int, outcome: Outcome) -> None:
+    def let_go(_: int, outcome: JobResult) -> None:
         assert not outcome.ok or (tmp_path / "go").exists()
         (tmp_path / "go").touch()
 

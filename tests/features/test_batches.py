@@ -9,7 +9,7 @@ from torch import Tensor
 
 import nclab
 from nclab.errors import DataError
-from nclab.features.batches import LABEL_KEYS, Batch, split_batch, split_watched
+from nclab.features.batches import LABEL_KEYS, Batch, split_batch, split_strictly
 
 CPU = torch.device("cpu")
 X = torch.arange(6.0).reshape(2, 3)
@@ -117,10 +117,10 @@ def test_anything_else_is_refused_in_one_line(batch: Any, message: str) -> None:
 
 def test_a_watcher_does_not_guess_which_part_is_the_labels() -> None:
     index = torch.tensor([0, 1])
-    assert split_watched((X, MASK, Y)).labels is Y
-    assert split_watched((X, Z, Y)).labels is Y
+    assert split_strictly((X, MASK, Y)).labels is Y
+    assert split_strictly((X, Z, Y)).labels is Y
     with pytest.raises(DataError, match="3 parts of which 2 may be the labels"):
-        split_watched((X, Y, index))
+        split_strictly((X, Y, index))
     monitor = nclab.Monitor(torch.nn.Linear(3, 2))
     with pytest.raises(DataError, match=r"labels=lambda batch: batch\[1\]"):
         next(iter(monitor.watch([(X, Y, index)])))

@@ -12,10 +12,10 @@ from nclab.features.recorder import (
     Identity,
     Point,
     Recorder,
-    alive,
     first_tensor,
     is_weight_layer,
     possible_logits,
+    storages,
 )
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
@@ -24,6 +24,11 @@ X = torch.arange(-6.0, 6.0).reshape(4, 3)
 def copy(tensor: Tensor, module: nn.Module) -> Tensor:
     """A reader that keeps everything."""
     return tensor.clone()
+
+
+def every(side: str, *names: str) -> list[Point]:
+    """All calls of modules, at one side."""
+    return [Point(name, side, None) for name in names]
 
 
 def count_hooks(model: nn.Module) -> int:
@@ -65,7 +70,8 @@ class Stumbling(nn.Module):
 
 def test_reads_before_an_operation_in_place_changes_it() -> None:
     model = Twice()
-    with torch.no_grad(), Recorder(model, copy, ["fc"], ["fc", "relu"]) as recorder:
+    points = every("input", "fc") + every("output", "fc", "relu")
+    with torch.no_grad(), Recorder(model, copy, points) as recorder:
         output = model(X)
     linear = functional.linear(X, model.fc.weight, model.fc.bias)
     assert (linear < 0).any(), "the ReLU must change something"
@@ -79,9 +85,27 @@ def test_reads_before_an_operation_in_place_changes_it() -> None:
     assert recorder.calls == [], "calls are noted only while tracing"
 
 
+def test_reads_the_chosen_calls_alone_and_only_while_active() -> None:
+    model = Twice()
+    points = [Point("fc", "input", 1), Point("fc", "output", 0), Point("relu", "input", 1)]
+    recorder = Recorder(model, copy, points)
+    recorder.install()
+    model(X)
+    assert set(recorder.rows) == set(points[:2]), "the ReLU is called once"
+    recorder.restart()
+    recorder.active = False
+    model(X)
+    assert recorder.rows == {}
+    recorder.active = True
+    model(X)
+    assert set(recorder.rows) == set(points[:2]), "calls are counted anew"
+    recorder.remove()
+    assert count_hooks(model) == 0
+
+
 def test_trace_notes_every_call_in_order() -> None:
     model = Twice()
-    with torch.no_grad(), Recorder(model, copy, [], [], trace=True) as recorder:
+    with torch.no_grad(), Recorder(model, copy, [], trace=True) as recorder:
         model(X)
     assert [(call.name, call.index) for call in recorder.calls] == [
         ("", 0),
@@ -102,7 +126,7 @@ def test_hooks_go_also_when_the_forward_fails() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2))
     with (  # noqa: PT012
         pytest.raises(RuntimeError, match="shapes"),
-        Recorder(model, copy, ["0"], ["1"], trace=True) as recorder,
+        Recorder(model, copy, every("input", "0") + every("output", "1"), trace=True) as recorder,
     ):
         assert count_hooks(model) > 0
         model(X)
@@ -112,7 +136,8 @@ def test_hooks_go_also_when_the_forward_fails() -> None:
 
 def test_a_module_that_fails_inside_a_model_that_goes_on() -> None:
     model = Stumbling()
-    with torch.no_grad(), Recorder(model, copy, [], ["fc", "broken"], trace=True) as recorder:
+    points = every("output", "fc", "broken")
+    with torch.no_grad(), Recorder(model, copy, points, trace=True) as recorder:
         output = model(X)
     rows = recorder.rows[Point("fc", "output", 0)]
     assert isinstance(rows, Tensor)
@@ -129,7 +154,7 @@ def test_what_has_no_rows_says_why() -> None:
             return "no tensor"
 
     model = Text()
-    with Recorder(model, copy, [], [""]) as recorder:
+    with Recorder(model, copy, every("output", "")) as recorder:
         model(X)
     reason = recorder.rows[Point("", "output", 0)]
     assert isinstance(reason, NoRows)
@@ -138,7 +163,8 @@ def test_what_has_no_rows_says_why() -> None:
 
 def test_channels_are_told_by_the_last_module_that_met_the_shape() -> None:
     model = nn.Sequential(nn.Conv1d(2, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 30), nn.ReLU())
-    with torch.no_grad(), Recorder(model, copy, [], ["1", "4"], trace=True) as recorder:
+    points = every("output", "1", "4")
+    with torch.no_grad(), Recorder(model, copy, points, trace=True) as recorder:
         model(torch.ones(2, 2, 8))
     assert recorder.deciders[Point("1", "output", 0)] is model[0]
     assert recorder.deciders[Point("4", "output", 0)] is model[3]
@@ -172,11 +198,11 @@ def test_identity_of_unusual_tensors() -> None:
     assert Identity.of(nested[0]) != Identity.of(nested[1])
 
 
-def test_alive_recognises_views() -> None:
-    storages = alive([X, torch.eye(2).to_sparse()])
-    assert len(storages) == 2
-    assert Identity.of(X[1:].T).storage in storages
-    assert Identity.of(X + 1).storage not in storages
+def test_storages_recognise_views() -> None:
+    known = storages([X, torch.eye(2).to_sparse()])
+    assert len(known) == 2
+    assert Identity.of(X[1:].T).storage in known
+    assert Identity.of(X + 1).storage not in known
 
 
 def test_first_tensor_and_logits() -> None:

@@ -1,6 +1,9 @@
 """Collapse: what it says, what it leaves out and why, and how it is shown."""
 
+import copy
+import dataclasses
 import json
+import pickle
 
 import pytest
 import torch
@@ -14,11 +17,37 @@ def test_it_is_frozen_and_prints_every_metric() -> None:
     data = cloud()
     collapse = nclab.measure_features(data.features, data.labels, data.weight)
     with pytest.raises(AttributeError):
-        collapse.loss = 0.0  # type: ignore[misc]
+        collapse.loss = 0.0  # type: ignore[attr-defined]
     text = str(collapse)
     for metric in METRICS:
         assert metric.name in text
     assert max(len(line) for line in text.splitlines()) <= 100
+    assert repr(collapse) == text
+
+
+def test_scalars_are_attributes() -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    assert list(collapse.values) == [metric.name for metric in METRICS]
+    assert {*collapse.values, "inter_cosine", "to_dict"} <= set(dir(collapse))
+    for name, value in collapse.values.items():
+        assert getattr(collapse, name) == value
+        assert name not in vars(nclab.Collapse), "a field or a method would hide the metric"
+    with pytest.raises(
+        AttributeError, match=r"no 'nc1_trace_pniv'\. Did you mean nc1_trace_pinv\?"
+    ):
+        _ = collapse.nc1_trace_pniv
+    with pytest.raises(AttributeError, match=r"keys of \.values"):
+        _ = collapse.x
+
+
+def test_copies_say_the_same() -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    pickled = pickle.loads(pickle.dumps(collapse))
+    for again in (copy.copy(collapse), copy.deepcopy(collapse), pickled):
+        assert again.to_dict() == collapse.to_dict()
+        assert again.nc1_trace_pinv == collapse.nc1_trace_pinv
 
 
 def test_json_has_every_metric_and_array() -> None:
@@ -31,6 +60,28 @@ def test_json_has_every_metric_and_array() -> None:
     assert plain["inter_cosine"] == collapse.inter_cosine.tolist()
     assert plain["class_counts"] == [9] * 5
     assert len(plain["class_loss"]) == len(plain["nc3_alignment"]) == 5
+
+
+def test_json_carries_the_certificate_of_what_the_classifier_reads() -> None:
+    data = cloud()
+    read = nclab.measure_features(data.features, data.labels, data.weight)
+    plain = json.loads(json.dumps(read.to_dict(), allow_nan=False))
+    assert plain["certificate"] == read.certificate(pairs=False).to_record()
+    assert "certificate" not in plain["notes"]
+    inner = nclab.measure_features(data.features, data.labels)
+    assert inner.to_dict()["certificate"] is None
+
+
+def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = cloud()
+    collapse = nclab.measure_features(data.features, data.labels, data.weight)
+    impossible = dataclasses.replace(
+        collapse, values={**collapse.values, "balanced_loss": 1e-12}
+    ).to_dict()
+    assert impossible["certificate"] is None
+    assert "contradicts the norms" in impossible["notes"]["certificate"]
+    monkeypatch.setattr("nclab.measurement.collapse.CERTIFIED", 2)
+    assert "more than 2 classes" in collapse.to_dict()["notes"]["certificate"]
 
 
 def test_nothing_is_missing_without_a_reason() -> None:

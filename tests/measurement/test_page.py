@@ -1,9 +1,9 @@
 """A measurement becomes a figure and a page."""
 
 import re
-from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import nclab
@@ -33,6 +33,18 @@ def report(layers: list[str]) -> nclab.measurement.Report:
     return nclab.measure(Named().double(), [(FEATURES, LABELS)], layers=layers)
 
 
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A measurement of arrays, of one layer and of two as pages."""
+    path = tmp_path_factory.mktemp("pages") / "page.html"
+    every: list[Any] = [COLLAPSE, report(["act"]), report(["<b>", "act"])]
+    found = []
+    for measured in every:
+        measured.to_html(path)
+        found.append(path.read_text())
+    return found
+
+
 def test_plot_gives_a_figure_and_its_panels() -> None:
     figure, axes = COLLAPSE.plot()
     assert len(axes) == 3
@@ -43,12 +55,8 @@ def test_plot_gives_a_figure_and_its_panels() -> None:
     assert axes[0].get_title(loc="left") == "cosines"
 
 
-def test_a_page_is_one_small_file_with_everything(tmp_path: Path) -> None:
-    every: list[Any] = [COLLAPSE, report(["act"]), report(["<b>", "act"])]
-    for number, measured in enumerate(every):
-        path = tmp_path / f"{number}.html"
-        measured.to_html(path)
-        page = path.read_text()
+def test_a_page_is_one_small_file_with_everything(pages: list[str]) -> None:
+    for page in pages:
         assert page.count("data:image/svg+xml;base64,") == 2
         assert "min_intra" in page
         assert len(page) < 500_000
@@ -57,13 +65,11 @@ def test_a_page_is_one_small_file_with_everything(tmp_path: Path) -> None:
         assert "<b>" not in page
 
 
-def test_a_page_of_one_layer_says_what_its_numbers_mean(tmp_path: Path) -> None:
-    report(["act"]).to_html(tmp_path / "one.html")
-    page = (tmp_path / "one.html").read_text()
-    assert "<h1>Neural collapse of layer act</h1>" in page
-    assert '<td class="meaning">least alike features of one class</td>' in page
-    report(["<b>", "act"]).to_html(tmp_path / "two.html")
-    assert "Layers: 1 = &lt;b&gt;, 2 = act." in (tmp_path / "two.html").read_text()
+def test_a_page_of_one_layer_says_what_its_numbers_mean(pages: list[str]) -> None:
+    _, one, two = pages
+    assert "<h1>Neural collapse of layer act</h1>" in one
+    assert '<td class="meaning">least alike features of one class</td>' in one
+    assert "Layers: 1 = &lt;b&gt;, 2 = act." in two
 
 
 def test_notebooks_see_the_map_and_the_table() -> None:

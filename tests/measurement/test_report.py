@@ -160,7 +160,8 @@ def test_a_depth_that_no_layer_reaches_is_said() -> None:
     assert all((layer.nc4_ncc_accuracy or 0) < 0.99 for layer in report.layers)
     assert "effective depth: 2 of 2 layers" in str(report)
     assert "which no layer reaches" in str(report)
-    best = dataclasses.replace(report.last, nc4_ncc_accuracy=0.99)
+    values = {**report.last.values, "nc4_ncc_accuracy": 0.99}
+    best = dataclasses.replace(report.last, values=values)
     better = dataclasses.replace(report, layers=(report.layers[0], best))
     assert "effective depth: 2 of 2 layers" in str(better)
     assert "which no layer reaches" not in str(better)

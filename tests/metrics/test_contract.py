@@ -1,5 +1,9 @@
 """The contract of tests/contract.py, on clouds of several shapes."""
 
+import sys
+from functools import wraps
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,9 +11,20 @@ from hypothesis import strategies as st
 
 import nclab
 from nclab.measurement.gather import gather
-from nclab.metrics.catalogue import METRICS
+from nclab.metrics.catalogue import METRICS, Metric
+from nclab.metrics.view import View, shared
 from tests.clouds import Cloud, cloud
-from tests.contract import VARIES_UNDER, assert_same, measure, streamed, transforms
+from tests.contract import (
+    alone,
+    assert_same,
+    changes,
+    declared,
+    functions,
+    measure,
+    sees,
+    statistics,
+    streamed,
+)
 
 CLOUDS = {
     "balanced": cloud(),
@@ -20,25 +35,147 @@ CLOUDS = {
 }
 
 
+FUNCTIONS = functions()
+
+
 @pytest.mark.parametrize("name", CLOUDS)
-@pytest.mark.parametrize("transform", VARIES_UNDER)
-def test_declared_invariances_hold(name: str, transform: str) -> None:
+def test_declared_invariances_hold(name: str) -> None:
     data = CLOUDS[name]
-    expected = measure(data)
-    found = measure(transforms(data)[transform])
-    assert_same(found, expected, relative=1e-8, absolute=1e-9, leaving_out=VARIES_UNDER[transform])
+    before = statistics(data)
+    expected = {metric: alone(function, before) for metric, function in FUNCTIONS.items()}
+    for change, changed in changes(data).items():
+        after = statistics(changed)
+        for metric, function in FUNCTIONS.items():
+            if change in declared(function):
+                found = alone(function, after)
+                close = pytest.approx(expected[metric], rel=1e-8, abs=1e-9, nan_ok=True)
+                assert found == close, f"{metric} under {change}"
 
 
-def test_what_may_vary_does_vary() -> None:
-    """Otherwise the table of exceptions would hide a metric that ignores its input."""
+@pytest.mark.parametrize("metric", FUNCTIONS)
+def test_what_is_not_declared_is_seen(metric: str) -> None:
+    """Otherwise a docstring could be silent, or the metric could ignore its input."""
+    function = FUNCTIONS[metric]
+    unseen = {change for change in changes(CLOUDS["balanced"]) if sees(function, change)}
+    unseen -= declared(function)
+    for data in (*CLOUDS.values(), cloud(noise=5.0, seed=5)):
+        before = alone(function, statistics(data))
+        for change in list(unseen):
+            after = alone(function, statistics(changes(data)[change]))
+            if after != pytest.approx(before, rel=1e-6, nan_ok=True):
+                unseen.remove(change)
+    assert not unseen
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
+    data = CLOUDS[name]
+    order = torch.randperm(len(data.labels), generator=torch.Generator().manual_seed(7))
+    moved = data._replace(features=data.features[order], labels=data.labels[order])
+    before, after = statistics(data), statistics(moved)
+    for metric, function in FUNCTIONS.items():
+        expected = pytest.approx(alone(function, before), rel=1e-8, abs=1e-9, nan_ok=True)
+        assert alone(function, after) == expected, metric
+
+
+@pytest.mark.parametrize(
+    ("doc", "text"),
+    [
+        ("Nothing is said.", "does not say"),
+        ("Invariant to: rotation, the weather.", "'the weather'.*nothing tests"),
+    ],
+)
+def test_a_docstring_that_declares_nothing_or_something_unknown_fails(doc: str, text: str) -> None:
+    def metric() -> None: ...
+
+    metric.__doc__ = doc
+    with pytest.raises(AssertionError, match=text):
+        declared(metric)
+
+
+@pytest.mark.parametrize("name", [*CLOUDS, "a class without samples"])
+def test_every_scalar_is_its_function_called_alone(name: str) -> None:
+    """Bit for bit: what is shared within a measurement changes nothing."""
+    missing = name not in CLOUDS
+    data = CLOUDS["balanced"] if missing else CLOUDS[name]
+    if missing:
+        keep = data.labels != 2
+        data = data._replace(features=data.features[keep], labels=data.labels[keep])
+    given = statistics(data)
+    values = nclab.measure_features(*data, allow_missing=missing).values
+    for metric in METRICS:
+        if missing and metric.name in ("optimal_loss", "excess_loss", "normalised_margin"):
+            assert values[metric.name] is None
+            continue
+        assert [values[metric.name]] == alone(metric.function, given), metric.name
+
+
+DERIVED = {
+    "alpha": {"optimal_loss", "excess_loss"},
+    "beta": {"optimal_loss", "excess_loss"},
+    "balanced_loss": {"excess_loss"},
+    "optimal_loss": {"excess_loss"},
+    "margin": {"normalised_margin"},
+}
+"""Metric -> those whose formulas contain it."""
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_wrong_function_changes_its_number(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other number but those made of it: there is no second way to any of them."""
+    before = measure(CLOUDS["balanced"])
+
+    @wraps(metric.function)
+    def wrong(*args: Any) -> float:
+        return metric.function(*args) + 1
+
+    rows = tuple(row._replace(function=wrong) if row == metric else row for row in METRICS)
+    monkeypatch.setattr("nclab.measurement.gather.METRICS", rows)
+    rooms = ("nclab.metrics", "nclab.measurement")
+    for module in [module for name, module in sys.modules.items() if name.startswith(rooms)]:
+        for name, value in list(vars(module).items()):
+            if value is metric.function:
+                monkeypatch.setattr(module, name, wrong)
+    after = measure(CLOUDS["balanced"])
+    assert after[metric.name] == (before[metric.name] or 0.0) + 1
+    changed = {name for name in before if after[name] != before[name]}
+    assert changed == {metric.name} | DERIVED.get(metric.name, set())
+
+
+def test_a_new_metric_needs_no_more_than_its_function_and_its_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mean_spread(moments: nclab.ClassMoments) -> float:
+        return float(moments.variances.mean())
+
+    rows = (*METRICS, Metric(mean_spread, "NC1", lambda num_classes: 0.0, "spread of a class"))
+    monkeypatch.setattr("nclab.measurement.gather.METRICS", rows)
     data = CLOUDS["balanced"]
-    before = measure(data)
-    moved = set()
-    for transform, names in VARIES_UNDER.items():
-        after = measure(transforms(data)[transform])
-        moved |= {name for name in names if after[name] != before[name]}
-    decided_alike = {"accuracy", "nc4_cosine_accuracy", "nc4_agreement", "nc4_cosine_agreement"}
-    assert set().union(*VARIES_UNDER.values()) - moved <= decided_alike
+    collapse = nclab.measure_features(*data)
+    expected = float(collapse.variances.mean())
+    assert collapse.mean_spread == collapse.to_dict()["mean_spread"] == expected
+    assert "mean_spread" in dir(collapse)
+
+
+def test_metrics_of_one_view_share_what_they_share() -> None:
+    calls = []
+
+    @shared
+    def dear(moments: nclab.ClassMoments) -> float:
+        calls.append(moments)
+        return 1.0
+
+    def metric(moments: nclab.ClassMoments) -> float:
+        return dear(moments)
+
+    given = statistics(CLOUDS["balanced"])
+    view = View(given["moments"], given["classes"])
+    assert view(metric) + view(metric) == 2.0
+    assert len(calls) == 1
+    assert metric(given["moments"]) + metric(given["moments"]) == 2.0
+    assert len(calls) == 3, "alone nothing is kept: the statistics may move on"
 
 
 @pytest.mark.parametrize("name", CLOUDS)

@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -103,8 +102,8 @@ def test_a_metric_that_is_nan_is_infinitely_far_from_collapse(name: str) -> None
     event = _event(cloud(0.01))
     assert [alarm.name for alarm in raised(CollapseReached(), event)] == ["collapse reached"]
     [layer] = event.layers
-    changed: dict[str, Any] = {name: math.nan}
-    broken = replace(event.report, layers=(replace(layer, **changed),))
+    changed = replace(layer, values={**layer.values, name: math.nan})
+    broken = replace(event.report, layers=(changed,))
     fired = frozenset({("collapse reached", layer.layer or "", ())})
     event = replace(event, report=broken, fired=fired)
     assert raised(CollapseReached(), event) == []

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.engine import Job, Outcome
+from nclab.engine import Engine, Job
+from nclab.engine.jobs import JobList
 from nclab.errors import NclabError
 from nclab.papers.experiment import preset_of
 from nclab.papers.registry import find_experiments
@@ -20,7 +21,7 @@ TRAINING = [
 TRAINING += ["ji2022_fig3"]
 
 
-class Elsewhere:
+class Elsewhere(Engine):
     """An engine of three slots that trains nothing and keeps what it is asked."""
 
     here = False
@@ -32,8 +33,8 @@ class Elsewhere:
     def slots(self) -> int:
         return 3
 
-    def run_jobs(self, jobs: Sequence[Job], **options: Any) -> list[Outcome]:
-        self.jobs, self.asked = jobs, options
+    def run_all(self, work: JobList) -> None:
+        self.jobs, self.asked = work.jobs, vars(work)
         raise NclabError("Asked.")
 
 

@@ -14,6 +14,11 @@ from tests.figures.pictures import BAND, COSINES, POINTS, TIME
 
 NASTY = '<script>alert("run")</script>'
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><circle r="9"/></svg>'
+PAPERS = {
+    key: {"title": f"The paper {key}", "authors": "A. Author", "year": int(key[-4:])}
+    for key in ("pan2023", "ji2022", "papyan2020")
+}
+TONES = {"refuted": "bad", "holds": "good", "reproduced": "good", "open": "open"}
 CLAIMS: list[dict[str, Any]] = [
     {
         "id": f"{paper}/{name}",
@@ -21,10 +26,11 @@ CLAIMS: list[dict[str, Any]] = [
         "text": f"Statement {name} of {paper}.",
         "source": f"{paper}, Lemma {place}",
         "verdict": verdict,
+        "tone": TONES.get(verdict, "fair"),
         "evidence": f"largest gap {place}e-9 in 30 draws",
         "numbers": {"gap": place * 1e-9},
         "needs": needs,
-        "links": {"code": "nclab.theory.lemmas", "figure": figure, "erratum": ""},
+        "links": {"code": "nclab.theory.layer_peeled", "figure": figure, "erratum": ""},
     }
     for place, (paper, name, verdict, needs, figure) in enumerate(
         (
@@ -96,7 +102,7 @@ def reproduced(root: Path, *, images: bool = True, runs: int = 2) -> Path:
                 (folder / f"{picture.name}.svg").write_text(SVG)
         heading = {"experiment": experiment, "preset": "quick", "seeds": [0, 1], "rows": [1, 2]}
         (folder / "numbers.json").write_text(json.dumps(heading))
-    (root / "claims.json").write_text(json.dumps(CLAIMS))
+    (root / "claims.json").write_text(json.dumps({"papers": PAPERS, "claims": CLAIMS}))
     (root / "skipped.json").write_text(json.dumps([{"what": "ji2022_fig3", "why": "no data set"}]))
     for seed in range(runs):
         train(root / "fleet" / f"seed-{seed}", seed=seed, name=NASTY if seed == 1 else None)

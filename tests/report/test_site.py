@@ -12,7 +12,7 @@ from nclab.records import open_run
 from nclab.report.pages import Pages
 from nclab.report.site import write_report
 from tests.cli.runner import call
-from tests.report.folders import CLAIMS, NASTY, PICTURES, reproduced
+from tests.report.folders import CLAIMS, NASTY, PAPERS, PICTURES, reproduced
 
 UNEVEN = Picture("a", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
 """It says less of y than of x."""
@@ -167,7 +167,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         ("claims.json", [{"id": "pan2023/a", "verdict": [1]}], "verdict"),
         ("pan2023_x/numbers.json", {"seeds": 3}, "seeds"),
         ("pan2023_x/numbers.json", {"seeds": {"a": 1}}, "seeds"),
-        ("pan2023_x/numbers.json", {"findings": ["a"]}, "findings"),
+        ("claims.json", {"papers": ["a"], "claims": []}, "papers"),
         ("pan2023_x/a.picture.json", to_json(UNEVEN), "a.picture.json: it cannot be drawn"),
         ("bad/manifest.json", {"format": "nclab run"}, "bad/manifest.json"),
     ],
@@ -222,28 +222,31 @@ def test_an_earlier_report_stays_if_no_new_one_can_be_made(
     assert {file: file.read_bytes() for file in target.rglob("*") if file.is_file()} == before
 
 
-def test_figures_without_numbers_and_findings_without_claims_are_shown(tmp_path: Path) -> None:
+def test_figures_without_numbers_are_shown_and_papers_that_nobody_names_are_not(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "runs" / "pan2023_old"
     folder.mkdir(parents=True)
     (folder / "norms.png").write_bytes(b"png")
-    finding = {"verdict": "reproduced", "evidence": "slope 1.0", "numbers": {}}
-    (folder / "numbers.json").write_text(json.dumps({"findings": {"pan2023/norms": finding}}))
+    (folder / "numbers.json").write_text("{}")
     report = write_report(tmp_path / "runs")
-    page = (report.page.parent / "papers/pan2023.html").read_text()
+    page = (report.page.parent / "papers/other.html").read_text()
     assert 'src="../data/figures/pan2023_old-norms.png"' in page
-    assert "slope 1.0" in page
     assert "data-figure" not in page
+    assert [file.name for file in (report.page.parent / "papers").iterdir()] == ["other.html"]
 
 
 def test_wide_figures_have_the_whole_page(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, 1.0]),))
-    finding = {"verdict": "reproduced", "evidence": "slope 1.0", "numbers": {}}
+    claims = []
     for name, count in (("pan2023_narrow", 2), ("pan2023_wide", 3)):
+        claims.append({"id": f"pan2023/{name}", "needs": name})
         (root / name).mkdir(parents=True)
         picture = to_json(Picture("a", "", (panel,) * count, columns=4))
         (root / name / "a.picture.json").write_text(json.dumps(picture))
-        (root / name / "numbers.json").write_text(json.dumps({"findings": {name: finding}}))
+        (root / name / "numbers.json").write_text("{}")
+    (root / "claims.json").write_text(json.dumps({"papers": PAPERS, "claims": claims}))
     page = (write_report(root).page.parent / "papers/pan2023.html").read_text()
     narrow, wide = page.split('id="pan2023_wide"')
     assert 'class="beside"' in narrow

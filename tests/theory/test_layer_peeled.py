@@ -16,7 +16,7 @@ from nclab.theory.layer_peeled import (
     g_rise,
     g_rise_inverse,
     log_g,
-    misfit,
+    wrong_probability,
 )
 
 CLASSES = st.integers(2, 1000)
@@ -52,12 +52,14 @@ def test_slope_is_the_derivative(num_classes: int, s: float) -> None:
     step = 1e-5
     numeric = (g(s + step, num_classes) - g(s - step, num_classes)) / (2 * step)
     assert g_prime(s, num_classes) == pytest.approx(numeric, rel=1e-5, abs=1e-9)
-    assert misfit(s, num_classes) == pytest.approx(-math.expm1(-g(s, num_classes)), rel=1e-9)
+    assert wrong_probability(s, num_classes) == pytest.approx(
+        -math.expm1(-g(s, num_classes)), rel=1e-9
+    )
 
 
 def test_arrays_agree_with_scalars() -> None:
     s = np.linspace(-5.0, 700.0, 11)
-    for function in (g, g_prime, log_g, misfit):
+    for function in (g, g_prime, log_g, wrong_probability):
         assert function(s, 10) == pytest.approx([function(float(x), 10) for x in s])
     losses = np.array([1e-300, 1e-9, 0.3, 40.0])
     assert g_inverse(losses, 10) == pytest.approx([g_inverse(float(x), 10) for x in losses])

@@ -64,7 +64,7 @@ def command(
             raise DataError(f"Expected --weight-decay without {given[0]}, got both.")
         value, shown = _of_weight_decay(classes, weight_decay)
     else:
-        from nclab.theory.certificate import certify
+        from nclab.theory.certificates.certificate import certify
 
         if alpha is None or beta is None or loss is None:
             absent = next(name for name, number in numbers.items() if number is None)
@@ -97,7 +97,7 @@ def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any],
     from rich.console import Group
     from rich.table import Table
 
-    from nclab.theory.regularised import regularised_optimum
+    from nclab.theory.certificates.regularised import regularised_optimum
 
     optimum = regularised_optimum(classes, weight_decay)
     table = Table("quantity", "at the optimum", header_style="bold")

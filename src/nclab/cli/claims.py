@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nclab.cli.output import print_json, print_table
-from nclab.cli.reproduce import Preset
+from nclab.cli.reproduce import PresetName
 from nclab.errors import NclabError
 
 RUNS = Path("runs")
@@ -18,8 +18,8 @@ def command(
         typer.Argument(metavar="[ID]...", help="Ids or their beginnings; all claims by default."),
     ] = None,
     preset: Annotated[
-        Preset, typer.Option(help="quick: half a minute; paper: ten times the data.")
-    ] = Preset.quick,
+        PresetName, typer.Option(help="quick: half a minute; paper: ten times the data.")
+    ] = PresetName.quick,
     runs: Annotated[
         Path | None, typer.Option(help="Folder of `nclab reproduce`, for the empirical claims.")
     ] = None,

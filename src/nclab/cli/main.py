@@ -1,4 +1,4 @@
-"""The `nclab` command. Heavy imports happen inside the commands, so that help is instant."""
+"""The `nclab` command. Heavy imports happen inside the commands, so that it starts at once."""
 
 import io
 import os
@@ -20,6 +20,7 @@ from nclab.cli import (
     sweep,
     ulpm,
 )
+from nclab.cli.options import ConfigGroup
 from nclab.errors import NclabError
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -29,6 +30,7 @@ STOPPED = 130
 
 app = typer.Typer(
     name="nclab",
+    cls=ConfigGroup,
     help="The neural collapse laboratory: measure, certify, reproduce.",
     no_args_is_help=True,
     add_completion=False,

@@ -10,7 +10,7 @@ from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.output import print_json, print_table
 
 
-class Preset(StrEnum):
+class PresetName(StrEnum):
     """How much to run."""
 
     quick = "quick"
@@ -23,8 +23,8 @@ def command(
         typer.Argument(help="Experiments, or keys of papers; everything if none."),
     ] = None,
     preset: Annotated[
-        Preset, typer.Option(help="quick: minutes on two cores; paper: full size.")
-    ] = Preset.quick,
+        PresetName, typer.Option(help="quick: minutes on two cores; paper: full size.")
+    ] = PresetName.quick,
     seeds: Annotated[
         int | None, typer.Option(help="How many seeds: 2 for quick, 3 for paper.", min=1, max=1000)
     ] = None,

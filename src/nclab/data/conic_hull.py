@@ -40,12 +40,15 @@ class ConicHull:
     """
 
     inputs: int = 16
-    """Dimension d."""
+    """Dimension of the inputs, d."""
     classes: int = 4
+    """Number of classes."""
     samples: int = 10_000
+    """Number of samples."""
     cones: Cones | None = None
     """Normals of explicit cones, one tuple of vectors per class; they must not overlap."""
     seed: int = 0
+    """Of the samples."""
 
     def __post_init__(self) -> None:
         if self.inputs < 1:

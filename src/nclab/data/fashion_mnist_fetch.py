@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 
-from nclab.data.fashion_mnist import HOW, PACKAGE, PACKAGE_FOLDER, File, read_checked
+from nclab.data.fashion_mnist_files import HOW, PACKAGE, PACKAGE_FOLDER, File, read_checked
 from nclab.errors import DataError, MissingData, NclabError
 from nclab.files import write_whole
 

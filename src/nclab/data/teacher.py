@@ -38,20 +38,23 @@ class Teacher:
     """
 
     inputs: int = 16
-    """Dimension d."""
+    """Dimension of the inputs, d."""
     classes: int = 4
+    """Number of classes."""
     samples: int = 10_000
+    """Number of samples."""
     depth: int = 3
     """Linear layers of the teacher; 1 is a linear classifier."""
     width: int = 300
-    """Of the teacher's hidden layers."""
+    """Neurons of the teacher's hidden layers."""
     balance: Balance = "standardise"
-    """What keeps the classes of about equal size: the teacher's logits are standardised over the
+    """What keeps the classes of about equal size. The teacher's logits are standardised over the
     samples; or its hidden layers batch-normalised; or teachers are tried until one is balanced as
     it is; or nothing is done."""
     max_ratio: float = 1.5
     """Largest class over smallest; other teachers are drawn until it holds, unless `none`."""
     seed: int = 0
+    """Of the samples."""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "samples", "depth", "width"):

@@ -1,15 +1,16 @@
 """What every engine speaks of: jobs, what became of them, and where they run."""
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from nclab.engine.worker import failure
 from nclab.errors import NclabError
 
-Report = Callable[..., None]
+ReportStep = Callable[..., None]
 """What a job gets as its first argument, to be called as `report(step, total)`."""
 
 
@@ -24,7 +25,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What became of a job."""
 
     name: str
@@ -51,18 +52,51 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-OnDone = Callable[[int, Outcome], None]
+OnDone = Callable[[int, JobResult], None]
 
 
-class Engine(Protocol):
-    """Where jobs run; their numbers do not depend on it."""
+@dataclass(frozen=True, kw_only=True)
+class JobList:
+    """Jobs to be run, how, and what became of them so far."""
+
+    jobs: Sequence[Job]
+    folder: Path | None
+    workers: int | None
+    threads: int
+    on_progress: OnProgress | None
+    on_done: OnDone | None
+    results: dict[int, JobResult] = field(default_factory=dict)
 
     @property
-    def here(self) -> bool:
-        """Whether that is this machine, so that `workers=0` runs jobs in this very process."""
+    def unfinished(self) -> int:
+        """How many jobs have not ended."""
+        return len(self.jobs) - len(self.results)
 
+    def progress(self, index: int, step: int, total: int | None = None) -> None:
+        """A job's word on its step."""
+        if self.on_progress is not None:
+            self.on_progress(Progress(index, self.jobs[index].name, step, total))
+
+    def end(self, index: int, result: JobResult) -> None:
+        """A job's end."""
+        self.results[index] = result
+        if self.on_done is not None:
+            self.on_done(index, result)
+
+
+class Engine(ABC):
+    """Where jobs run; their numbers do not depend on it."""
+
+    here: ClassVar[bool]
+    """Whether that is this machine, so that `workers=0` runs jobs in this very process."""
+
+    @abstractmethod
     def slots(self) -> int:
         """How many jobs of one thread run at the same time."""
+
+    @abstractmethod
+    def run_all(self, work: JobList) -> None:
+        """Run one or more jobs until each has ended."""
 
     def run_jobs(
         self,
@@ -73,50 +107,55 @@ class Engine(Protocol):
         threads: int = 1,
         on_progress: OnProgress | None = None,
         on_done: OnDone | None = None,
-    ) -> list[Outcome]:
-        """Outcomes in order; jobs that write to `folder` fail where it is not the same one."""
+    ) -> list[JobResult]:
+        """Run every job and return their results in order; one that fails or dies stops no other.
+
+        No job is tried twice, and Ctrl-C stops them all. As always with processes, a script that
+        calls this does so under `if __name__ == "__main__":`.
+
+        Args:
+            folder: jobs that write to it fail on a machine where it is not the same one.
+            workers: so many jobs run at the same time, by default one a core; 0 runs them in this
+                process, one after the other.
+            threads: of each job.
+
+        >>> from nclab.engine import LOCAL
+        >>> def square(report, value):
+        ...     return value * value
+        >>> results = LOCAL.run_jobs([Job("four", square, (2,)), Job("no", square)], workers=0)
+        >>> results[0].value, results[1].ok
+        (4, False)
+        """
+        least = 0 if self.here else 1
+        if workers is not None and workers < least:
+            raise NclabError(f"Expected {least} or more workers, got {workers}.")
+        if threads < 1:
+            raise NclabError(f"Expected 1 or more threads, got {threads}.")
+        work = JobList(
+            jobs=jobs,
+            folder=folder,
+            workers=workers,
+            threads=threads,
+            on_progress=on_progress,
+            on_done=on_done,
+        )
+        if jobs:
+            self.run_all(work)
+        return [work.results[index] for index in range(len(jobs))]
 
 
-@dataclass(frozen=True)
-class Telling:
-    """Tells the caller how far jobs are and what became of them."""
-
-    jobs: Sequence[Job]
-    on_progress: OnProgress | None
-    on_done: OnDone | None
-
-    def progress(self, index: int, step: int, total: int | None) -> None:
-        """A job's word on its step."""
-        if self.on_progress is not None:
-            self.on_progress(Progress(index, self.jobs[index].name, step, total))
-
-    def done(self, index: int, outcome: Outcome) -> Outcome:
-        """A job's end."""
-        if self.on_done is not None:
-            self.on_done(index, outcome)
-        return outcome
-
-
-def ended(job: Job, word: str, content: Any) -> Outcome:
-    """The outcome that a worker's last word tells: `done` and a pickled value, or `failed`."""
+def ended(job: Job, word: str, content: Any) -> JobResult:
+    """The result that a worker's last word tells: `done` and a pickled value, or `failed`."""
     if word == "failed":
         line, trace = content
-        return Outcome(job.name, error=line, trace=trace)
+        return JobResult(job.name, error=line, trace=trace)
     try:
-        return Outcome(job.name, pickle.loads(content))
+        return JobResult(job.name, pickle.loads(content))
     except Exception as error:  # noqa: BLE001 - what cannot be unpickled raises anything
         return raised(job, error)
 
 
-def raised(job: Job, error: BaseException) -> Outcome:
-    """The outcome of a job that raised, or that cannot be handed over."""
+def raised(job: Job, error: BaseException) -> JobResult:
+    """The result of a job that raised, or that cannot be handed over."""
     line, trace = failure(error)
-    return Outcome(job.name, error=line, trace=trace)
-
-
-def check_counts(*, workers: int | None, threads: int, least: int) -> None:
-    """Refuse numbers of workers and threads that make no sense."""
-    if workers is not None and workers < least:
-        raise NclabError(f"Expected {least} or more workers, got {workers}.")
-    if threads < 1:
-        raise NclabError(f"Expected 1 or more threads, got {threads}.")
+    return JobResult(job.name, error=line, trace=trace)

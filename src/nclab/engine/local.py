@@ -5,58 +5,23 @@ import pickle
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any
 
-from nclab.engine.jobs import (
-    Job,
-    OnDone,
-    OnProgress,
-    Outcome,
-    Report,
-    Telling,
-    check_counts,
-    ended,
-    raised,
-)
-from nclab.engine.worker import thread_environment, use_threads, work
+from nclab.engine.jobs import Engine, Job, JobList, JobResult, ReportStep, ended, raised
+from nclab.engine.worker import Word, thread_environment, use_threads, work
 from nclab.errors import NclabError
 
 PATIENCE_SECONDS = 2.0
 """How long a worker that was asked to stop may take."""
 TRIES = 3
 """So many workers may die while they are handed one job."""
-
-
-def run_jobs(
-    jobs: Sequence[Job],
-    *,
-    workers: int | None = None,
-    threads: int = 1,
-    on_progress: OnProgress | None = None,
-    on_done: OnDone | None = None,
-) -> list[Outcome]:
-    """Run every job and return their outcomes in order; a job that fails or dies stops no other.
-
-    By default there is one worker a core with one thread each; `workers=0` runs the jobs in this
-    process, one after the other. As always with processes, a script that calls this does so
-    under `if __name__ == "__main__":`.
-
-    >>> run_jobs([Job("four", _example, (2,)), Job("no", _example, ("x",))], workers=0)[0].value
-    4
-    """
-    check_counts(workers=workers, threads=threads, least=0)
-    tell = Telling(jobs, on_progress, on_done)
-    if workers == 0:
-        return _run_here(jobs, threads, tell)
-    count = min(workers or cores(), len(jobs))
-    return _Crew(jobs, threads, tell).run(count)
 
 
 def cores() -> int:
@@ -66,13 +31,8 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _example(report: Report, value: int) -> int:
-    report(1, 1)
-    return value * value
-
-
-class Local:
-    """The cores of this machine as an engine."""
+class Local(Engine):
+    """The cores of this machine as an engine; every folder is the same for all its jobs."""
 
     here = True
 
@@ -80,43 +40,34 @@ class Local:
         """One job a core."""
         return cores()
 
-    def run_jobs(
-        self,
-        jobs: Sequence[Job],
-        *,
-        folder: Path | None = None,
-        workers: int | None = None,
-        threads: int = 1,
-        on_progress: OnProgress | None = None,
-        on_done: OnDone | None = None,
-    ) -> list[Outcome]:
-        """As `run_jobs`; on one machine every folder is the same for all."""
-        return run_jobs(
-            jobs, workers=workers, threads=threads, on_progress=on_progress, on_done=on_done
-        )
+    def run_all(self, work: JobList) -> None:
+        """In worker processes, or one after the other in this one."""
+        if work.workers == 0:
+            _run_here(work)
+        else:
+            _Processes(work).run(min(work.workers or cores(), len(work.jobs)))
 
 
 LOCAL = Local()
+run_jobs = LOCAL.run_jobs
 
 
-def _run_here(jobs: Sequence[Job], threads: int, tell: Telling) -> list[Outcome]:
+def _run_here(work: JobList) -> None:
     import torch
 
     before = torch.get_num_threads()
-    use_threads(threads)
+    use_threads(work.threads)
     try:
-        return [tell.done(index, _call(job, index, tell)) for index, job in enumerate(jobs)]
+        for index, job in enumerate(work.jobs):
+            work.end(index, _call(job, partial(work.progress, index)))
     finally:
         use_threads(before)
 
 
-def _call(job: Job, index: int, tell: Telling) -> Outcome:
-    def report(step: int, total: int | None = None) -> None:
-        tell.progress(index, step, total)
-
+def _call(job: Job, report: ReportStep) -> JobResult:
     try:
-        return Outcome(job.name, job.function(report, *job.arguments, **job.options))
-    except Exception as error:  # noqa: BLE001 - whatever a job raises is its outcome
+        return JobResult(job.name, job.function(report, *job.arguments, **job.options))
+    except Exception as error:  # noqa: BLE001 - whatever a job raises is its result
         return raised(job, error)
 
 
@@ -126,31 +77,36 @@ class _Worker:
     pipe: Connection
     ready: bool = False
     index: int | None = None
+    gone: bool = False
+
+    def said(self) -> Iterator[Word]:
+        """What it has said by now; notes when its process or pipe has ended."""
+        try:
+            while self.pipe.poll():
+                yield self.pipe.recv()
+            self.gone = not self.process.is_alive() and not self.pipe.poll()
+        except (EOFError, OSError):
+            self.gone = True
 
 
-class _Crew:
+class _Processes:
     """The parent's side: hands out jobs, hears answers, replaces the dead."""
 
-    def __init__(self, jobs: Sequence[Job], threads: int, tell: Telling) -> None:
-        self._jobs, self._threads, self._tell = jobs, threads, tell
-        self._waiting = deque(range(len(jobs)))
-        self._outcomes: dict[int, Outcome] = {}
+    def __init__(self, work: JobList) -> None:
+        self._work = work
+        self._waiting = deque(range(len(work.jobs)))
         self._workers: list[_Worker] = []
         self._stillborn = 0
         self._lost: Counter[int] = Counter()
 
-    def run(self, count: int) -> list[Outcome]:
+    def run(self, count: int) -> None:
         try:
-            while len(self._outcomes) < len(self._jobs):
-                while len(self._workers) < min(count, self._unfinished()):
-                    self._workers.append(_start(self._threads))
+            while self._work.unfinished:
+                while len(self._workers) < min(count, self._work.unfinished):
+                    self._workers.append(_start(self._work.threads))
                 self._listen()
         finally:
             _stop(self._workers)
-        return [self._outcomes[index] for index in range(len(self._jobs))]
-
-    def _unfinished(self) -> int:
-        return len(self._jobs) - len(self._outcomes)
 
     def _listen(self) -> None:
         """Wait until some worker says something or dies."""
@@ -159,13 +115,9 @@ class _Crew:
             by_end[worker.pipe] = by_end[worker.process.sentinel] = worker
         spoke = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
         for worker in spoke.values():
-            try:
-                while worker.pipe.poll():
-                    self._hear(worker, *worker.pipe.recv())
-                gone = not worker.process.is_alive() and not worker.pipe.poll()
-            except (EOFError, OSError):
-                gone = True
-            if gone:
+            for word, content in worker.said():
+                self._hear(worker, word, content)
+            if worker.gone:
                 self._bury(worker)
 
     def _hear(self, worker: _Worker, word: str, content: Any) -> None:
@@ -175,21 +127,21 @@ class _Crew:
         elif index is None:
             raise AssertionError(f"{word} without a job")
         elif word == "progress":
-            self._tell.progress(index, *content)
+            self._work.progress(index, *content)
             return
         else:
-            self._settle(index, ended(self._jobs[index], word, content))
+            self._work.end(index, ended(self._work.jobs[index], word, content))
         self._hand_out(worker)
 
     def _hand_out(self, worker: _Worker) -> None:
         worker.index = None
         while self._waiting and worker.index is None:
             index = self._waiting.popleft()
-            job = self._jobs[index]
+            job = self._work.jobs[index]
             try:
                 order = pickle.dumps((job.function, job.arguments, job.options))
             except Exception as error:  # noqa: BLE001 - what cannot be pickled raises anything
-                self._settle(index, raised(job, error))
+                self._work.end(index, raised(job, error))
                 continue
             try:
                 worker.pipe.send_bytes(order)
@@ -200,7 +152,7 @@ class _Crew:
                     self._waiting.appendleft(index)
                 else:
                     line = f"{TRIES} processes died while they received {job.name}."
-                    self._settle(index, Outcome(job.name, error=line))
+                    self._work.end(index, JobResult(job.name, error=line))
                 return
 
     def _bury(self, worker: _Worker) -> None:
@@ -210,8 +162,8 @@ class _Crew:
         code = worker.process.exitcode or 0
         how = f"was killed by {_signal(-code)}" if code < 0 else f"exited with code {code}"
         if worker.index is not None:
-            name = self._jobs[worker.index].name
-            self._settle(worker.index, Outcome(name, error=f"The process of {name} {how}."))
+            name = self._work.jobs[worker.index].name
+            self._work.end(worker.index, JobResult(name, error=f"The process of {name} {how}."))
         elif not worker.ready:
             self._stillborn += 1
             if self._stillborn > 2:
@@ -219,9 +171,6 @@ class _Crew:
                     f"Expected worker processes to start, but each {how}. A script starts jobs "
                     'under `if __name__ == "__main__":`; or pass workers=0.'
                 )
-
-    def _settle(self, index: int, outcome: Outcome) -> None:
-        self._outcomes[index] = self._tell.done(index, outcome)
 
 
 def _start(threads: int) -> _Worker:

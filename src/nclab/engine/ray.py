@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -12,23 +12,14 @@ from typing import Any, Self
 
 from nclab import __version__
 from nclab.engine.folder import look_for, marked
-from nclab.engine.jobs import (
-    Job,
-    OnDone,
-    OnProgress,
-    Outcome,
-    Telling,
-    check_counts,
-    ended,
-    raised,
-)
+from nclab.engine.jobs import Engine, Job, JobList, JobResult, ended, raised
 from nclab.engine.local import cores
 from nclab.engine.ray_address import knock, runs_here
 from nclab.engine.worker import THREAD_VARIABLES, Word, failure, perform
 from nclab.errors import MissingExtra, NclabError
 
 # Ray reads these once. It must tell nobody of its use; and what it says of dead workers, even on
-# standard output, is in the outcomes.
+# standard output, is in the results.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
 try:
@@ -39,23 +30,7 @@ except ImportError as error:
     raise MissingExtra("The Ray engine", package="ray") from error
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    *,
-    address: str | None = None,
-    folder: Path | None = None,
-    workers: int | None = None,
-    threads: int = 1,
-    on_progress: OnProgress | None = None,
-    on_done: OnDone | None = None,
-) -> list[Outcome]:
-    """As `nclab.engine.run_jobs`, on the cluster at an address; see `Cluster`."""
-    told: dict[str, Any] = {"on_progress": on_progress, "on_done": on_done}
-    with Cluster(address) as cluster:
-        return cluster.run_jobs(jobs, folder=folder, workers=workers, threads=threads, **told)
-
-
-class Cluster:
+class Cluster(Engine):
     """A Ray cluster as an engine, joined or started when first needed and left at the end.
 
     The address is `host:port` of a cluster that this machine belongs to, or `local` for one of
@@ -84,37 +59,22 @@ class Cluster:
         self._join()
         return _slots(threads=1)
 
-    def run_jobs(
-        self,
-        jobs: Sequence[Job],
-        *,
-        folder: Path | None = None,
-        workers: int | None = None,
-        threads: int = 1,
-        on_progress: OnProgress | None = None,
-        on_done: OnDone | None = None,
-    ) -> list[Outcome]:
-        """Run every job and return their outcomes in order; one that fails or dies stops no other.
-
-        At most `workers` run at the same time, by default as many as there are cores for. No job
-        is tried twice. Ctrl-C stops them all.
-        """
-        check_counts(workers=workers, threads=threads, least=1)
-        if not jobs:
-            return []
+    def run_all(self, work: JobList) -> None:
+        """As tasks of the cluster, as many at a time as there are cores for."""
         self._join()
-        if not _slots(threads):
-            raise NclabError(f"Expected a machine with {threads} cores, but no node has so many.")
-        with marked(folder) as mark:
-            environment = dict.fromkeys(THREAD_VARIABLES, str(threads))
+        if not _slots(work.threads):
+            raise NclabError(
+                f"Expected a machine with {work.threads} cores, but no node has so many."
+            )
+        with marked(work.folder) as mark:
+            environment = dict.fromkeys(THREAD_VARIABLES, str(work.threads))
             task = ray.remote(_work).options(
-                num_cpus=threads,
+                num_cpus=work.threads,
                 num_returns="streaming",
                 max_retries=0,
                 runtime_env={"env_vars": environment},
             )
-            crew = _Crew(jobs, Telling(jobs, on_progress, on_done), task, (threads, sys.argv, mark))
-            return crew.run(workers or len(jobs))
+            _Tasks(work, task, (work.threads, sys.argv, mark)).run()
 
     def _join(self) -> None:
         if ray.is_initialized():
@@ -143,18 +103,18 @@ class Cluster:
         self._joined = True
 
 
-class _Crew:
+class _Tasks:
     """The caller's side: hands out jobs and hears what they say."""
 
-    def __init__(self, jobs: Sequence[Job], tell: Telling, task: Any, way: tuple[Any, ...]) -> None:
-        self._jobs, self._tell, self._task, self._way = jobs, tell, task, way
-        self._waiting = deque(range(len(jobs)))
+    def __init__(self, work: JobList, task: Any, way: tuple[Any, ...]) -> None:
+        self._work, self._task, self._way = work, task, way
+        self._waiting = deque(range(len(work.jobs)))
         self._running: dict[Any, int] = {}
-        self._outcomes: dict[int, Outcome] = {}
 
-    def run(self, count: int) -> list[Outcome]:
+    def run(self) -> None:
+        count = self._work.workers or len(self._work.jobs)
         try:
-            while len(self._outcomes) < len(self._jobs):
+            while self._work.unfinished:
                 while self._waiting and len(self._running) < count:
                     self._hand_out(self._waiting.popleft())
                 if self._running:
@@ -163,32 +123,28 @@ class _Crew:
         finally:
             for stream in self._running:
                 ray.cancel(stream, force=True)
-        return [self._outcomes[index] for index in range(len(self._jobs))]
 
     def _hand_out(self, index: int) -> None:
-        job = self._jobs[index]
+        job = self._work.jobs[index]
         try:
             order = cloudpickle.dumps((job.function, job.arguments, job.options))
         except Exception as error:  # noqa: BLE001 - what cannot be pickled raises anything
-            self._settle(index, raised(job, error))
+            self._work.end(index, raised(job, error))
         else:
             self._running[self._task.remote(order, *self._way)] = index
 
     def _hear(self, stream: Any, index: int) -> None:
-        job = self._jobs[index]
+        job = self._work.jobs[index]
         try:
             word, content = ray.get(next(stream))
             if word == "progress":
-                self._tell.progress(index, *content)
+                self._work.progress(index, *content)
                 return
-            outcome = ended(job, word, content)
+            result = ended(job, word, content)
         except RayError as error:
-            outcome = _dead(job, error)
+            result = _dead(job, error)
         del self._running[stream]
-        self._settle(index, outcome)
-
-    def _settle(self, index: int, outcome: Outcome) -> None:
-        self._outcomes[index] = self._tell.done(index, outcome)
+        self._work.end(index, result)
 
 
 def _work(order: bytes, threads: int, command: list[str], mark: Path | None) -> Iterator[Word]:
@@ -210,8 +166,8 @@ def _work(order: bytes, threads: int, command: list[str], mark: Path | None) -> 
         yield word, content
 
 
-def _dead(job: Job, error: RayError) -> Outcome:
-    """The outcome of a job whose process or machine is gone, or never knew what to do."""
+def _dead(job: Job, error: RayError) -> JobResult:
+    """The result of a job whose process or machine is gone, or never knew what to do."""
     if isinstance(error, RayTaskError):  # what a job raises is not raised by `_work`
         why = str(error).strip().splitlines()[-1]
         missing = f"Expected nclab {__version__} on every machine of the cluster, got {why}."
@@ -219,7 +175,7 @@ def _dead(job: Job, error: RayError) -> Outcome:
     line = failure(error)[0]
     if not isinstance(error, OutOfMemoryError):
         line = f"The process of {job.name} died. {line}"
-    return Outcome(job.name, error=line)
+    return JobResult(job.name, error=line)
 
 
 def _slots(threads: int) -> int:

@@ -55,7 +55,7 @@ def perform(
         use_threads(threads)
         # Plain pickle: torch's own way of passing tensors needs the worker to stay alive.
         answer = dumps(function(reporter(send), *arguments, **options))
-    except Exception as error:  # noqa: BLE001 - whatever a job raises is its outcome
+    except Exception as error:  # noqa: BLE001 - whatever a job raises is its result
         send(("failed", failure(error)))
     else:
         send(("done", answer))

@@ -68,10 +68,10 @@ def split_in_place(batch: Any) -> Batch:
     return Batch(args, kwargs, _labels(labels), mask if known else None)
 
 
-def split_watched(batch: Any) -> Batch:
-    """As `split_in_place`, for who sees no model called with the inputs and must not guess.
+def split_strictly(batch: Any) -> Batch:
+    """As `split_in_place`, but refuses to guess which of several parts are the labels.
 
-    >>> split_watched((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
+    >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
     Traceback (most recent call last):
     nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
     the labels. Say which: labels=lambda batch: batch[1].

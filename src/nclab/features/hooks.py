@@ -1,7 +1,11 @@
-"""Hook: what nclab hangs on a module, which does not follow the module into copies and files."""
+"""Hooks that nclab puts on modules: they follow no model into copies, files or compiled code."""
 
 from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 
 class Hook:
@@ -17,7 +21,9 @@ class Hook:
         self._act = act
 
     def __call__(self, *args: Any) -> None:
-        return None if self._act is None else self._act(*args)
+        if self._act is None or torch.compiler.is_compiling():
+            return None  # what the compiler traces here would become part of the model
+        return self._act(*args)
 
     def __copy__(self) -> "Hook":
         return Hook()
@@ -27,3 +33,13 @@ class Hook:
 
     def __reduce__(self) -> tuple[type["Hook"], tuple[()]]:
         return Hook, ()
+
+
+def before(module: nn.Module, act: Callable[..., None]) -> RemovableHandle:
+    """Call `act(module, args, kwargs)` whenever the module is entered."""
+    return module.register_forward_pre_hook(Hook(act), with_kwargs=True)
+
+
+def after(module: nn.Module, act: Callable[..., None]) -> RemovableHandle:
+    """Call `act(module, args, output)` whenever the module is left."""
+    return module.register_forward_hook(Hook(act))

@@ -17,13 +17,13 @@ from torch import nn
 
 from nclab.errors import ModelError
 from nclab.features.batches import Batch
-from nclab.features.recorder import Call, Identity, Point, alive
+from nclab.features.recorder import Call, Identity, Point, storages
 
 INPUT = ".input"
 
 
-class Layer(NamedTuple):
-    """A named place whose rows are measured."""
+class FoundLayer(NamedTuple):
+    """A layer met in a forward pass: its name, where to read it, and which tensor that was."""
 
     name: str
     point: Point
@@ -53,10 +53,12 @@ def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Poin
     return points
 
 
-def all_layers(calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch) -> list[Layer]:
+def all_layers(
+    calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch
+) -> list[FoundLayer]:
     """What each weight layer reads, each tensor once, without the network's own input."""
-    own_input = alive(batch.tensors())
-    layers: list[Layer] = []
+    own_input = storages(batch.tensors())
+    layers: list[FoundLayer] = []
     seen: set[Identity] = set()
     for call in calls:
         identity = call.source_identity
@@ -69,12 +71,12 @@ def all_layers(calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch
     return layers
 
 
-def input_layer(call: Call, calls: Sequence[Call]) -> Layer:
+def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
     """The place that a call reads from."""
     point = Point(call.name, "input", call.index)
     nth = f"#{call.index + 1}" if call.index else ""
     name = _producer(call, calls) or f"{call.name}{INPUT}{nth}".removeprefix(".")
-    return Layer(name, point, call.source_identity)
+    return FoundLayer(name, point, call.source_identity)
 
 
 def _producer(reader: Call, calls: Sequence[Call]) -> str | None:

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from nclab.features.hooks import Hook
+from nclab.features.hooks import after, before
 from nclab.features.pooling import NoRows, tells_channels
 
 Reader = Callable[[Tensor, nn.Module], Tensor]
@@ -41,7 +41,8 @@ class Point(NamedTuple):
     module: str
     side: str
     """"input" or "output"."""
-    call: int
+    call: int | None
+    """From 0; None for every call, where it says what to read."""
 
 
 @dataclass
@@ -61,85 +62,104 @@ class Call:
 
 @dataclass
 class Recorder:
-    """Reads rows at chosen modules and, if `trace`, notes every call of every module.
+    """Reads rows at chosen points and, if `trace`, notes every call of every module.
 
     Rows are read the moment a module is entered or left, before an in-place operation
-    downstream can change them. Use as a context manager around one forward pass.
+    downstream can change them. Use as a context manager around one forward pass; or `install` it
+    for many, and `restart` it before each.
     """
 
     model: nn.Module
     reader: Reader
-    inputs: Collection[str]
-    """Names of the modules whose input is read."""
-    outputs: Collection[str]
-    """Names of the modules whose output is read."""
+    points: Collection[Point]
     trace: bool = False
     deciders: dict[Point, nn.Module] = field(default_factory=dict)
     """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
+    active: bool = True
+    """While it is not, the hooks do nothing."""
 
-    def __enter__(self) -> Self:
-        self._handles: list[Any] = []
+    def __post_init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
         self._open: list[Call] = []
         self._times: Counter[str] = Counter()
         self._met: dict[tuple[int, ...], nn.Module] = {}
         self._clock = 0
-        for name, module in self.model.named_modules():
-            if self.trace or name in self.inputs or name in self.outputs:
-                entering, leaving = Hook(self._entering(name)), Hook(self._leaving(name))
-                self._handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
-                self._handles.append(module.register_forward_hook(leaving))
+
+    def __enter__(self) -> Self:
+        self.install()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
+        self.remove()
+
+    def install(self) -> None:
+        """Put hooks on the modules of the points; if tracing, on all."""
+        wanted: dict[tuple[str, str], set[int | None]] = {}
+        for point in self.points:
+            wanted.setdefault((point.module, point.side), set()).add(point.call)
+        for name, module in self.model.named_modules():
+            inputs, outputs = (wanted.get((name, side), set()) for side in ("input", "output"))
+            leaving = self.trace or bool(outputs)
+            if inputs or leaving:
+                entering = self._entering(name, inputs, leaving=leaving)
+                self._handles.append(before(module, entering))
+            if leaving:
+                self._handles.append(after(module, self._leaving(name, outputs)))
+
+    def remove(self) -> None:
+        """Take the hooks off."""
         for handle in self._handles:
             handle.remove()
+        self._handles.clear()
 
     def restart(self) -> None:
         """Forget the pass so far."""
         for seen in (self.calls, self.rows, self._open, self._times, self._met):
             seen.clear()
 
-    def _entering(self, name: str) -> Callable[..., None]:
+    def _entering(self, name: str, calls: set[int | None], *, leaving: bool) -> Callable[..., None]:
+        every = None in calls
+
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if torch.compiler.is_compiling():  # what is traced here would become part of the model
+            if not self.active:
                 return
-            call = Call(name, module, self._times[name], self._tick())
-            self._times[name] += 1
-            self._open.append(call)
+            index = self._times[name]
+            self._times[name] = index + 1
+            if leaving:
+                self._open.append(Call(name, module, index, self._tick()))
+            wanted = every or index in calls
+            if not wanted and not self.trace:
+                return
             source = first_tensor(args)
             source = first_tensor(kwargs) if source is None else source
-            self._meet(source, module)
-            if name in self.inputs:
-                self._read(Point(name, "input", call.index), source, module)
             if self.trace:
+                call = self._open[-1]
                 self.calls.append(call)
-                call.source = source
-                call.source_identity = None if source is None else Identity.of(source)
+                call.source, call.source_identity = source, self._meet(source, module)
+            if wanted:
+                self._read(Point(name, "input", index), source, module)
 
         return hook
 
-    def _leaving(self, name: str) -> Callable[..., None]:
+    def _leaving(self, name: str, calls: set[int | None]) -> Callable[..., None]:
+        every = None in calls
+
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if torch.compiler.is_compiling():
-                return
-            call = self._open.pop()
-            while call.name != name:  # It raised, and the model went on without it.
+            # Calls after it have raised, and the model went on without them.
+            while self.active and self._open:
                 call = self._open.pop()
+                if call.name == name:
+                    break
+            else:
+                return
             target = first_tensor(output)
-            self._meet(target, module)
-            if name in self.outputs:
-                self._read(Point(name, "output", call.index), target, module)
             if self.trace:
                 call.left = self._tick()
-                call.target = target
-                call.target_identity = None if target is None else Identity.of(target)
+                call.target, call.target_identity = target, self._meet(target, module)
+            if every or call.index in calls:
+                self._read(Point(name, "output", call.index), target, module)
 
         return hook
 
@@ -155,9 +175,12 @@ class Recorder:
         except NoRows as reason:
             self.rows[point] = reason
 
-    def _meet(self, tensor: Tensor | None, module: nn.Module) -> None:
-        if tensor is not None and not tensor.is_nested and tells_channels(module):
+    def _meet(self, tensor: Tensor | None, module: nn.Module) -> Identity | None:
+        if tensor is None:
+            return None
+        if not tensor.is_nested and tells_channels(module):
             self._met[tensor.shape] = module
+        return Identity.of(tensor)
 
     def _tick(self) -> int:
         self._clock += 1
@@ -215,8 +238,8 @@ def is_weight_layer(module: nn.Module) -> bool:
     )
 
 
-def alive(tensors: Collection[Tensor]) -> set[int]:
-    """The storages of tensors, to recognise views of them."""
+def storages(tensors: Collection[Tensor]) -> set[int]:
+    """Where the values of tensors are, to recognise views of them."""
     return {_storage(tensor) for tensor in tensors}
 
 

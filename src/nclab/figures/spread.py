@@ -22,13 +22,6 @@ class Look(NamedTuple):
     marker: Marker = "filled"
 
 
-def gap(row: Row) -> float | None:
-    """Min intra - max inter; None for a network whose cosines are undefined."""
-    if row["min_intra"] is None or row["max_inter"] is None:
-        return None
-    return float(row["min_intra"]) - float(row["max_inter"])
-
-
 def column(name: str) -> Value:
     """A row's value of this name."""
     return lambda row: None if row[name] is None else float(row[name])
@@ -74,14 +67,3 @@ def failures(rows: Iterable[Row], key: str, values: Sequence[Value]) -> list[Ser
 def converged(rows: Iterable[Row]) -> list[Row]:
     """The rows of runs that converged."""
     return [row for row in rows if row["converged"]]
-
-
-def of_converged(rows: Iterable[Row], runs: Iterable[Row]) -> list[Row]:
-    """The rows, such as one a layer, whose weight decay and seed are those of a converged run.
-
-    >>> runs = [{"weight_decay": 0.1, "seed": seed, "converged": seed == 1} for seed in (0, 1)]
-    >>> of_converged([{"weight_decay": 0.1, "seed": 0}, {"weight_decay": 0.1, "seed": 1}], runs)
-    [{'weight_decay': 0.1, 'seed': 1}]
-    """
-    done = {(run["weight_decay"], run["seed"]) for run in converged(runs)}
-    return [row for row in rows if (row["weight_decay"], row["seed"]) in done]

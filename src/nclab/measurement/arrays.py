@@ -62,20 +62,16 @@ def measure_features(
     arrays = labels is not None
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
-    cache = Cache([cache_bytes]) if second_look and not arrays else None
+    cache = Cache(cache_bytes) if second_look and not arrays else None
     stream = LayerStream(
-        num_classes=num_classes,
-        head=head,
-        ignore_index=ignore_index,
-        scatter=scatter,
-        cache=cache,
+        num_classes=num_classes, head=head, ignore_index=ignore_index, scatter=scatter, cache=cache
     )
     for batch in track(source, "measuring"):
         stream.update(*_pair(batch))
     stream.require_classes(allow_missing=allow_missing)
     reasons = {} if head else {"weight": NO_WEIGHT}
     if second_look:
-        if cache is not None and cache.complete:
+        if stream.cached:
             stream.look_at_cache()
         elif repeatable:
             for batch in track(source, "second look"):

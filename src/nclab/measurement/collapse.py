@@ -1,9 +1,9 @@
 """Collapse: a measurement of one layer at one moment."""
 
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +11,25 @@ import torch
 from torch import Tensor
 
 from nclab import metrics
-from nclab.errors import DataError
-from nclab.metrics.catalogue import METRICS
+from nclab.errors import DataError, NclabError
+from nclab.measurement.page import Shown
 from nclab.statistics import ClassMoments, SecondLook
-from nclab.text import as_text
-from nclab.theory.certificate import Certificate, certify
+from nclab.theory.certificates.certificate import Certificate, certify
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
 """Up to this many classes `to_dict` includes the C x C cosines."""
+CERTIFIED = 1000
+"""Up to this many classes `to_dict` includes a certificate; it takes milliseconds, at 1000 classes
+up to a tenth of a second."""
 BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
 """What a certificate shows as measured beside what it guarantees."""
 
 
-@dataclass(frozen=True, eq=False)
-class Collapse:
+@dataclass(frozen=True, eq=False, repr=False)
+class Collapse(Shown):
     """A measurement of one layer: scalars, the arrays behind them, and what is missing and why.
 
     A scalar that could not be measured is None and `notes` gives the reason under its name.
@@ -56,66 +55,42 @@ class Collapse:
     """Rows skipped because of their label."""
     bias_norm: float
     """Norm of the classifier's bias around its mean; 0 without a bias."""
-
-    min_intra: float | None
-    mean_intra: float | None
-    max_inter: float | None
-    mean_inter: float | None
-    centred_min_intra: float | None
-    centred_mean_intra: float | None
-    centred_max_inter: float | None
-    centred_mean_inter: float | None
-    nc1_trace_pinv: float | None
-    nc1_trace_ratio: float | None
-    cdnv: float | None
-    nc1_within_variation: float | None
-    nc2_norm_variation_means: float | None
-    nc2_norm_variation_weights: float | None
-    nc2_equiangularity_means: float | None
-    nc2_equiangularity_weights: float | None
-    nc2_cosine_std_means: float | None
-    nc2_cosine_std_weights: float | None
-    nc3_self_duality: float | None
-    nc3_alignment_min: float | None
-    nc3_alignment_mean: float | None
-    nc3_frobenius: float | None
-    nc4_ncc_accuracy: float | None
-    nc4_agreement: float | None
-    nc4_cosine_accuracy: float | None
-    nc4_cosine_agreement: float | None
-    accuracy: float | None
-    loss: float | None
-    balanced_loss: float | None
-    optimal_loss: float | None
-    excess_loss: float | None
-    alpha: float | None
-    beta: float | None
-    margin: float | None
-    normalised_margin: float | None
-
+    values: Mapping[str, float | None]
+    """The scalars by name, in the order of the tables; each is an attribute too."""
     max_inter_pair: tuple[int, int]
     """The two classes with the largest inter-class cosine."""
-    counts: Tensor = field(repr=False)
+    counts: Tensor
     """(C,) samples per class."""
-    intra_cosine: Tensor = field(repr=False)
+    intra_cosine: Tensor
     """(C,) intra-class cosine."""
-    variances: Tensor = field(repr=False)
+    variances: Tensor
     """(C,) mean squared distance to the class mean."""
-    class_alpha: Tensor = field(repr=False)
+    class_alpha: Tensor
     """(C,) rms feature norm."""
-    class_beta: Tensor | None = field(repr=False)
+    class_beta: Tensor | None
     """(C,) norm of the centred classifier row."""
-    class_loss: Tensor | None = field(repr=False)
+    class_loss: Tensor | None
     """(C,) mean cross-entropy."""
-    nc3_alignment: Tensor | None = field(repr=False)
+    nc3_alignment: Tensor | None
     """(C,) cosine of the centred classifier row and the class mean."""
     notes: Mapping[str, str]
     """Metric -> why it is None or infinite."""
     warnings: tuple[str, ...]
     """What a reader of the numbers should know."""
-    moments: ClassMoments = field(repr=False)
+    moments: ClassMoments
     """The statistics the numbers come from."""
-    look: SecondLook | None = field(repr=False)
+    look: SecondLook | None
+
+    def __getattr__(self, name: str) -> float | None:
+        values: Mapping[str, float | None] = self.__dict__.get("values", {})
+        if name in values:
+            return values[name]
+        near = get_close_matches(name, values, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "Its metrics are the keys of .values."
+        raise AttributeError(f"Collapse has no {name!r}. {hint}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.values})
 
     @cached_property
     def inter_cosine(self) -> Tensor:
@@ -139,11 +114,11 @@ class Collapse:
         """Signal-to-noise ratios of the modes of the class means; made when asked for."""
         return metrics.snr_spectrum(self.moments)
 
-    def certificate(self, delta: float | None = None) -> Certificate:
+    def certificate(self, delta: float | None = None, *, pairs: bool = True) -> Certificate:
         """What norms and losses of this layer guarantee, with a bound for every single class.
 
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
-        the bound on pairs of classes.
+        the bound on pairs of classes, which `pairs=False` leaves out.
 
         >>> import nclab
         >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
@@ -174,13 +149,14 @@ class Collapse:
             class_alphas=self.class_alpha.cpu().numpy(),
             class_betas=self.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
+            pairs=pairs,
         )
         measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
         return replace(certificate, measured=measured)
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
-        return {metric.name: getattr(self, metric.name) for metric in METRICS}
+        return dict(self.values)
 
     def to_row(self) -> dict[str, Any]:
         """One flat row for a DataFrame: the layer, its sizes and every scalar."""
@@ -192,9 +168,13 @@ class Collapse:
         }
         return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
 
-    def table_row(self) -> dict[str, Any]:
+    def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
-        return {**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}
+        return [{**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}]
+
+    def lines(self) -> list[str]:
+        """What is said below the table: nothing that its rows do not say."""
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values; what is not finite is None with a note."""
@@ -215,6 +195,9 @@ class Collapse:
             )
         }
         scalars = {name: _finite(value) for name, value in self.scalars().items()}
+        certificate, why = self._recorded_certificate()
+        if why:
+            notes["certificate"] = why
         return {
             **self.to_row(),
             **scalars,
@@ -222,28 +205,21 @@ class Collapse:
             "classes": list(self.classes),
             **arrays,
             "inter_cosine": pairs,
+            "certificate": certificate,
             "notes": notes,
             "warnings": list(self.warnings),
         }
 
-    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
-        """A matplotlib figure and its panels: cosines between classes, and class by class.
-
-        >>> import nclab
-        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).plot()
-        >>> [ax.get_title(loc="left") for ax in axes]
-        ['cosines between classes', 'every class']
-        """
-        from nclab.measurement.page import plot
-
-        return plot(self._picture(), dark)
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write picture and table as one page that needs nothing else."""
-        from nclab.measurement.page import write_page
-        from nclab.measurement.table import as_html
-
-        write_page(path, self._picture(), as_html([self.table_row()]))
+    def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
+        """What a record keeps of the certificate, or why it has none; no word without a loss."""
+        if self.balanced_loss is None:
+            return None, ""
+        if self.num_classes > CERTIFIED:
+            return None, f"more than {CERTIFIED} classes; use .certificate()"
+        try:
+            return self.certificate(pairs=False).to_record(), ""
+        except NclabError as error:
+            return None, str(error)
 
     def _picture(self) -> "Picture":
         from nclab.figures.measured import layer_picture
@@ -253,19 +229,13 @@ class Collapse:
     def __rich__(self) -> Any:
         from nclab.measurement.table import side_by_side
 
-        return side_by_side([self.table_row()])
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+        return side_by_side(self.table_rows())
 
     def _repr_html_(self) -> str:
         from nclab.figures.measured import mini_map
-        from nclab.measurement.table import as_html
 
         small = mini_map(self.to_dict()) if self.num_classes <= PAIRS_SHOWN else ""
-        return as_html([self.table_row()]) + small
+        return self._html_table() + small
 
 
 def _finite(value: float | None) -> float | None:

@@ -1,25 +1,14 @@
-"""gather: every metric that given statistics allow, in as few sweeps as there can be."""
+"""gather: every metric of the catalogue that given statistics allow."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
-from nclab.metrics.catalogue import METRICS
-from nclab.metrics.cosine import cosines, largest_inter
-from nclab.metrics.nc1_variability import between_whitening, trace_through
-from nclab.metrics.nc2_simplex_etf import (
-    centred_rows,
-    cosine_deviation,
-    norm_variation,
-    simplex_deviation,
-)
-from nclab.metrics.nc3_self_duality import direction_gap
-from nclab.metrics.pairs import NormalisedVariance, reduce_pairs
+from nclab.metrics.catalogue import METRICS, Metric
+from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 
 NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
@@ -59,19 +48,25 @@ def gather(
     classes = (all_counts > 0).nonzero().flatten()
     if missing and len(classes) >= 2:
         moments = moments.select(classes)
-    values, warnings = _feature_metrics(moments)
-    if weight is not None:
-        values |= _weight_metrics(moments, weight, classes)
-        if logits is not None:
-            values |= _logit_metrics(moments, logits, weight, classes, complete=not missing)
-    if look is not None:
-        values |= _second_look_metrics(look)
+    cautions = _cautions(moments)
     if missing:
-        warnings.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
-    pair = values.pop("max_inter_pair")
-    per_class = ("intra_cosine", "class_beta", "class_loss", "nc3_alignment")
-    arrays: dict[str, Any] = {name: values.pop(name, None) for name in per_class}
-    scalars, notes = _explain(values, reasons or {}, missing=bool(missing))
+        cautions.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
+    view = View(moments, classes, weight, None if weight is None else logits, look)
+    given = {"scatter": moments.has_scatter, "both": look is not None and look.predictions > 0}
+    values: dict[str, float | None] = {}
+    notes: dict[str, str] = {}
+    for metric in METRICS:
+        measured = given.get(metric.needs, True) and view.allows(metric.function)
+        value = view(metric.function) if measured else None
+        if value is None:
+            notes[metric.name] = _why_missing(metric, reasons or {}, incomplete=bool(missing))
+        elif math.isnan(value):
+            notes[metric.name] = UNDEFINED.get(metric.group, NO_DIRECTION)
+            value = None
+        elif math.isinf(value):
+            notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
+        values[metric.name] = value
+    pair = view(metrics.max_inter_pair)
     return Collapse(
         layer=layer,
         num_classes=moments.num_classes,
@@ -81,134 +76,30 @@ def gather(
         zero_features=int(moments.zero_counts.sum()),
         ignored=moments.ignored,
         bias_norm=0.0 if bias is None else float((bias - bias.mean()).norm()),
-        **scalars,
+        values=values,
         max_inter_pair=(int(classes[pair[0]]), int(classes[pair[1]])),
         counts=moments.counts,
         variances=moments.variances,
-        class_alpha=metrics.class_alpha(moments),
-        **arrays,
+        intra_cosine=view(metrics.intra_cosine),
+        class_alpha=view(metrics.class_alpha),
+        class_beta=None if view.weight is None else metrics.class_beta(view.weight)[classes],
+        class_loss=None if view.logits is None else metrics.class_loss(view.logits)[classes],
+        nc3_alignment=None if view.weight is None else view(metrics.nc3_alignment),
         notes=notes,
-        warnings=tuple(warnings),
+        warnings=(*cautions, *view.remarks),
         moments=moments,
         look=look,
     )
 
 
-def _feature_metrics(moments: ClassMoments) -> tuple[dict[str, Any], list[str]]:
-    warnings = list(_cautions(moments))
-    intra = metrics.intra_cosine(moments)
-    closest = largest_inter(moments)
-    centred = moments.centred_means
-    angles = simplex_deviation(moments.num_classes)
-    norms = torch.linalg.vector_norm(centred, dim=1)
-    no_direction = not bool(norms.all())
-    spread = NormalisedVariance(norms, moments.means, moments.variances)
-    directions = centred * norms.masked_fill(norms == 0, 1.0).reciprocal_()[:, None]
-    reduce_pairs(directions, angles, spread)
-    values: dict[str, Any] = {
-        "intra_cosine": intra,
-        "min_intra": float(intra.min()),
-        "mean_intra": float(intra.mean()),
-        "max_inter": closest.value,
-        "max_inter_pair": closest.pair,
-        "mean_inter": metrics.mean_inter(moments),
-        "nc1_trace_ratio": metrics.nc1_trace_ratio(moments),
-        "cdnv": spread.total / spread.pairs,
-        "nc2_norm_variation_means": norm_variation(norms),
-        "nc2_equiangularity_means": math.nan if no_direction else angles.mean_absolute,
-        "nc2_cosine_std_means": math.nan if no_direction else angles.standard_deviation,
-        "alpha": metrics.alpha(moments),
-    }
-    if moments.has_scatter:
-        between = between_whitening(moments)
-        values["nc1_trace_pinv"] = trace_through(between, moments)
-        warnings.extend([between.warning] if between.warning else [])
-    return values, warnings
-
-
-def _weight_metrics(moments: ClassMoments, weight: Tensor, classes: Tensor) -> dict[str, Any]:
-    centred = centred_rows(weight)
-    angles = cosine_deviation(centred)
-    # A class left out keeps its row for the centring but has no mean to be compared with.
-    alignment = cosines(centred[classes], moments.means)
-    return {
-        "nc2_norm_variation_weights": norm_variation(torch.linalg.vector_norm(centred, dim=1)),
-        "nc2_equiangularity_weights": angles.mean_absolute,
-        "nc2_cosine_std_weights": angles.standard_deviation,
-        "nc3_self_duality": direction_gap(moments.centred_means, centred[classes]),
-        "nc3_alignment": alignment,
-        "nc3_alignment_min": float(alignment.min()),
-        "nc3_alignment_mean": float(alignment.mean()),
-        "nc3_frobenius": metrics.nc3_frobenius(moments, weight[classes]),
-        "beta": metrics.beta(weight),
-        "class_beta": metrics.class_beta(weight)[classes],
-    }
-
-
-def _logit_metrics(
-    moments: ClassMoments,
-    logits: LogitStatistics,
-    weight: Tensor,
-    classes: Tensor,
-    *,
-    complete: bool,
-) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "accuracy": metrics.accuracy(logits),
-        "loss": metrics.loss(logits),
-        "balanced_loss": float(metrics.class_loss(logits)[classes].mean()),
-        "class_loss": metrics.class_loss(logits)[classes],
-        "margin": metrics.margin(logits),
-    }
-    if complete:
-        product = metrics.alpha(moments) * metrics.beta(weight)
-        values["optimal_loss"] = metrics.optimal_loss(moments.num_classes, product)
-        values["excess_loss"] = metrics.excess_loss(logits, moments, weight)
-        values["normalised_margin"] = metrics.normalised_margin(logits, moments, weight)
-    return values
-
-
-def _second_look_metrics(look: SecondLook) -> dict[str, Any]:
-    return {
-        "centred_min_intra": metrics.min_intra(look),
-        "centred_mean_intra": metrics.mean_intra(look),
-        "centred_max_inter": metrics.max_inter(look),
-        "centred_mean_inter": metrics.mean_inter(look),
-        "nc1_within_variation": metrics.nc1_within_variation(look),
-        "nc4_ncc_accuracy": metrics.nc4_ncc_accuracy(look),
-        "nc4_cosine_accuracy": metrics.nc4_cosine_accuracy(look),
-        **(
-            {
-                "nc4_agreement": metrics.nc4_agreement(look),
-                "nc4_cosine_agreement": metrics.nc4_cosine_agreement(look),
-            }
-            if look.predictions
-            else {}
-        ),
-    }
-
-
-def _explain(
-    values: dict[str, Any], reasons: Mapping[str, str], *, missing: bool
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Every metric by name, None where there is no number, and a reason for each of those."""
-    scalars: dict[str, Any] = {}
-    notes: dict[str, str] = {}
-    for metric in METRICS:
-        value = values.get(metric.name)
-        if value is None:
-            both = [reasons[need] for need in ("weight", "second look") if need in reasons]
-            reason = both[0] if metric.needs == "both" and both else reasons.get(metric.needs)
-            if reason is None and missing:
-                reason = "defined only when every class has samples"
-            notes[metric.name] = reason or f"needs {metric.needs}, which was not given"
-        elif math.isnan(value):
-            notes[metric.name] = UNDEFINED.get(metric.group, NO_DIRECTION)
-            value = None
-        elif math.isinf(value):
-            notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
-        scalars[metric.name] = value
-    return scalars, notes
+def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:
+    needs = ("weight", "second look") if metric.needs == "both" else (metric.needs,)
+    for need in needs:
+        if need in reasons:
+            return reasons[need]
+    if incomplete:
+        return "defined only when every class has samples"
+    return f"needs {metric.needs}, which was not given"
 
 
 def _cautions(moments: ClassMoments) -> list[str]:

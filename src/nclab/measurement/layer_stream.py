@@ -1,6 +1,7 @@
 """LayerStream: all that is accumulated about one layer, over one pass or two."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +12,15 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 from nclab.statistics.blocks import row_blocks
-from nclab.statistics.checks import HUGE, as_features, as_labels, as_tensor, check_sizes
+from nclab.statistics.checks import (
+    HUGE,
+    IGNORE_INDEX,
+    as_features,
+    as_labels,
+    as_tensor,
+    check_sizes,
+    finite_rows,
+)
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
@@ -55,6 +64,11 @@ class Head:
                 f"got {tuple(self.weight.shape)}. Transpose it or pass the layer it reads."
             )
 
+    def to(self, device: torch.device) -> "Head":
+        """The same on a device."""
+        bias = None if self.bias is None else self.bias.to(device)
+        return Head(self.weight.to(device), bias)
+
     def logits(self, block: Tensor) -> Tensor:
         """(B, C) logits of float64 rows."""
         if self.bias is None:
@@ -78,41 +92,32 @@ def _matrix(values: Any, what: str, shape: str, *, ndim: int) -> Tensor:
     return tensor
 
 
+Kept = tuple[Tensor, Tensor, Tensor | None]
+"""Rows, classes and predictions of a batch."""
+
+
+@dataclass
 class Cache:
-    """Batches kept for the second look while they fit a budget shared by all layers."""
+    """Memory for the batches that are kept for the second look, shared by all layers."""
 
-    def __init__(self, budget: list[int]) -> None:
-        self._budget = budget  # one number, shared
-        self._used = 0
-        self.batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        self.complete = True
-
-    def keep(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
-        """Keep a copy of a batch, or give up and free the memory once the budget is spent."""
-        if not self.complete:
-            return
-        size = features.nbytes + labels.nbytes + (0 if predicted is None else predicted.nbytes)
-        if size > self._budget[0]:
-            self.complete = False
-            self.batches.clear()
-            self._budget[0] += self._used
-            return
-        self._budget[0] -= size
-        self._used += size
-        self.batches.append((features.clone(), labels.clone(), predicted))
+    bytes_left: int
 
 
 class LayerStream:
-    """The statistics of one layer: moments, logits if its classifier is known, a second look."""
+    """The statistics of one layer: moments, logits if its classifier is known, a second look.
+
+    `update` computes logits itself and refuses rows that are not finite. `add` is for a training
+    under way: it is given the logits, and counts and leaves out such rows.
+    """
 
     def __init__(
         self,
         *,
         num_classes: int | None,
-        head: Head | None,
-        ignore_index: int | None,
-        scatter: bool | None,
-        cache: Cache | None,
+        head: Head | None = None,
+        ignore_index: int | None = IGNORE_INDEX,
+        scatter: bool | None = None,
+        cache: Cache | None = None,
         layer: str | None = None,
     ) -> None:
         self.layer = layer
@@ -121,29 +126,67 @@ class LayerStream:
         self.ignore_index = ignore_index
         self.scatter = scatter
         self.cache = cache
+        self._kept: list[Kept] | None = None if cache is None else []
         self.moments: ClassMoments | None = None
         self.logits: LogitStatistics | None = None
         self.look: SecondLook | None = None
+        self.nonfinite = torch.zeros(0, dtype=torch.int64)
+        """(C,) rows that `add` has left out."""
         self._largest_label = -1
 
     @property
     def cached(self) -> bool:
         """Whether the whole first pass has been kept for the second look."""
-        return self.cache is not None and self.cache.complete
+        return self._kept is not None
+
+    def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
+        """Open the sums; with `logits` also those of a classifier that is known only later."""
+        if self.head is not None:
+            self.head.check_dim(dim)
+        scatter = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
+        size = 2 if self.num_classes is None else self.num_classes
+        self.moments = ClassMoments(
+            size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
+        )
+        here = self.moments.device
+        self.nonfinite = torch.zeros(size, dtype=torch.int64, device=here)
+        if self.head is not None:
+            self.head = self.head.to(here)
+        if self.head is not None or logits:
+            self.logits = self.new_logits()
+
+    def new_logits(self) -> LogitStatistics:
+        """Empty sums of logits, beside the moments."""
+        assert self.moments is not None
+        size, device = self.moments.num_classes, self.moments.device
+        return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
         """First pass: add a batch."""
         rows, classes = self._checked(features, labels)
         if self.moments is None:
-            self._start(rows.shape[1], rows.device)
+            self.start(rows.shape[1], rows.device)
         assert self.moments is not None
         if self.num_classes is None and len(classes):
             self._make_room(int(classes.max()) + 1)
         self.moments.add_checked(rows, classes)
         rows, classes = self._counted(rows, classes)
-        predicted = self._predict(rows, classes)
-        if self.cache is not None:
-            self.cache.keep(rows, classes, predicted)
+        self._keep(rows, classes, self._predict(rows, classes))
+
+    def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+        """First pass over labels that are checked and, if all rows have them, their logits."""
+        assert self.moments is not None
+        usable, own = finite_rows(rows), labels
+        if usable is not None:
+            out = labels[~usable]
+            self.nonfinite += out[out >= 0].bincount(minlength=len(self.nonfinite))
+            rows, own = rows[usable], labels[usable]
+        self.moments.add_checked(rows, own)
+        if self.logits is not None and logits is not None:
+            usable = finite_rows(logits)
+            if usable is not None:
+                logits, labels = logits[usable], labels[usable]
+            self.logits.update(logits, labels)
 
     def look_again(self, features: Any, labels: Any) -> None:
         """Second pass over the source: look at a batch once more."""
@@ -152,10 +195,10 @@ class LayerStream:
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
-        assert self.cache is not None
-        for rows, classes, predicted in self.cache.batches:
+        assert self._kept is not None
+        for rows, classes, predicted in self._kept:
             self._look_at(rows, classes, predicted)
-        self.cache.batches.clear()
+        self._kept.clear()
 
     def finish_second_look(self) -> None:
         """After the second pass: refuse one that has seen other data than the first."""
@@ -176,23 +219,30 @@ class LayerStream:
         if present < 2:
             raise DataError(f"Expected samples of at least 2 classes, got {present}.")
 
-    def collapse(self, reasons: dict[str, str]) -> Collapse:
-        """The measurement of this layer."""
+    def collapse(self, reasons: Mapping[str, str]) -> Collapse:
+        """The measurement of this layer; `reasons` as for `gather`."""
         assert self.moments is not None
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
             limit = f"d = {self.moments.dim} is above {SCATTER_LIMIT}; pass scatter=True"
             reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
-        return gather(
+        logits = self.logits
+        if logits is not None and not torch.equal(logits.counts, self.moments.counts):
+            logits, reasons = None, {**reasons, "weight": "some logits are not finite"}
+        collapse = gather(
             self.moments,
             weight=None if self.head is None else self.head.weight,
             bias=None if self.head is None else self.head.bias,
-            logits=self.logits,
+            logits=logits,
             look=self.look,
             layer=self.layer,
             reasons=reasons,
         )
+        if left_out := int(self.nonfinite.sum()):
+            warning = f"Left out {left_out} feature vectors with nan or infinity."
+            return replace(collapse, warnings=(warning, *collapse.warnings))
+        return collapse
 
     def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
         seen = 0 if self.moments is None else self.moments.rows_seen
@@ -202,20 +252,6 @@ class LayerStream:
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
         return rows, classes
-
-    def _start(self, dim: int, device: torch.device) -> None:
-        if self.head is not None:
-            self.head.check_dim(dim)
-        scatter = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
-        size = 2 if self.num_classes is None else self.num_classes
-        self.moments = ClassMoments(
-            size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
-        )
-        if self.head is not None:
-            here = self.moments.device
-            bias = None if self.head.bias is None else self.head.bias.to(here)
-            self.head = Head(self.head.weight.to(here), bias)
-            self.logits = LogitStatistics(size, ignore_index=self.ignore_index, device=here)
 
     def _make_room(self, num_classes: int) -> None:
         assert self.moments is not None
@@ -242,8 +278,24 @@ class LayerStream:
             predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
 
+    def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Keep a copy of a batch, or give up and free all of them once the memory is used up."""
+        if self.cache is None or self._kept is None:
+            return
+        self._kept.append((rows, classes, predicted))
+        self.cache.bytes_left -= _size(self._kept[-1:])
+        if self.cache.bytes_left < 0:
+            self.cache.bytes_left += _size(self._kept)
+            self._kept = None
+        else:
+            self._kept[-1] = (rows.clone(), classes.clone(), predicted)
+
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         assert self.moments is not None
         if self.look is None:
             self.look = SecondLook(self.moments)
         self.look.add_checked(rows, classes, predicted)
+
+
+def _size(batches: Sequence[Kept]) -> int:
+    return sum(part.nbytes for batch in batches for part in batch if part is not None)

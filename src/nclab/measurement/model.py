@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, get_args
 
-import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
 from nclab.features.batches import Batch, split_batch
+from nclab.features.evaluation import evaluating, unwrap
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
-from nclab.features.undisturbed import undisturbed, unwrap
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
+from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
-from nclab.measurement.survey import Survey
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
 
@@ -65,9 +65,8 @@ def measure(
     check_loader(loader)
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
-    survey = Survey(unwrap(model), layers, classifier=classifier, pool=pool)
     return Measurement(
-        survey,
+        ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool),
         ignore_index=ignore_index,
         allow_missing=allow_missing,
         second_look=second_look,
@@ -95,7 +94,7 @@ class Sharing(Protocol):
 class Measurement:
     """One measurement under way: the plan made from the first batch, and a stream per layer."""
 
-    survey: Survey
+    layers: ModelLayers
     ignore_index: int | None = IGNORE_INDEX
     allow_missing: bool = False
     second_look: bool = True
@@ -105,16 +104,15 @@ class Measurement:
     streams: dict[Point, LayerStream] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.model = self.survey.model
-        self.budget = [self.cache_bytes]
-        parameter = next(self.model.parameters(), None)
-        self.device = torch.device("cpu") if parameter is None else parameter.device
+        self.model = self.layers.model
+        self.cache = Cache(self.cache_bytes) if self.second_look else None
+        self.device = self.layers.device
 
     def run(self, loader: Iterable[Any]) -> Report:
         """Read the loader once, or twice if the second look needs it."""
         # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for it.
         repeatable = not isinstance(loader, Iterator)
-        with undisturbed(self.model, loader):
+        with evaluating(self.model, loader):
             for batch in track(loader, "measuring"):
                 self.first_pass(batch)
             streams = list(self.streams.values())
@@ -144,9 +142,9 @@ class Measurement:
     def first_pass(self, raw: Any) -> None:
         """Run one batch; the first one also decides what is measured."""
         batch = split_batch(raw, self.device)
-        if self.survey.found is None:
+        if self.layers.classifier is None:
             recorder, output = self._run(batch, None)
-            self.survey.settle(recorder, batch, output)
+            self.layers.find(recorder, batch, output)
             self._open_streams()
         else:
             recorder, _ = self._run(batch, list(self.streams))
@@ -165,13 +163,13 @@ class Measurement:
 
     def require_data(self) -> None:
         """After the first pass: refuse an empty loader and absent classes."""
-        if self.survey.found is None:
+        if self.layers.classifier is None:
             raise DataError("Expected at least one batch, the loader gave none.")
         for stream in self.streams.values():
             try:
                 stream.require_classes(allow_missing=self.allow_missing)
             except DataError as error:
-                name = self.survey.found.call.name
+                name = self.layers.classifier.call.name
                 raise DataError(f"{error} Or is {name!r} not the classifier?") from error
 
     def report(self, reasons: dict[str, str]) -> Report:
@@ -182,31 +180,31 @@ class Measurement:
             measured.append(stream.collapse(own))
         return Report(
             layers=tuple(measured),
-            classifier=self.survey.classifier,
+            classifier=self.layers.classifier_name,
             samples=measured[-1].samples,
-            skipped=self.survey.skipped,
-            remarks=self.survey.remarks,
+            skipped=self.layers.skipped,
+            remarks=self.layers.remarks,
         )
 
     def _run(self, batch: Batch, points: Sequence[Point] | None) -> tuple[Recorder, Any]:
-        with self.survey.recorder(batch, points) as recorder:
+        reader = partial(self.layers.rows, labels=batch.labels, mask=batch.mask)
+        with self.layers.recorder(reader, points) as recorder:
             output = self.model(*batch.args, **batch.kwargs)
         return recorder, output
 
     def _open_streams(self) -> None:
-        head = self.survey.head()
-        for place in self.survey.places:
-            self.streams[place.layer.point] = LayerStream(
+        head = self.layers.head()
+        for layer in self.layers.measured:
+            self.streams[layer.point] = LayerStream(
                 num_classes=len(head.weight),
-                head=head if place.is_last else None,
+                head=head if layer.is_last else None,
                 ignore_index=self.ignore_index,
-                scatter=None,
-                cache=Cache(self.budget) if self.second_look else None,
-                layer=place.layer.name,
+                cache=self.cache,
+                layer=layer.name,
             )
 
     def _check_labels(self, labels: Tensor) -> None:
-        outputs, name = self.survey.num_classes, self.survey.classifier or "the model"
+        outputs, name = self.layers.num_classes, self.layers.classifier_name
         used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
         if used.numel() and used.max() >= outputs:
             raise DataError(

@@ -1,12 +1,14 @@
-"""A measurement as a page of its own: one small file with its picture and its table inside."""
+"""How a measurement is shown: as text, a picture, or one small file with picture and table."""
 
 import base64
 import html
 import io
 import os
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from nclab.files import write_whole
+from nclab.text import as_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +36,45 @@ def plot(picture: "Picture", dark: bool = False) -> "tuple[Figure, tuple[Axes, .
 
     figure = draw(picture, dark)
     return figure, tuple(figure.axes[: len(picture.panels)])
+
+
+class Shown(ABC):
+    """What is measured, as text at a prompt, as a table in a notebook, as a picture or a page."""
+
+    @abstractmethod
+    def _picture(self) -> "Picture": ...
+
+    @abstractmethod
+    def table_rows(self) -> list[dict[str, Any]]:
+        """What the tables show."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """What is said below the table."""
+
+    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
+        """A matplotlib figure and its panels.
+
+        >>> import nclab
+        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).plot()
+        >>> [ax.get_title(loc="left") for ax in axes]
+        ['cosines between classes', 'every class']
+        """
+        return plot(self._picture(), dark)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write picture and table as one page that needs nothing else."""
+        write_page(path, self._picture(), self._html_table())
+
+    def _html_table(self) -> str:
+        from nclab.measurement.table import as_html
+
+        return as_html(self.table_rows(), remarks=self.lines())
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
 
 
 def write_page(path: str | os.PathLike[str], picture: "Picture", table: str) -> None:

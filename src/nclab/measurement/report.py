@@ -1,25 +1,21 @@
 """Report: what `nclab.measure` found in every layer of a model."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.page import Shown
 from nclab.metrics.effective_depth import effective_depth
-from nclab.text import as_text
-from nclab.theory.certificate import Certificate
+from nclab.theory.certificates.certificate import Certificate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from nclab.figures.picture import Picture
 
 
-@dataclass(frozen=True, eq=False)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Shown):
     """The measurements of a model's layers, in the order in which the network computes them.
 
     >>> import nclab, torch
@@ -75,19 +71,6 @@ class Report:
         """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
         return [collapse.to_row() for collapse in self.layers]
 
-    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
-        """A matplotlib figure and its panels: every layer in order, or the one there is."""
-        from nclab.measurement.page import plot
-
-        return plot(self._picture(), dark)
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write picture and table as one page that needs nothing else."""
-        from nclab.measurement.page import write_page
-        from nclab.measurement.table import as_html
-
-        write_page(path, self._picture(), as_html(self.table_rows(), remarks=self.lines()))
-
     def _picture(self) -> "Picture":
         from nclab.figures.measured import layer_picture, layers_picture
 
@@ -106,7 +89,7 @@ class Report:
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show of every layer."""
-        return [collapse.table_row() for collapse in self.layers]
+        return [row for collapse in self.layers for row in collapse.table_rows()]
 
     def lines(self) -> list[str]:
         """What is said below the table."""
@@ -124,12 +107,5 @@ class Report:
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines
 
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
-
     def _repr_html_(self) -> str:
-        from nclab.measurement.table import as_html
-
-        return as_html(self.table_rows(), remarks=self.lines())
+        return self._html_table()

@@ -1,6 +1,6 @@
 """Measurements as tables for the terminal and the notebook.
 
-The tables take plain rows, as `Collapse.table_row` gives them and as a JSON file keeps them.
+The tables take plain rows, as `Collapse.table_rows` gives them and as a JSON file keeps them.
 """
 
 import html
@@ -16,22 +16,16 @@ from nclab.text import number
 
 Row = Mapping[str, Any]
 
-LAYER_COLUMNS = (
-    "min_intra",
-    "max_inter",
-    "nc1_trace_pinv",
-    "cdnv",
-    "nc2_equiangularity_means",
-    "nc3_self_duality",
-    "nc4_ncc_accuracy",
-)
-"""What a table of many layers has room for; the rest is in `to_dicts`."""
-SHORT = {
+LAYER_COLUMNS = {
+    "min_intra": "min_intra",
+    "max_inter": "max_inter",
     "nc1_trace_pinv": "nc1 trace",
+    "cdnv": "cdnv",
     "nc2_equiangularity_means": "nc2 angles",
     "nc3_self_duality": "nc3 duality",
     "nc4_ncc_accuracy": "nc4 ncc",
 }
+"""What a table of many layers has room for and how it heads them; the rest is in `to_dicts`."""
 
 
 def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) -> Group:
@@ -64,7 +58,7 @@ def layers(rows: Sequence[Row]) -> Group:
     table.add_column("d", justify="right")
     shown = [name for name in LAYER_COLUMNS if any(row.get(name) is not None for row in rows)]
     for name in shown:
-        table.add_column(SHORT.get(name, name), justify="right")
+        table.add_column(LAYER_COLUMNS[name], justify="right")
     for row in rows:
         cells = [number(row.get(name)) for name in shown]
         table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)

@@ -47,6 +47,8 @@ from nclab.metrics.nc2_simplex_etf import (
 )
 from nclab.metrics.nc3_self_duality import (
     nc3_alignment,
+    nc3_alignment_mean,
+    nc3_alignment_min,
     nc3_alignment_raw,
     nc3_frobenius,
     nc3_self_duality,
@@ -94,6 +96,8 @@ __all__ = [
     "nc2_norm_variation_means",
     "nc2_norm_variation_weights",
     "nc3_alignment",
+    "nc3_alignment_mean",
+    "nc3_alignment_min",
     "nc3_alignment_raw",
     "nc3_frobenius",
     "nc3_self_duality",

@@ -1,19 +1,41 @@
-"""The metrics by name: their group, their value at collapse and one line on what they say."""
+"""The metrics by name: their function, group, value at collapse and one line on what they say."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from nclab import metrics
+from nclab.metrics.cross_entropy import best_loss
+from nclab.metrics.rows import simplex_cosine as _simplex
+from nclab.metrics.view import parameters
+from nclab.statistics import SecondLook
 
 
 class Metric(NamedTuple):
     """One scalar of `Collapse`."""
 
-    name: str
+    function: Callable[..., float]
+    """Of the statistics that its parameters name, see `View`."""
     group: str
     ideal: Callable[[int], float] | None
     """Value at an exact simplex ETF of C classes with self-dual weights; None if there is none."""
     meaning: str
-    needs: str = "features"
-    """What it is computed from: features, scatter, second look, weight or both."""
+    also: Literal["scatter", "both"] | None = None
+    """What its parameters do not say: that the moments need a scatter, or the second look the
+    classifier's decisions."""
+    alias: str | None = None
+    """Its name, where that is not the function's."""
+
+    @property
+    def name(self) -> str:
+        """As an attribute of `Collapse` and in every table and record."""
+        return self.alias or self.function.__name__
+
+    @property
+    def needs(self) -> str:
+        """What it is computed from: features, scatter, second look, weight or both of these."""
+        names = parameters(self.function)
+        by_name = "second look" if "look" in names else "features"
+        return self.also or ("weight" if names & {"weight", "logits"} else by_name)
 
 
 def _zero(num_classes: int) -> float:
@@ -24,46 +46,56 @@ def _one(num_classes: int) -> float:
     return 1.0
 
 
-def _simplex(num_classes: int) -> float:
-    return -1.0 / (num_classes - 1)
+def _centred(cosine: Callable[[SecondLook], float]) -> Callable[[SecondLook], float]:
+    """A metric of cosines for features around the global mean."""
+
+    def around_centre(look: SecondLook) -> float:
+        """The same cosine of the features around their global mean.
+
+        Invariant to: rotation, translation, scale.
+        """
+        return cosine(look)
+
+    around_centre.__name__ = f"centred_{cosine.__name__}"
+    return around_centre
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("min_intra", "cosine", _one, "least alike features of one class"),
-    Metric("mean_intra", "cosine", _one, "features of one class, on average"),
-    Metric("max_inter", "cosine", _simplex, "most alike pair of classes"),
-    Metric("mean_inter", "cosine", _simplex, "pairs of classes, on average"),
-    Metric("centred_min_intra", "cosine", _one, "min_intra around the centre", "second look"),
-    Metric("centred_mean_intra", "cosine", _one, "mean_intra around the centre", "second look"),
-    Metric("centred_max_inter", "cosine", _simplex, "max_inter around the centre", "second look"),
-    Metric("centred_mean_inter", "cosine", _simplex, "mean_inter around the centre", "second look"),
-    Metric("nc1_trace_pinv", "NC1", _zero, "tr(Σ_W Σ_B†)/C", "scatter"),
-    Metric("nc1_trace_ratio", "NC1", _zero, "tr Σ_W / tr Σ_B"),
-    Metric("cdnv", "NC1", _zero, "variance over squared distance of means"),
-    Metric("nc1_within_variation", "NC1", _zero, "distance to own mean / centre", "second look"),
-    Metric("nc2_norm_variation_means", "NC2", _zero, "norms of class means differ by"),
-    Metric("nc2_norm_variation_weights", "NC2", _zero, "norms of classifiers differ by", "weight"),
-    Metric("nc2_equiangularity_means", "NC2", _zero, "cosines of means off -1/(C-1) by"),
-    Metric("nc2_equiangularity_weights", "NC2", _zero, "cosines of classifiers, same", "weight"),
-    Metric("nc2_cosine_std_means", "NC2", _zero, "spread of the cosines of means"),
-    Metric("nc2_cosine_std_weights", "NC2", _zero, "spread of those of classifiers", "weight"),
-    Metric("nc3_self_duality", "NC3", _zero, "mean and classifier directions apart by", "weight"),
-    Metric("nc3_alignment_min", "NC3", _one, "worst cos(classifier, mean)", "weight"),
-    Metric("nc3_alignment_mean", "NC3", _one, "average cos(classifier, mean)", "weight"),
-    Metric("nc3_frobenius", "NC3", _zero, "|W/|W| - M/|M||²", "weight"),
-    Metric("nc4_ncc_accuracy", "NC4", _one, "nearest class mean is right", "second look"),
-    Metric("nc4_agreement", "NC4", _one, "... and decides as the network", "both"),
-    Metric("nc4_cosine_accuracy", "NC4", _one, "nearest mean direction is right", "second look"),
-    Metric("nc4_cosine_agreement", "NC4", _one, "... and decides as the network", "both"),
-    Metric("accuracy", "loss", _one, "the network is right", "weight"),
-    Metric("loss", "loss", None, "mean cross-entropy", "weight"),
-    Metric("balanced_loss", "loss", None, "mean over classes of their loss", "weight"),
-    Metric("optimal_loss", "loss", None, "m, the best for these norms", "weight"),
-    Metric("excess_loss", "loss", _zero, "ε = balanced_loss - m", "weight"),
-    Metric("alpha", "loss", None, "α, rms feature norm"),
-    Metric("beta", "loss", None, "β, rms classifier norm", "weight"),
-    Metric("margin", "loss", None, "q_min, smallest logit gap", "weight"),
-    Metric("normalised_margin", "loss", None, "margin / largest for the norms", "weight"),
+    Metric(metrics.min_intra, "cosine", _one, "least alike features of one class"),
+    Metric(metrics.mean_intra, "cosine", _one, "features of one class, on average"),
+    Metric(metrics.max_inter, "cosine", _simplex, "most alike pair of classes"),
+    Metric(metrics.mean_inter, "cosine", _simplex, "pairs of classes, on average"),
+    Metric(_centred(metrics.min_intra), "cosine", _one, "min_intra around the centre"),
+    Metric(_centred(metrics.mean_intra), "cosine", _one, "mean_intra around the centre"),
+    Metric(_centred(metrics.max_inter), "cosine", _simplex, "max_inter around the centre"),
+    Metric(_centred(metrics.mean_inter), "cosine", _simplex, "mean_inter around the centre"),
+    Metric(metrics.nc1_trace_pinv, "NC1", _zero, "tr(Σ_W Σ_B†)/C", "scatter"),
+    Metric(metrics.nc1_trace_ratio, "NC1", _zero, "tr Σ_W / tr Σ_B"),
+    Metric(metrics.cdnv, "NC1", _zero, "variance over squared distance of means"),
+    Metric(metrics.nc1_within_variation, "NC1", _zero, "distance to own mean / centre"),
+    Metric(metrics.nc2_norm_variation_means, "NC2", _zero, "norms of class means differ by"),
+    Metric(metrics.nc2_norm_variation_weights, "NC2", _zero, "norms of classifiers differ by"),
+    Metric(metrics.nc2_equiangularity_means, "NC2", _zero, "cosines of means off -1/(C-1) by"),
+    Metric(metrics.nc2_equiangularity_weights, "NC2", _zero, "cosines of classifiers, same"),
+    Metric(metrics.nc2_cosine_std_means, "NC2", _zero, "spread of the cosines of means"),
+    Metric(metrics.nc2_cosine_std_weights, "NC2", _zero, "spread of those of classifiers"),
+    Metric(metrics.nc3_self_duality, "NC3", _zero, "mean and classifier directions apart by"),
+    Metric(metrics.nc3_alignment_min, "NC3", _one, "worst cos(classifier, mean)"),
+    Metric(metrics.nc3_alignment_mean, "NC3", _one, "average cos(classifier, mean)"),
+    Metric(metrics.nc3_frobenius, "NC3", _zero, "|W/|W| - M/|M||²"),
+    Metric(metrics.nc4_ncc_accuracy, "NC4", _one, "nearest class mean is right"),
+    Metric(metrics.nc4_agreement, "NC4", _one, "... and decides as the network", "both"),
+    Metric(metrics.nc4_cosine_accuracy, "NC4", _one, "nearest mean direction is right"),
+    Metric(metrics.nc4_cosine_agreement, "NC4", _one, "... and decides as the network", "both"),
+    Metric(metrics.accuracy, "loss", _one, "the network is right"),
+    Metric(metrics.loss, "loss", None, "mean cross-entropy"),
+    Metric(metrics.balanced_loss, "loss", None, "mean over classes of their loss"),
+    Metric(best_loss, "loss", None, "m, the best for these norms", alias="optimal_loss"),
+    Metric(metrics.excess_loss, "loss", _zero, "ε = balanced_loss - m"),
+    Metric(metrics.alpha, "loss", None, "α, rms feature norm"),
+    Metric(metrics.beta, "loss", None, "β, rms classifier norm"),
+    Metric(metrics.margin, "loss", None, "q_min, smallest logit gap"),
+    Metric(metrics.normalised_margin, "loss", None, "margin / largest for the norms"),
 )
 """In the order in which tables show them."""
 

@@ -1,33 +1,20 @@
 """Intra- and inter-class cosine similarity, through the mean unit feature of each class.
 
-Every function takes anything with `unit_means` and `counts`: a `ClassMoments` gives the cosines
-of the features as they are, a `SecondLook` those of the features centred by the global mean.
+A `ClassMoments` gives the cosines of the features as they are, a `SecondLook` those of the
+features centred by the global mean.
 """
 
-from typing import Protocol
-
-import torch
 from torch import Tensor
 
 from nclab.metrics.pairs import LargestPair, reduce_pairs
+from nclab.metrics.view import shared
+from nclab.statistics import ClassMoments, SecondLook
+
+HasUnitMeans = ClassMoments | SecondLook
+"""Per class the mean of unit vectors, how many there are and how many were zero."""
 
 
-class HasUnitMeans(Protocol):
-    """Per class the mean of unit vectors and the number of them."""
-
-    @property
-    def unit_means(self) -> Tensor:
-        """(C, d)."""
-
-    @property
-    def counts(self) -> Tensor:
-        """(C,)."""
-
-    @property
-    def zero_counts(self) -> Tensor:
-        """(C,) vectors without a direction."""
-
-
+@shared
 def intra_cosine(statistics: HasUnitMeans) -> Tensor:
     r"""Average cosine of two features of the same class, for every class.
 
@@ -35,7 +22,7 @@ def intra_cosine(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Lemma 2.4.4
     Range: [1/n_c, 1] without zero vectors; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     The average includes i = j, as pan2023 defines it; see `intra_cosine_offdiagonal`.
 
@@ -55,7 +42,7 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Sec. 2.2 (the variant without i = j used by its follow-up code)
     Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     A zero vector has cosine 0 with itself too, so only the others are taken off.
 
@@ -77,7 +64,7 @@ def inter_cosine(statistics: HasUnitMeans) -> Tensor:
 
     Source: pan2023, Lemma 2.4.4
     Range: [-1, 1]; -1/(C - 1) at collapse. The diagonal holds `intra_cosine`.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     Asks for a C x C array; `max_inter` and `mean_inter` do not.
 
@@ -95,7 +82,7 @@ def min_intra(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Fig. 3.1
     Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
@@ -111,7 +98,7 @@ def mean_intra(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Sec. 2.2
     Range: [0, 1]; 1 at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
@@ -127,7 +114,7 @@ def max_inter(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Fig. 3.1
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are.
 
@@ -143,6 +130,8 @@ def max_inter(statistics: HasUnitMeans) -> float:
 def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     """The two classes that `max_inter` speaks of.
 
+    Invariant to: rotation, scale of every single feature.
+
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [1.0, 1.0]], [0, 1, 2])
@@ -152,6 +141,7 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     return largest_inter(statistics).pair
 
 
+@shared
 def largest_inter(statistics: HasUnitMeans) -> LargestPair:
     """The closest pair of classes and its cosine, in one sweep."""
     largest = LargestPair()
@@ -166,7 +156,7 @@ def mean_inter(statistics: HasUnitMeans) -> float:
 
     Source: pan2023, Sec. 2.2
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
-    Invariant to: rotation, scale.
+    Invariant to: rotation, scale of every single feature.
 
     >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
@@ -177,15 +167,3 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     size = len(statistics.counts)
     together = statistics.unit_means.sum(0).square().sum() - intra_cosine(statistics).sum()
     return float(together) / (size * (size - 1))
-
-
-def cosines(left: Tensor, right: Tensor) -> Tensor:
-    """Row-wise cosine of two matrices; nan where a row is zero."""
-    norms = torch.linalg.vector_norm(left, dim=1) * torch.linalg.vector_norm(right, dim=1)
-    return (left * right).sum(1) / norms
-
-
-def unit_rows(rows: Tensor) -> Tensor:
-    """Rows scaled to norm one; nan where a row is zero."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows * norms.reciprocal().masked_fill_(norms == 0, torch.nan)

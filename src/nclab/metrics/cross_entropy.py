@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
 
 
@@ -19,6 +20,7 @@ def loss(logits: LogitStatistics) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: (0, inf); log C for a network that knows nothing.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0]], [1])
@@ -35,6 +37,7 @@ def class_loss(logits: LogitStatistics) -> Tensor:
 
     Source: pan2023, Eq. (2.1)
     Range: (0, inf)^C.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0], [0.0, 800.0]], [0, 1])
@@ -50,14 +53,15 @@ def balanced_loss(logits: LogitStatistics) -> float:
     $$\tfrac1C\sum_c L_c$$
 
     Source: pan2023, Eq. (2.1)
-    Range: (0, inf); equal to `loss` for balanced classes.
+    Range: (0, inf); equal to `loss` for balanced classes. Classes without samples are left out.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[0.0, 0.0], [0.0, 0.0], [0.0, 800.0]], [0, 0, 1])
     >>> round(balanced_loss(logits), 6)
     0.346574
     """
-    return float(class_loss(logits).mean())
+    return float(class_loss(logits)[logits.counts > 0].mean())
 
 
 def accuracy(logits: LogitStatistics) -> float:
@@ -67,6 +71,8 @@ def accuracy(logits: LogitStatistics) -> float:
 
     Source: papyan2020, Sec. 1
     Range: [0, 1].
+    Invariant to: rotation of both, translation of the classifier, scale of the classifier,
+        a common scale of W and H.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[1.0, 0.0], [1.0, 0.0]], [0, 1])
@@ -83,6 +89,7 @@ def class_alpha(moments: ClassMoments) -> Tensor:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf)^C.
+    Invariant to: rotation.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
@@ -100,6 +107,7 @@ def alpha(moments: ClassMoments) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf). The weighting by class keeps `excess_loss` non-negative without balance.
+    Invariant to: rotation.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[3.0, 4.0], [0.0, 1.0]], [0, 1])
@@ -116,6 +124,7 @@ def class_beta(weight: Tensor) -> Tensor:
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: [0, inf)^C.
+    Invariant to: rotation, translation.
 
     >>> class_beta(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
     [1.0, 1.0]
@@ -131,11 +140,12 @@ def beta(weight: Tensor) -> float:
 
     Source: pan2023, Eq. (2.1)
     Range: [0, inf).
+    Invariant to: rotation.
 
     >>> beta(torch.tensor([[3.0, 4.0], [3.0, -4.0]]))
     5.0
     """
-    return float(torch.linalg.matrix_norm(weight.double())) / math.sqrt(len(weight))
+    return weight_norm(weight) / math.sqrt(len(weight))
 
 
 @overload
@@ -182,6 +192,14 @@ def optimal_loss(num_classes: int, product: float) -> float:
     return g(product, num_classes)
 
 
+def best_loss(moments: ClassMoments, weight: Tensor) -> float:
+    """`optimal_loss` for the norms of these features and this classifier.
+
+    Invariant to: rotation of both.
+    """
+    return optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
+
+
 def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
     r"""How far the balanced loss is above the best that the norms allow.
 
@@ -189,6 +207,7 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
 
     Source: pan2023, Thm 2.3.1
     Range: [0, inf); 0 at collapse.
+    Invariant to: rotation of both.
 
     >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
     >>> moments.update([[1.0], [-1.0]], [0, 1])
@@ -197,5 +216,4 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
     >>> round(excess_loss(logits, moments, weight), 12)
     0.0
     """
-    best = optimal_loss(moments.num_classes, alpha(moments) * beta(weight))
-    return balanced_loss(logits) - best
+    return balanced_loss(logits) - best_loss(moments, weight)

@@ -1,8 +1,8 @@
 """The margin of the classifier and how close it is to the largest its norms allow."""
 
-import torch
 from torch import Tensor
 
+from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
 
 
@@ -13,6 +13,7 @@ def margin(logits: LogitStatistics) -> float:
 
     Source: ji2022, Def. 3.1
     Range: (-inf, inf); positive when every sample is classified correctly.
+    Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
     >>> _ = logits.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])
@@ -35,6 +36,7 @@ def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Te
     averaged over classes, for which the lemma holds too; with balanced classes both are the
     lemma's own. A bias drops out of the bound.
 
+    >>> import torch
     >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
     >>> moments.update([[1.0], [-1.0]], [0, 1])
     >>> weight = torch.tensor([[1.0], [-1.0]])
@@ -44,7 +46,7 @@ def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Te
     """
     size = moments.total / moments.num_classes
     features_square = moments.total * float(moments.mean_square_norms.mean())
-    norms = float(torch.linalg.matrix_norm(weight.double())) ** 2 + features_square
+    norms = weight_norm(weight) ** 2 + features_square
     if norms == 0:
         return float("nan")
     return margin(logits) * 2 * (moments.num_classes - 1) * size**0.5 / norms

@@ -1,15 +1,14 @@
 """NC1, variability collapse: how small the spread within classes is beside that between them."""
 
 import math
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nclab.errors import NclabWarning
-from nclab.metrics.cosine import unit_rows
-from nclab.metrics.pairs import NormalisedVariance, PairTile, reduce_pairs
+from nclab.metrics.pairs import PairTile
+from nclab.metrics.rows import mean_distances, mean_pairs, unit_rows
+from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments, SecondLook
 
 DOUBTFUL = 1e-6
@@ -28,26 +27,21 @@ class Whitening(NamedTuple):
     """The smallest singular value that was kept; inf where it is far above the tolerance."""
 
     @property
-    def doubt(self) -> str | None:
-        """What rounding leaves of the smallest mode, if that is little."""
+    def warning(self) -> str | None:
+        """What a reader must know about dropped or doubtful modes, if there are any."""
         error = 2 * self.tolerance / self.smallest
+        if self.dropped:
+            return (
+                f"nc1_trace_pinv leaves out {self.dropped} of "
+                f"{self.dropped + self.matrix.shape[1]} modes of the class means: their singular "
+                f"values are below {self.tolerance:.3g}, the size of rounding. "
+                "Classes with the same mean make it too small."
+            )
         if error < DOUBTFUL:
             return None
         return (
             f"nc1_trace_pinv is right to about {error:.1g} only: its smallest mode of the class "
             "means is hardly above rounding, as one class mean is far larger than the others."
-        )
-
-    @property
-    def warning(self) -> str | None:
-        """What a reader must know about dropped or doubtful modes, if there are any."""
-        if not self.dropped:
-            return self.doubt
-        possible = self.dropped + self.matrix.shape[1]
-        return (
-            f"nc1_trace_pinv leaves out {self.dropped} of {possible} modes of the class means: "
-            f"their singular values are below {self.tolerance:.3g}, the size of rounding. "
-            "Classes with the same mean make it too small."
         )
 
 
@@ -103,15 +97,9 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv(moments), 12)
     0.055555555556
     """
-    between = between_whitening(moments)
-    if between.warning:
-        warnings.warn(between.warning, NclabWarning, stacklevel=2)
+    between = whitening(moments.centred_means, mean_norm=moments.largest_mean_norm)
+    remark(between.warning)
     return trace_through(between, moments)
-
-
-def between_whitening(moments: ClassMoments) -> Whitening:
-    """The whitening of the class means around their unweighted mean."""
-    return whitening(moments.centred_means, mean_norm=moments.largest_mean_norm)
 
 
 def trace_through(between: Whitening, moments: ClassMoments) -> float:
@@ -140,8 +128,7 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     share = (moments.counts.double() / moments.total)[:, None]
     weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
     between = whitening(weighted, mean_norm=moments.largest_mean_norm)
-    if between.warning:
-        warnings.warn(between.warning, NclabWarning, stacklevel=2)
+    remark(between.warning)
     return trace_through(between, moments)
 
 
@@ -228,26 +215,23 @@ def cdnv(moments: ClassMoments) -> float:
     >>> round(cdnv(moments), 12)
     0.041666666667
     """
-    norms = torch.linalg.vector_norm(moments.centred_means, dim=1)
-    reducer = NormalisedVariance(norms, moments.means, moments.variances)
-    reduce_pairs(unit_rows(moments.centred_means).nan_to_num_(0.0), reducer)
-    return reducer.total / reducer.pairs
+    return mean_pairs(moments).distances.mean
 
 
 def cdnv_pairs(moments: ClassMoments) -> Tensor:
     """The C x C array behind `cdnv`, zero on the diagonal.
+
+    Invariant to: rotation, translation, scale.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-3.0, 0.0]], [0, 0, 1])
     >>> [[round(value, 6) for value in row] for row in cdnv_pairs(moments).tolist()]
     [[0.0, 0.013889], [0.013889, 0.0]]
     """
-    norms = torch.linalg.vector_norm(moments.centred_means, dim=1)
-    reducer = NormalisedVariance(norms, moments.means, moments.variances)
-    directions = unit_rows(moments.centred_means).nan_to_num_(0.0)
+    directions = unit_rows(moments.centred_means, zero=0.0)
     everything = slice(0, moments.num_classes)
     tile = PairTile(everything, everything, directions @ directions.T)
-    return reducer.tile_values(tile).fill_diagonal_(0.0)
+    return mean_distances(moments).tile_values(tile).fill_diagonal_(0.0)
 
 
 def nc1_within_variation(look: SecondLook) -> float:
@@ -259,12 +243,9 @@ def nc1_within_variation(look: SecondLook) -> float:
     Range: [0, inf); 0 at collapse. Norms, not squares; averages over samples.
     Invariant to: rotation, translation, scale.
 
-    >>> moments = ClassMoments(2, 1)
+    >>> import nclab
     >>> rows, labels = [[1.0], [3.0], [-1.0], [-3.0]], [0, 0, 1, 1]
-    >>> moments.update(rows, labels)
-    >>> look = SecondLook(moments)
-    >>> look.update(rows, labels)
-    >>> nc1_within_variation(look)
+    >>> nc1_within_variation(nclab.measure_features(rows, labels).look)
     0.5
     """
     return _ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))

@@ -4,8 +4,13 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.cosine import unit_rows
-from nclab.metrics.pairs import Deviation, reduce_pairs
+from nclab.metrics.rows import (
+    centred_rows,
+    cosine_deviation,
+    mean_norms,
+    mean_pairs,
+    weight_angles,
+)
 from nclab.statistics import ClassMoments
 
 
@@ -55,7 +60,7 @@ def nc2_norm_variation_means(moments: ClassMoments) -> float:
     >>> round(nc2_norm_variation_means(moments), 6)
     0.408248
     """
-    return norm_variation(torch.linalg.vector_norm(moments.centred_means, dim=1))
+    return norm_variation(mean_norms(moments))
 
 
 def nc2_norm_variation_weights(weight: Tensor) -> float:
@@ -87,7 +92,7 @@ def nc2_equiangularity_means(moments: ClassMoments) -> float:
     >>> round(nc2_equiangularity_means(moments), 6)
     0.833333
     """
-    return cosine_deviation(moments.centred_means).mean_absolute
+    return mean_pairs(moments).angles.mean_absolute
 
 
 def nc2_equiangularity_weights(weight: Tensor) -> float:
@@ -102,7 +107,7 @@ def nc2_equiangularity_weights(weight: Tensor) -> float:
     >>> round(nc2_equiangularity_weights(torch.eye(4)), 12)
     0.0
     """
-    return cosine_deviation(centred_rows(weight)).mean_absolute
+    return weight_angles(weight).mean_absolute
 
 
 def nc2_equiangularity_means_uncentred(moments: ClassMoments) -> float:
@@ -151,7 +156,7 @@ def nc2_cosine_std_means(moments: ClassMoments) -> float:
     >>> round(nc2_cosine_std_means(moments), 6)
     0.942809
     """
-    return cosine_deviation(moments.centred_means).standard_deviation
+    return mean_pairs(moments).angles.standard_deviation
 
 
 def nc2_cosine_std_weights(weight: Tensor) -> float:
@@ -166,34 +171,9 @@ def nc2_cosine_std_weights(weight: Tensor) -> float:
     >>> round(nc2_cosine_std_weights(torch.eye(4)), 7)
     0.0
     """
-    return cosine_deviation(centred_rows(weight)).standard_deviation
-
-
-def centred_rows(weight: Tensor) -> Tensor:
-    """(C, d) float64 classifier rows minus their mean; rows that are only rounding are 0."""
-    rows = weight.double()
-    centred = rows - rows.mean(0)
-    norms = torch.linalg.vector_norm(centred, dim=1)
-    size = torch.linalg.vector_norm(rows, dim=1).max()
-    centred[norms <= 16 * torch.finfo(torch.float64).eps * size] = 0.0
-    return centred
+    return weight_angles(weight).standard_deviation
 
 
 def norm_variation(norms: Tensor) -> float:
     """Population standard deviation of norms over their mean; nan if all are zero."""
     return float(norms.std(correction=0) / norms.mean())
-
-
-def cosine_deviation(rows: Tensor) -> Deviation:
-    """How the pairwise cosines of the rows lie around -1/(C - 1); nan if a row is zero.
-
-    Costs half a C x C x d GEMM, in tiles.
-    """
-    deviation = simplex_deviation(len(rows))
-    reduce_pairs(unit_rows(rows), deviation)
-    return deviation
-
-
-def simplex_deviation(num_classes: int) -> Deviation:
-    """A reducer that compares cosines with those of a simplex ETF of C vectors."""
-    return Deviation(ideal=-1.0 / (num_classes - 1))

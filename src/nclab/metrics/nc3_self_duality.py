@@ -1,14 +1,21 @@
-"""NC3, self-duality: the classifier's rows point where the class means point."""
+"""NC3, self-duality: the classifier's rows point where the class means point.
+
+Where the classifier has rows for more classes than the moments, `classes` says which are theirs;
+rows are still centred by the mean of all of them.
+"""
 
 import torch
 from torch import Tensor
 
-from nclab.metrics.cosine import cosines, unit_rows
-from nclab.metrics.nc2_simplex_etf import centred_rows
+from nclab.metrics.rows import centred_rows, cosines, unit_rows
+from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments
 
+Classes = Tensor | None
+"""(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
 
-def nc3_self_duality(moments: ClassMoments, weight: Tensor) -> float:
+
+def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     r"""Mean distance between the directions of class means and classifier rows, both centred.
 
     $$\operatorname*{Avg}_c\Bigl\|\frac{\mu_c-\mu_G}{\|\mu_c-\mu_G\|}
@@ -16,36 +23,64 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor) -> float:
 
     Source: ji2022, Sec. 4 (4)
     Range: [0, 2]; 0 at collapse.
-    Invariant to: rotation of both, translation and scale of either.
+    Invariant to: rotation of both, translation of either, scale of either.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
     >>> nc3_self_duality(moments, torch.tensor([[5.0, 0.0], [-5.0, 0.0]]))
     0.0
     """
-    return direction_gap(moments.centred_means, centred_rows(weight))
+    rows = _of_classes(centred_rows(weight), classes)
+    gaps = unit_rows(moments.centred_means) - unit_rows(rows)
+    return float(torch.linalg.vector_norm(gaps, dim=1).mean())
 
 
-def direction_gap(left: Tensor, right: Tensor) -> float:
-    """Mean distance of the rows of two matrices, all scaled to norm one."""
-    return float(torch.linalg.vector_norm(unit_rows(left) - unit_rows(right), dim=1).mean())
-
-
-def nc3_alignment(moments: ClassMoments, weight: Tensor) -> Tensor:
+@shared
+def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> Tensor:
     r"""Cosine of the centred classifier row and the class mean, for every class.
 
     $$\cos(\dot w_c, \mu_c)$$
 
     Source: pan2023, Thm 2.3.1 (the quantity its proof bounds; the mean is not centred)
     Range: [-1, 1]; 1 at collapse with a zero global mean.
-    Invariant to: rotation of both, scale of either.
+    Invariant to: rotation of both, scale of either, translation of the classifier.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 1.0]], [0, 1])
     >>> [round(c, 6) for c in nc3_alignment(moments, torch.tensor([[3.0, 0], [-1, 0]])).tolist()]
     [1.0, 0.707107]
     """
-    return cosines(centred_rows(weight), moments.means)
+    return cosines(_of_classes(centred_rows(weight), classes), moments.means)
+
+
+def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
+    """The smallest `nc3_alignment`.
+
+    Source: pan2023, Thm 2.3.1
+    Range: [-1, 1]; 1 at collapse with a zero global mean.
+    Invariant to: rotation of both, scale of either, translation of the classifier.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[1.0, 0.0], [-1.0, 1.0]], [0, 1])
+    >>> round(nc3_alignment_min(moments, torch.tensor([[3.0, 0], [-1, 0]])), 6)
+    0.707107
+    """
+    return float(nc3_alignment(moments, weight, classes).min())
+
+
+def nc3_alignment_mean(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
+    """`nc3_alignment`, averaged over classes.
+
+    Source: pan2023, Thm 2.3.1
+    Range: [-1, 1]; 1 at collapse with a zero global mean.
+    Invariant to: rotation of both, scale of either, translation of the classifier.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[1.0, 0.0], [-1.0, 1.0]], [0, 1])
+    >>> round(nc3_alignment_mean(moments, torch.tensor([[3.0, 0], [-1, 0]])), 6)
+    0.853553
+    """
+    return float(nc3_alignment(moments, weight, classes).mean())
 
 
 def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
@@ -65,7 +100,7 @@ def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
     return cosines(weight.double(), moments.means)
 
 
-def nc3_frobenius(moments: ClassMoments, weight: Tensor) -> float:
+def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
     r"""Squared distance of the classifier and the centred class means, both of unit norm.
 
     $$\Bigl\|\frac{W^T}{\|W\|_F}-\frac{\dot M}{\|\dot M\|_F}\Bigr\|_F^2$$
@@ -79,6 +114,10 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor) -> float:
     >>> round(nc3_frobenius(moments, torch.tensor([[0.0, 1.0], [0.0, -1.0]])), 12)
     2.0
     """
-    rows, means = weight.double(), moments.centred_means
+    rows, means = _of_classes(weight.double(), classes), moments.centred_means
     gap = rows / torch.linalg.matrix_norm(rows) - means / torch.linalg.matrix_norm(means)
     return float(gap.square().sum())
+
+
+def _of_classes(rows: Tensor, classes: Classes) -> Tensor:
+    return rows if classes is None else rows[classes]

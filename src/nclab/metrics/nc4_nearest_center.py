@@ -12,13 +12,9 @@ def nc4_ncc_accuracy(look: SecondLook) -> float:
     Range: [0, 1]; 1 at collapse. Averages over samples; nan where all class means coincide.
     Invariant to: rotation, translation, scale.
 
-    >>> from nclab import ClassMoments
-    >>> moments = ClassMoments(2, 1)
+    >>> import nclab
     >>> rows, labels = [[1.0], [3.0], [-1.0], [2.0], [-9.0]], [0, 0, 1, 1, 1]
-    >>> moments.update(rows, labels)
-    >>> look = SecondLook(moments)
-    >>> look.update(rows, labels)
-    >>> nc4_ncc_accuracy(look)
+    >>> nc4_ncc_accuracy(nclab.measure_features(rows, labels).look)
     0.8
     """
     if look.means_coincide:
@@ -33,15 +29,12 @@ def nc4_agreement(look: SecondLook) -> float:
 
     Source: papyan2020, Fig. 7 (it plots 1 minus this)
     Range: [0, 1]; 1 at collapse; nan if no predictions were given.
-    Invariant to: what leaves both decisions alone.
+    Invariant to: rotation of both, translation of the classifier, scale of the classifier,
+        a common scale of W and H.
 
-    >>> import torch
-    >>> from nclab import ClassMoments
-    >>> moments = ClassMoments(2, 1)
-    >>> moments.update([[1.0], [-1.0]], [0, 1])
-    >>> look = SecondLook(moments)
-    >>> look.update([[1.0], [-1.0]], [0, 1], predicted=torch.tensor([0, 0]))
-    >>> nc4_agreement(look)
+    >>> import nclab
+    >>> rows, labels, weight, bias = [[1.0], [-1.0]], [0, 1], [[1.0], [-1.0]], [3.0, 0.0]
+    >>> nc4_agreement(nclab.measure_features(rows, labels, weight, bias).look)
     0.5
     """
     if look.means_coincide or not look.predictions:
@@ -59,13 +52,9 @@ def nc4_cosine_accuracy(look: SecondLook) -> float:
     Range: [0, 1]; 1 at collapse. A zero vector has no direction and counts as wrong.
     Invariant to: rotation, scale of every single feature.
 
-    >>> from nclab import ClassMoments
-    >>> moments = ClassMoments(2, 2)
+    >>> import nclab
     >>> rows, labels = [[1.0, 0.0], [9.0, 1.0], [0.0, 1.0]], [0, 0, 1]
-    >>> moments.update(rows, labels)
-    >>> look = SecondLook(moments)
-    >>> look.update(rows, labels)
-    >>> nc4_cosine_accuracy(look)
+    >>> nc4_cosine_accuracy(nclab.measure_features(rows, labels).look)
     1.0
     """
     return int(look.cosine_correct.sum()) / int(look.counts.sum())
@@ -78,15 +67,12 @@ def nc4_cosine_agreement(look: SecondLook) -> float:
 
     Source: pan2023, Sec. 2.2 (NC4 by cosine)
     Range: [0, 1]; 1 at collapse; nan if no predictions were given.
-    Invariant to: what leaves both decisions alone.
+    Invariant to: rotation of both, translation of the classifier, scale of the classifier,
+        a common scale of W and H.
 
-    >>> import torch
-    >>> from nclab import ClassMoments
-    >>> moments = ClassMoments(2, 1)
-    >>> moments.update([[1.0], [-1.0]], [0, 1])
-    >>> look = SecondLook(moments)
-    >>> look.update([[1.0], [-1.0]], [0, 1], predicted=torch.tensor([0, 1]))
-    >>> nc4_cosine_agreement(look)
+    >>> import nclab
+    >>> rows, labels, weight = [[1.0], [-1.0]], [0, 1], [[1.0], [-1.0]]
+    >>> nc4_cosine_agreement(nclab.measure_features(rows, labels, weight).look)
     1.0
     """
     return look.cosine_agrees / look.predictions if look.predictions else float("nan")

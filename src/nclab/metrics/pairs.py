@@ -134,6 +134,11 @@ class NormalisedVariance:
     total: float = 0.0
     pairs: int = 0
 
+    @property
+    def mean(self) -> float:
+        """The average over the pairs."""
+        return self.total / self.pairs
+
     def update(self, tile: PairTile) -> None:
         """Take in one tile."""
         ratio = tile.upper(self.tile_values(tile))

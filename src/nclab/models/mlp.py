@@ -27,7 +27,7 @@ class Shape:
     classes: int = 4
     """Number of classes, the dimension of the logits."""
     layers: int = 6
-    """Linear layers: all but the last are hidden."""
+    """Linear layers, the classifier included."""
     width: int = 300
     """Neurons of each hidden layer."""
     bias: bool = True

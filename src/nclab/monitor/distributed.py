@@ -4,6 +4,7 @@ Sums are broadcast by each process in turn and merged in that order, as plain te
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -12,10 +13,10 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.layer_stream import LayerStream
-from nclab.monitor.running import LOGIT_SUMS, RunningEstimate
+from nclab.monitor.running_estimate import RunningEstimate
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 
-Stream = TypeVar("Stream")
+Stream = TypeVar("Stream", LogitStatistics, SecondLook)
 
 
 def active() -> bool:
@@ -30,75 +31,49 @@ def is_first() -> bool:
 
 def join(running: RunningEstimate) -> None:
     """Make every process's running estimate that of all; empty where none has read a batch."""
-    if not bool(_gathered(torch.tensor([int(bool(running.layers))])).any()):
+    if not bool(_gathered(torch.tensor([int(bool(running.streams))])).any()):
         return
-    settled = running.survey.found is not None
-    if settled:
+    if running.layers.classifier is not None:
         running.start()
-    _agree([layer.moments.dim for layer in running.layers] if settled else None)
-    for layer in running.layers:
-        layer.moments = joined_moments(layer.moments)
-        layer.nonfinite = _sum(layer.nonfinite)
-    if running.logits is not None:
-        running.logits = joined_logits(running.logits)
+    AllProcesses().moments(running.streams)
 
 
-class Sharing:
+class AllProcesses:
     """For `Measurement`: each process reads its own part of the data."""
 
     def moments(self, streams: Sequence[LayerStream]) -> None:
         """Merge moments and logits of all processes."""
-        known = [stream.moments.dim for stream in streams if stream.moments is not None]
-        _agree(known if known else None)
+        _agree([stream.moments.dim for stream in streams if stream.moments is not None])
         for stream in streams:
             assert stream.moments is not None
-            stream.moments = joined_moments(stream.moments)
+            stream.moments = _joined_moments(stream.moments)
+            stream.nonfinite = _sum(stream.nonfinite)
             if stream.logits is not None:
-                stream.logits = joined_logits(stream.logits)
+                stream.logits = _joined(stream.logits, stream.new_logits)
 
     def looks(self, streams: Sequence[LayerStream], *, complete: bool) -> None:
         """Merge the second looks, or drop them if one process could not take its own."""
         everywhere = bool(_gathered(torch.tensor([int(complete)])).all())
         for stream in streams:
             assert stream.moments is not None
-            look = stream.look or SecondLook(stream.moments)
-            stream.look = joined_look(look, stream.moments) if everywhere else None
+            blank = partial(SecondLook, stream.moments)
+            stream.look = _joined(stream.look or blank(), blank) if everywhere else None
 
 
-def joined_moments(own: ClassMoments) -> ClassMoments:
-    """The moments of all processes together."""
-    parts = (ClassMoments.from_state_dict(state) for state in _in_turn(own.state_dict()))
-    return _merged(parts, ClassMoments.merge).to(own.device)
-
-
-def joined_logits(own: LogitStatistics) -> LogitStatistics:
-    """The logit statistics of all processes together."""
-
-    def rebuilt(state: Mapping[str, Tensor]) -> LogitStatistics:
-        result = LogitStatistics(own.num_classes, ignore_index=own.ignore_index)
-        for name in LOGIT_SUMS:
-            setattr(result, name, state[name].to(own.counts.device))
-        return result
-
-    states = _in_turn({name: getattr(own, name) for name in LOGIT_SUMS})
-    return _merged((rebuilt(state) for state in states), LogitStatistics.merge)
-
-
-def joined_look(own: SecondLook, moments: ClassMoments) -> SecondLook:
-    """The second looks of all processes together."""
-
-    def rebuilt(state: Mapping[str, Tensor]) -> SecondLook:
-        result = SecondLook(moments)
-        result.load_sums(state)
-        return result
-
-    return _merged((rebuilt(state) for state in _in_turn(own.sums())), SecondLook.merge)
-
-
-def _merged(parts: Iterator[Stream], merge: Callable[[Stream, Stream], None]) -> Stream:
+def _joined_moments(own: ClassMoments) -> ClassMoments:
+    parts = map(ClassMoments.from_state_dict, _in_turn(own.state_dict()))
     total = next(parts)
     for part in parts:
-        merge(total, part)
+        total.merge(part)
+    return total.to(own.device)
+
+
+def _joined(own: Stream, blank: Callable[[], Stream]) -> Stream:
+    total, part = blank(), blank()
+    for rank, state in enumerate(_in_turn(own.sums())):
+        (part if rank else total).load_sums(state)
+        if rank:
+            total.merge(part)
     return total
 
 
@@ -114,11 +89,10 @@ def _in_turn(state: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
         yield received
 
 
-def _agree(dims: Sequence[int] | None) -> None:
-    """Refuse to merge unless every process has seen the same layers."""
-    known = dims is not None
-    sizes = _gathered(torch.tensor([int(known), len(dims or ()), sum(dims or ())]))
-    if not bool((sizes == sizes[0]).all()) or not known:
+def _agree(dims: Sequence[int]) -> None:
+    """Refuse to merge unless every process has seen the same layers, and any."""
+    sizes = _gathered(torch.tensor([len(dims), sum(dims)]))
+    if not bool((sizes == sizes[0]).all()) or not dims:
         without = [rank for rank, row in enumerate(sizes.tolist()) if not row[0]]
         what = f"processes {without} saw no batch" if without else "they measure other layers"
         raise DataError(

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
-from nclab.features.batches import split_watched
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.watched_loader import labels_of
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -80,7 +80,7 @@ class CollapseCallback(Callback):
                 "Expected a LightningModule that is not compiled, since compiled code runs around "
                 "hooks. Fit the plain module, or pass exact='train'."
             )
-        model = _watched(pl_module, self._model)
+        model = _trained(pl_module, self._model)
         self._monitor = Monitor(model, self.schedule, **self._options)
         if self._state is not None:
             state, self._state = self._state, None
@@ -98,22 +98,12 @@ class CollapseCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Hand the labels over."""
-        monitor = self.monitor
-        if self._exact is not None or not monitor.watching:
-            return
-        if self._labels is not None:
-            monitor.observe(self._labels(batch))
-        else:
-            parts = split_watched(batch)
-            monitor.observe(parts.labels, mask=parts.mask)
+        if self._exact is None and self.monitor.watching:
+            labels, mask = labels_of(batch, self._labels)
+            self.monitor.observe(labels, mask=mask)
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the step; the last batch of an epoch also ends it, before any validation."""
         monitor = self.monitor
@@ -188,7 +178,7 @@ def publish(trainer: Trainer, event: Event) -> None:
     )
 
 
-def _watched(module: LightningModule, name: str | None) -> nn.Module:
+def _trained(module: LightningModule, name: str | None) -> nn.Module:
     """The module whose forward pass is that of a training step."""
     if name is not None:
         try:

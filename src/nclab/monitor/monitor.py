@@ -2,30 +2,29 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
+from functools import partial
 from typing import Any, Self, TypeVar, get_args
 
-import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
+from nclab.features.evaluation import unwrap
 from nclab.features.pooling import Pool
-from nclab.features.undisturbed import unwrap
 from nclab.measurement.model import Measurement, check_loader
+from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
-from nclab.measurement.survey import Survey
 from nclab.monitor import distributed
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, Source
-from nclab.monitor.hookable import refuse_unreadable
 from nclab.monitor.presets import choose
-from nclab.monitor.running import RunningEstimate
+from nclab.monitor.running_estimate import RunningEstimate
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
 from nclab.monitor.sinks import History, Sink
-from nclab.monitor.tap import Finder, Labels, Reading, Tap
-from nclab.monitor.watched import Watched
+from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
+from nclab.monitor.unsupported_models import refuse_unsupported
+from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
 
 Item = TypeVar("Item")
 STATE_VERSION = 1
@@ -92,9 +91,9 @@ class Monitor:
         """Epochs done."""
         self._classifier = classifier
         self._pool: Pool = pool
-        self._survey = self._new_survey()
-        self._running = RunningEstimate(self._survey, scatter=self.preset.scatter)
-        self._tap = Tap(self._survey, self._take)
+        self._layers = self._new_layers()
+        self._running = RunningEstimate(self._layers, scatter=self.preset.scatter)
+        self._hooks = TrainingHooks(self._layers, self._take)
         self._unread: Mapping[str, Any] | None = None  # sums to go on from, once layers are found
         self._begun = False
         self._open = False
@@ -106,22 +105,17 @@ class Monitor:
         self._resumed = False
 
     def __enter__(self) -> Self:
-        self._tap.listen()
+        self._hooks.listen()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        if kind is None and (self._open or self._batches):
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if error is None and (self._open or self._batches):
             self.epoch_end()  # the loop was left early
         self.close(error)
 
     def close(self, error: BaseException | None = None) -> None:
         """Take the hooks off and close the sinks that can be closed."""
-        self._tap.remove()
+        self._hooks.remove()
         for sink in self.sinks:
             close = getattr(sink, "close", None)
             if callable(close):
@@ -135,12 +129,13 @@ class Monitor:
 
     def watch(
         self, loader: Iterable[Item], *, labels: Callable[[Item], Any] | None = None
-    ) -> Watched[Item]:
+    ) -> WatchedLoader[Item]:
         """The loader's batches, unchanged, for one epoch of training.
 
         Batches are (inputs, labels) or mappings with `labels`; `labels=` takes them from others.
         """
-        return Watched(self, loader, labels)
+        check_loader(loader)
+        return WatchedLoader(loader, partial(self._epoch, loader, labels))
 
     def observe(self, labels: Any, *, mask: Tensor | None = None) -> None:
         """Say, before the forward pass of a batch, which labels it has.
@@ -152,24 +147,22 @@ class Monitor:
         if self._open:
             self.step()
         begun, self._begun = self._begun, True
-        if not begun and self._tap.unclaimed:
+        if not begun and self._hooks.unclaimed:
             raise DataError(
                 "Expected observe(labels) before the forward pass of its batch, got it after "
                 "one. Call it first, or iterate over monitor.watch(loader)."
             )
         if self.watching:
-            if self._tap.passes == 0:
-                refuse_unreadable(self.model)
-            self._read_before = self._tap.passes
-            self._tap.expect(
-                _finder(labels) if callable(labels) else Labels(_class_numbers(labels), mask)
-            )
+            if self._hooks.passes == 0:
+                refuse_unsupported(self.model)
+            self._read_before = self._hooks.passes
+            self._hooks.expect(labels if callable(labels) else Labels.checked(labels, mask))
         self._open = True
 
     def step(self, number: int | None = None) -> None:
         """A batch is done; `number` if the loop counts steps in its own way."""
         observed, self._open, self._begun = self._open, False, True
-        self._tap.expect(None)
+        self._hooks.expect(None)
         if observed and self.watching:
             self._require_reading()
         self._batches += 1
@@ -218,16 +211,15 @@ class Monitor:
         the measurement of the whole.
         """
         check_loader(loader)
-        survey = self._new_survey(layers)
-        expected = self._tap.remove()
+        expected = self._hooks.remove()
         report = Measurement(
-            survey,
+            self._new_layers(layers),
             allow_missing=allow_missing,
             second_look=second_look,
-            sharing=distributed.Sharing() if distributed.active() else None,
+            sharing=distributed.AllProcesses() if distributed.active() else None,
         ).run(loader)
         if expected is not None:
-            self._tap.expect(expected)
+            self._hooks.expect(expected)
         self.steps = self.steps if step is None else step
         if epoch is not None:
             self.epochs, self._batches = epoch, 0
@@ -264,12 +256,24 @@ class Monitor:
         self._running.clear()
         self._unread = state["running"]
         self._resumed = True  # in the middle of an epoch, perhaps
-        if self._survey.found is not None:
+        if self._layers.classifier is not None:
             self._go_on()
 
-    def _new_survey(self, layers: str | Sequence[str] | None = None) -> Survey:
+    def _new_layers(self, layers: str | Sequence[str] | None = None) -> ModelLayers:
         wanted = self.preset.layers if layers is None else layers
-        return Survey(unwrap(self.model), wanted, classifier=self._classifier, pool=self._pool)
+        return ModelLayers(unwrap(self.model), wanted, classifier=self._classifier, pool=self._pool)
+
+    def _epoch(
+        self, loader: Iterable[Item], labels: Callable[[Item], Any] | None
+    ) -> Iterator[Item]:
+        self.epoch_begin(batches=length_of(loader))
+        for batch in loader:
+            if self.watching:
+                own, mask = labels_of(batch, labels)
+                self.observe(own, mask=mask)
+            yield batch
+            self.step()
+        self.epoch_end()
 
     def _take(self, reading: Reading) -> None:
         self._go_on()
@@ -282,13 +286,13 @@ class Monitor:
 
     def _require_reading(self) -> None:
         """Say when a batch could not be read: the first time as an error, later as a warning."""
-        if self._tap.passes > self._read_before:
+        if self._hooks.passes > self._read_before:
             return
-        why = self._tap.refused or (
+        why = self._hooks.refused or (
             "no forward pass of the model in training mode was seen. Call model(inputs) with "
             "model.train(), after the labels are known"
         )
-        if self._tap.passes == 0:
+        if self._hooks.passes == 0:
             raise ModelError(f"Cannot read the features of the batch: {why}.")
         if not self._warned:
             self._warned = True
@@ -297,14 +301,14 @@ class Monitor:
     def _rest(self) -> None:
         """Between measurements there are no hooks, and what is left over is forgotten."""
         if not self.watching:
-            self._tap.remove()
+            self._hooks.remove()
             self._running.clear()
 
     def _emit_estimate(self) -> None:
         self._running.flush()
         if distributed.active():
             distributed.join(self._running)
-        if self._running.layers:
+        if self._running.streams:
             self._emit("training", self._running.report(), self._running.nonfinite())
         self._running.clear()
 
@@ -339,24 +343,3 @@ def _callables(name: str, given: Any) -> list[Any]:
         hint = ' For a folder pass RecordSink("folder").' if name == "sinks" else ""
         raise NclabError(f"Expected {name}= callables that take an Event, got {wrong[0]!r}.{hint}")
     return several
-
-
-def _finder(
-    find: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]],
-) -> Finder:
-    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Labels:
-        labels, mask = find(args, kwargs)
-        return Labels(_class_numbers(labels), mask)
-
-    return found
-
-
-def _class_numbers(values: Any) -> Tensor:
-    """Labels as a tensor of class numbers, not copied."""
-    labels = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
-    if labels.dtype.is_floating_point or labels.dtype.is_complex:
-        raise DataError(
-            f"Expected class numbers as labels, got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}. Pass hard labels, such as labels.argmax(1)."
-        )
-    return labels

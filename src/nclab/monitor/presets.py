@@ -6,7 +6,7 @@ from typing import NamedTuple
 from nclab.errors import NclabError
 
 
-class Preset(NamedTuple):
+class MonitorPreset(NamedTuple):
     """What is watched in the training batches."""
 
     layers: str
@@ -16,15 +16,15 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "economy": Preset("last", False, "what the classifier reads, without the d x d scatter"),
-    "standard": Preset("last", None, "what the classifier reads, all that one pass gives"),
-    "full": Preset("all", None, "every layer, all that one pass gives"),
+    "economy": MonitorPreset("last", False, "what the classifier reads, without the d x d scatter"),
+    "standard": MonitorPreset("last", None, "what the classifier reads, all that one pass gives"),
+    "full": MonitorPreset("all", None, "every layer, all that one pass gives"),
 }
 """From cheap to dear: one copy of the features; half a GEMM B x d x d a batch; that for each layer
 and the pooling of its maps."""
 
 
-def choose(preset: str, layers: str | Sequence[str] | None) -> Preset:
+def choose(preset: str, layers: str | Sequence[str] | None) -> MonitorPreset:
     """The preset of that name, with other layers if they are given.
 
     >>> choose("economy", "all").layers

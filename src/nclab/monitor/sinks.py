@@ -29,12 +29,7 @@ class History:
 
     def __call__(self, event: Event) -> None:
         number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
-        when = {
-            "event": number,
-            "step": event.step,
-            "epoch": event.epoch,
-            "source": event.source,
-        }
+        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
 
     def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:
@@ -53,7 +48,7 @@ class History:
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
 
-class Journal(Protocol):
+class RecordWriter(Protocol):
     """What can append a record, such as a `nclab.records.Run`."""
 
     def append(self, record: dict[str, Any], /) -> object:
@@ -74,7 +69,10 @@ class RecordSink:
     """
 
     def __init__(
-        self, target: str | os.PathLike[str] | Journal, *, config: Mapping[str, Any] | None = None
+        self,
+        target: str | os.PathLike[str] | RecordWriter,
+        *,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = target if isinstance(target, (str, os.PathLike)) else None
         self.journal = None if isinstance(target, (str, os.PathLike)) else target
@@ -103,7 +101,7 @@ class RecordSink:
         self.run.close()
         self.run = None
 
-    def _journal(self, step: int) -> Journal:
+    def _journal(self, step: int) -> RecordWriter:
         if self.journal is not None:
             return self.journal
         if self.run is None:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from nclab.errors import MissingExtra
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import gather
-from nclab.measurement.layer_stream import SCATTER_LIMIT, Head
+from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
 from nclab.metrics.catalogue import METRICS
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import device_with_float64
@@ -188,18 +187,14 @@ class NeuralCollapse(Metric):
             return self._collapse(weight, bias)
 
     def _collapse(self, weight: Any, bias: Any) -> Collapse:
-        moments = self.layout.moments(self.sums.clone())
+        stream = LayerStream(num_classes=self.layout.num_classes, layer=self.layer)
+        stream.moments = self.layout.moments(self.sums.clone())
         if weight is None:
-            return gather(moments, layer=self.layer, reasons=REASONS)
+            return stream.collapse(REASONS)
         head = Head.checked(weight, bias, self.layout.num_classes)
         head.check_dim(self.layout.dim)
-        return gather(
-            moments,
-            weight=head.weight.to(moments.device),
-            bias=None if head.bias is None else head.bias.to(moments.device),
-            layer=self.layer,
-            reasons=REASONS | {"weight": NO_LOGITS},
-        )
+        stream.head = head.to(stream.moments.device)
+        return stream.collapse(REASONS | {"weight": NO_LOGITS})
 
     def _apply(self, fn: Callable[..., Any], exclude_state: Sequence[str] = ()) -> nn.Module:
         # `.to(torch.float32)` of a model around it would round the sums: they only change device.

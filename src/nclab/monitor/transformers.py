@@ -13,9 +13,13 @@ from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
 from nclab.monitor.state_file import read_state, write_state
+from nclab.monitor.watched_loader import length_of
 
 try:
-    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers import TrainerCallback
+    from transformers import TrainerControl as Control
+    from transformers import TrainerState as State
+    from transformers import TrainingArguments as Args
 except ImportError as error:
     raise MissingExtra("The callback", package="transformers") from error
 
@@ -65,9 +69,7 @@ class CollapseCallback(TrainerCallback):
         self._trainer = trainer
         return self
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Begin to watch, or go on where the checkpoint stood."""
         if self._monitor is not None:
             self._monitor.close()  # of a training that ended in an error
@@ -76,33 +78,21 @@ class CollapseCallback(TrainerCallback):
         if state.global_step:
             self._go_on(args, state)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """An epoch begins."""
-        try:
-            batches = len(kwargs["train_dataloader"])
-        except (KeyError, TypeError):  # an iterable data set has no length
-            batches = None
-        self.monitor.epoch_begin(batches=batches)
+        self.monitor.epoch_begin(batches=length_of(kwargs.get("train_dataloader")))
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A forward pass follows."""
         if self.monitor.watching:
             self.monitor.observe(labels_among)
 
-    def on_substep_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_substep_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A batch of an accumulated gradient is done, and the next one follows."""
         self.monitor.step(state.global_step)
         self.on_step_begin(args, state, control)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A step of the optimiser is done; the last one of an epoch also ends it, before a save."""
         before = self.monitor.last
         self.monitor.step(state.global_step)
@@ -110,34 +100,28 @@ class CollapseCallback(TrainerCallback):
             self._end_epoch(state)
         self._log(before, state, control)
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """An epoch is done, perhaps before its last step."""
         before = self.monitor.last
         self._end_epoch(state)
         self._log(before, state, control)
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Put the state beside the trainer's."""
         folder = _checkpoint(args, state)
         if self._monitor is not None and state.is_world_process_zero and folder.is_dir():
             write_state(folder / STATE_FILE, self.monitor.state_dict())
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Take the hooks off and close the sinks."""
         self.monitor.close()
 
-    def _end_epoch(self, state: TrainerState) -> None:
+    def _end_epoch(self, state: State) -> None:
         epoch = max(1, math.ceil(state.epoch - 1e-6))
         if self.monitor.epochs < epoch:  # it has not ended with its last step
             self.monitor.epoch_end(epoch)
 
-    def _go_on(self, args: TrainingArguments, state: TrainerState) -> None:
+    def _go_on(self, args: Args, state: State) -> None:
         file = _checkpoint(args, state) / STATE_FILE
         if not file.is_file():  # a checkpoint of a training that was not watched
             self.monitor.steps, self.monitor.epochs = state.global_step, math.floor(state.epoch)
@@ -147,7 +131,7 @@ class CollapseCallback(TrainerCallback):
             found = {**found, "running": {"layers": {}}}
         self.monitor.load_state_dict(found)
 
-    def _log(self, before: Event | None, state: TrainerState, control: TrainerControl) -> None:
+    def _log(self, before: Event | None, state: State, control: Control) -> None:
         event = self.monitor.last
         if event is before or event is None:
             return
@@ -172,7 +156,7 @@ def labels_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Te
     return kwargs[key], mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
 
-def _refuse(args: TrainingArguments) -> None:
+def _refuse(args: Args) -> None:
     """Say before training what hooks cannot read."""
     reasons = {
         "torch_compile": "compiled code runs around hooks",
@@ -187,7 +171,7 @@ def _refuse(args: TrainingArguments) -> None:
         )
 
 
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+def _checkpoint(args: Args, state: State) -> Path:
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
     return Path(args.output_dir or ".") / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"

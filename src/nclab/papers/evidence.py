@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nclab.papers.claim import Numbers
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.both_sides import BothSides
+from nclab.theory.statements.inequality import Inequality
 
 ENOUGH = 500
 """Data sets that must meet the hypotheses before silence counts as support."""
@@ -24,10 +24,10 @@ def draws(preset: str) -> int:
     return {"quick": 20_000, "paper": 200_000}[preset]
 
 
-def tally(*batches: BothSides) -> dict[str, Any]:
+def tally(*batches: Inequality) -> dict[str, Any]:
     """How often a statement was tested, how often it failed, and its two sides at the worst.
 
-    >>> tally(BothSides(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Sec. 2.1"))
+    >>> tally(Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Sec. 2.1"))
     {'tested': 2, 'violated': 1, 'left': 3.0, 'right': 2.0, 'slack': -1.0}
     """
     left, right, slack, holds, applies = (
@@ -106,6 +106,6 @@ def largest(values: Sequence[float] | NDArray[np.float64]) -> float:
     return float(np.abs(np.asarray(values, dtype=np.float64)).max())
 
 
-def _flat(both: BothSides, name: str) -> NDArray[Any]:
+def _flat(both: Inequality, name: str) -> NDArray[Any]:
     value = np.asarray(getattr(both, name))
     return np.broadcast_to(value, np.asarray(both.slack).shape).ravel()

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from nclab.data.samples import Samples
 from nclab.errors import NclabError
+from nclab.models.mlp import MLP, Shape
 from nclab.progress import track
 
 
@@ -32,22 +34,22 @@ class NetworkConfig:
     batch: int = 128
     """Batch size; the last batch is smaller."""
 
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A network in evaluation mode with accuracy 1 on its data."""
-
-    network: nn.Module
-    inputs: Tensor
-    targets: Tensor
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the network."""
+        return Shape(
+            inputs=self.inputs, classes=self.num_classes, layers=self.depth + 1, width=self.width
+        )
 
 
-def train(config: NetworkConfig, generator: torch.Generator) -> Trained:
-    """Train on cones cut out by random planes; the same network for the same generator state."""
-    inputs, targets = cones(config, generator)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-        network = mlp(config)
+def train(config: NetworkConfig, generator: torch.Generator) -> tuple[nn.Module, Samples]:
+    """A network in evaluation mode with accuracy 1 on its samples, cones cut out by random planes.
+
+    The same network for the same generator state.
+    """
+    inputs, targets = samples = cones(config, generator)
+    model, _ = MLP.seeded(config.shape, seed=int(torch.randint(2**31, (), generator=generator)))
+    network = nn.Sequential(*model.hidden, model.classifier)  # layers named by their places
     optimiser = torch.optim.SGD(
         network.parameters(), lr=config.rate, momentum=0.9, weight_decay=config.weight_decay
     )
@@ -68,24 +70,13 @@ def train(config: NetworkConfig, generator: torch.Generator) -> Trained:
             f"Expected the network to reach accuracy 1, got {accuracy:.4f} after "
             f"{config.epochs} epochs at weight decay {config.weight_decay:g}. Try another --seed."
         )
-    return Trained(network, inputs, targets)
+    return network, samples
 
 
-def cones(config: NetworkConfig, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def cones(config: NetworkConfig, generator: torch.Generator) -> Samples:
     """Normal inputs, labelled by their sides of log2 C random planes through the origin."""
     planes = (config.num_classes - 1).bit_length()
     inputs = torch.randn(config.samples, config.inputs, generator=generator)
     normals = torch.randn(config.inputs, planes, generator=generator)
     sides = (inputs @ normals > 0).long()
-    return inputs, (sides << torch.arange(planes)).sum(1) % config.num_classes
-
-
-def mlp(config: NetworkConfig) -> nn.Module:
-    """Hidden layers of linear, ReLU, batch norm, as in pan2023, Sec. 3.1.1."""
-    layers: list[nn.Module] = []
-    width = config.inputs
-    for _ in range(config.depth):
-        block = (nn.Linear(width, config.width), nn.ReLU(), nn.BatchNorm1d(config.width))
-        layers.append(nn.Sequential(*block))
-        width = config.width
-    return nn.Sequential(*layers, nn.Linear(width, config.num_classes))
+    return Samples(inputs, (sides << torch.arange(planes)).sum(1) % config.num_classes)

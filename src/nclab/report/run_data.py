@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nclab.report.follower import SIZES, Follower, last_layer
+from nclab.report.guarantees import guarantees
 
 EVERY_LAYER = (
     "min_intra",
@@ -57,8 +58,6 @@ def room_for(runs: int) -> Room:
 
 def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
-    from nclab.report.guarantees import guarantees  # late: it takes torch, the live page does not
-
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()

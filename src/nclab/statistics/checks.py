@@ -44,6 +44,21 @@ def as_features(values: Any, *, dim: int | None = None, first_row: int = 0) -> T
     return features
 
 
+def finite_rows(rows: Tensor) -> Tensor | None:
+    """(B,) which rows `as_features` would pass; None, after one cheap sum, if all of them.
+
+    >>> finite_rows(torch.tensor([[1.0, 2.0], [1.0, torch.nan]])).tolist()
+    [True, False]
+    """
+    total = rows.sum(dtype=torch.float32)
+    if bool(torch.isfinite(total)) and rows.dtype != torch.float64:
+        return None
+    usable = torch.isfinite(rows).all(1)
+    if rows.dtype == torch.float64:
+        usable &= (rows.abs() <= HUGE).all(1)
+    return None if bool(usable.all()) else usable
+
+
 def as_labels(
     values: Any, *, rows: int, ignore_index: int | None, num_classes: int | None = None
 ) -> Tensor:

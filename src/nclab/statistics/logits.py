@@ -1,5 +1,6 @@
 """LogitStatistics: loss, accuracy and margin per class from a stream of logits."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -95,6 +96,15 @@ class LogitStatistics:
         self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")
         return predicted
 
+    def sums(self) -> dict[str, Tensor]:
+        """All that was added up, as plain tensors, for `load_sums`."""
+        return {name: getattr(self, name).clone() for name in _SUMS}
+
+    def load_sums(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `sums` of a stream of the same classes gave."""
+        for name in _SUMS:
+            getattr(self, name).copy_(state[name])
+
     def merge(self, other: Self) -> None:
         """Add what another stream of the same classes has seen."""
         if other.num_classes != self.num_classes:
@@ -105,3 +115,6 @@ class LogitStatistics:
         self.correct += other.correct.to(self.counts.device)
         self.loss_sums += other.loss_sums.to(self.counts.device)
         self.margins = torch.minimum(self.margins, other.margins.to(self.counts.device))
+
+
+_SUMS = ("counts", "correct", "loss_sums", "margins")

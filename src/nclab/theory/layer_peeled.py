@@ -20,7 +20,7 @@ __all__ = [
     "g_rise",
     "g_rise_inverse",
     "log_g",
-    "misfit",
+    "wrong_probability",
 ]
 
 TINY_LOG = -30.0
@@ -28,10 +28,10 @@ TINY_LOG = -30.0
 
 
 @overload
-def misfit(s: float, num_classes: int) -> float: ...
+def wrong_probability(s: float, num_classes: int) -> float: ...
 @overload
-def misfit(s: FloatArray, num_classes: int) -> FloatArray: ...
-def misfit(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+def wrong_probability(s: FloatArray, num_classes: int) -> FloatArray: ...
+def wrong_probability(s: float | FloatArray, num_classes: int) -> float | FloatArray:
     r"""Probability that goes to the wrong classes when the loss is g(s).
 
     $$q(s) = 1-e^{-g(s)}$$
@@ -39,7 +39,7 @@ def misfit(s: float | FloatArray, num_classes: int) -> float | FloatArray:
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1); decreasing, (C-1)/C at 0.
 
-    >>> misfit(0.0, 4)
+    >>> wrong_probability(0.0, 4)
     0.75
     """
     others = num_classes - 1
@@ -62,7 +62,7 @@ def g_prime(s: float | FloatArray, num_classes: int) -> float | FloatArray:
     >>> g_prime(0.0, 5)
     -1.0
     """
-    return -num_classes / (num_classes - 1) * misfit(s, num_classes)
+    return -num_classes / (num_classes - 1) * wrong_probability(s, num_classes)
 
 
 @overload
@@ -155,7 +155,7 @@ def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
     """
     others = num_classes - 1
     exponent = -num_classes / others * step
-    near = np.log1p(misfit(start, num_classes) * np.expm1(np.minimum(exponent, 30.0)))
+    near = np.log1p(wrong_probability(start, num_classes) * np.expm1(np.minimum(exponent, 30.0)))
     far = g(start + step, num_classes) - g(start, num_classes)
     return np.where(exponent < 30.0, near, far)
 
@@ -173,11 +173,11 @@ def g_rise_inverse(rise: FloatArray, num_classes: int, start: float) -> FloatArr
     [-2.0, 3.0]
     """
     others = num_classes - 1
-    log_misfit = log_expit(math.log(others) - num_classes / others * start)
+    log_wrong = log_expit(math.log(others) - num_classes / others * start)
     size = np.abs(rise)
     with np.errstate(divide="ignore", invalid="ignore"):
         # log|e^r - 1| without overflow on either side, then log(1 +- ratio).
         log_size = np.where(rise < 0, 0.0, size) + np.log(-np.expm1(-size))
-        up = np.logaddexp(0.0, log_size - log_misfit)
-        down = np.log1p(-np.minimum(np.exp(np.minimum(log_size - log_misfit, 0.0)), 1.0))
+        up = np.logaddexp(0.0, log_size - log_wrong)
+        down = np.log1p(-np.minimum(np.exp(np.minimum(log_size - log_wrong, 0.0)), 1.0))
     return -others / num_classes * np.where(rise < 0, down, up)

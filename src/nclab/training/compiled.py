@@ -8,7 +8,7 @@ import torch
 from numba.extending import get_cython_function_address
 from torch import Tensor
 
-from nclab.training.kernel import Numbers, Work, run_epoch
+from nclab.training.epoch_kernel import Numbers, Work, run_epoch
 from nclab.training.portable import EPSILON, RUNNING
 from nclab.training.recipe import Recipe
 from nclab.training.state import ALIGNMENT, State, places

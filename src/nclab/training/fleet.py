@@ -12,7 +12,7 @@ from nclab.errors import NclabError
 from nclab.models.mlp import MLP, Shape
 from nclab.threads import no_denormals, one_thread
 from nclab.training.backend import Backend, find_backend
-from nclab.training.checks import check_batches, check_data
+from nclab.training.fleet_checks import check_batches, check_data
 from nclab.training.recipe import Member, Recipe
 from nclab.training.state import State
 
@@ -141,16 +141,17 @@ class Fleet:
 
     def tensors(self, index: int) -> dict[str, Tensor]:
         """Copies of what one member needs to go on bit for bit, for `load`."""
-        why = torch.frombuffer(
-            bytearray(self._deaths[index].encode()) or bytearray(1), dtype=torch.uint8
-        )
-        return {**self._states[index].tensors(), "death": why}
+        return self._states[index].tensors()
 
-    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int) -> None:
-        """Put one member back to where `tensors` found it, at the end of that epoch."""
-        self._states[index].load(dict(tensors))
+    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
+        """Put one member back to where `tensors` found it, at the end of that epoch.
+
+        Args:
+            why: how it died, as its `EpochStats` said; empty for one that goes on.
+        """
+        self._states[index].load(tensors)
         self._epochs[index] = epoch
-        self._deaths[index] = bytes(tensors["death"].tolist()).decode().strip("\0")
+        self._deaths[index] = why
 
 
 def _first_broken(losses: Tensor, state: State) -> str | None:

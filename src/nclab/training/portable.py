@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nclab.training.recipe import Recipe
-from nclab.training.state import Layer, State
+from nclab.training.state import LayerTensors, State
 
 EPSILON = 1e-5
 """Added to the variance, as `nn.BatchNorm1d` does by default."""
@@ -36,7 +36,7 @@ def train_epoch(
 
 def step(
     state: State,
-    layers: list[tuple[Layer, Layer]],
+    layers: list[tuple[LayerTensors, LayerTensors]],
     inputs: Tensor,
     labels: Tensor,
     *,
@@ -70,13 +70,13 @@ def step(
     return loss, hits
 
 
-def _linear(layer: Layer, H: Tensor) -> Tensor:
+def _linear(layer: LayerTensors, H: Tensor) -> Tensor:
     if layer.bias is None:
         return layer.weight @ H
     return torch.addmm(layer.bias[:, None], layer.weight, H)
 
 
-def _linear_backward(v: Layer, layer: Layer, G: Tensor, H: Tensor) -> Tensor:
+def _linear_backward(v: LayerTensors, layer: LayerTensors, G: Tensor, H: Tensor) -> Tensor:
     """Add the gradients of weight and bias; the gradient in H."""
     v.weight.addmm_(G, H.T)
     if v.bias is not None:
@@ -84,7 +84,7 @@ def _linear_backward(v: Layer, layer: Layer, G: Tensor, H: Tensor) -> Tensor:
     return layer.weight.T @ G
 
 
-def _normalise(A: Tensor, layer: Layer, statistics: Tensor) -> tuple[Tensor, Moments]:
+def _normalise(A: Tensor, layer: LayerTensors, statistics: Tensor) -> tuple[Tensor, Moments]:
     """Batch norm, and the batch's mean and 1 / sigma; running statistics are updated."""
     mean, variance = statistics
     H, *moments = torch.native_batch_norm(
@@ -93,7 +93,9 @@ def _normalise(A: Tensor, layer: Layer, statistics: Tensor) -> tuple[Tensor, Mom
     return H[0], tuple(moments)
 
 
-def _normalise_backward(v: Layer, layer: Layer, G: Tensor, A: Tensor, moments: Moments) -> Tensor:
+def _normalise_backward(
+    v: LayerTensors, layer: LayerTensors, G: Tensor, A: Tensor, moments: Moments
+) -> Tensor:
     """Add the gradients of scale and shift; the gradient in A."""
     affine = v.scale is not None
     wanted = [True, affine, affine]

@@ -49,7 +49,7 @@ class Recipe:
     decay: float = 0.1
     """Factor of the rate at every milestone."""
     drop_last: bool = False
-    """Leave out the last batch of an epoch where it is smaller than the others."""
+    """Leave out a smaller last batch of an epoch."""
 
     def __post_init__(self) -> None:
         for name, lowest in (("epochs", 0), ("batch", 1)):

@@ -1,6 +1,7 @@
 """Everything that changes while one member trains, in flat vectors with named views."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -15,7 +16,7 @@ ALIGNMENT = 16
 """Every parameter begins at a multiple of this, for aligned vector loads: 64 bytes in float32."""
 
 
-class Layer(NamedTuple):
+class LayerTensors(NamedTuple):
     """The parameters of one layer, or their momenta: views of a flat vector."""
 
     weight: Tensor
@@ -74,12 +75,15 @@ class State:
                 views[f"hidden.{index}.norm.running_var"] = variance
         return views
 
-    def layers(self) -> list[tuple[Layer, Layer]]:
+    def layers(self) -> list[tuple[LayerTensors, LayerTensors]]:
         """Parameters and momenta of every layer, from the first to the classifier."""
-        parameters = named_views(self.parameters, self.shape, self.norm)
-        momenta = named_views(self.momenta, self.shape, self.norm)
+        vectors = (self.parameters, self.momenta)
+        views = [named_views(vector, self.shape, self.norm) for vector in vectors]
         return [
-            (Layer(*map(parameters.get, names)), Layer(*map(momenta.get, names)))  # type: ignore[arg-type]
+            (
+                LayerTensors(*map(views[0].get, names)),  # type: ignore[arg-type]
+                LayerTensors(*map(views[1].get, names)),  # type: ignore[arg-type]
+            )
             for names in _names(self.shape)
         ]
 
@@ -97,7 +101,7 @@ class State:
         views = {name: view.clone() for name, view in self._views().items()}
         return {**views, "generator": self.generator.get_state()}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors` gave."""
         views = self._views()
         for name, own in {**views, "generator": self.generator.get_state()}.items():

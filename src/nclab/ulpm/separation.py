@@ -137,7 +137,7 @@ def alignment(problem: Problem, theta: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class KKTCertificate:
     """A point of problem (5), scaled to margin 1, with what proves how good it is."""
 
     theta: Array
@@ -169,7 +169,7 @@ class Certificate:
         return "global minimum" if self.gap <= tolerance else "KKT point"
 
 
-def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> Certificate:
+def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> KKTCertificate:
     """Scale a separating point to margin 1 and measure its KKT residuals in problem (5).
 
     Without multipliers the best non-negative ones of the active constraints are computed.
@@ -194,7 +194,7 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     pulled = margin_pull(problem, scaled, multipliers)
     slack = np.where(np.isinf(margins), 0.0, margins - 1.0)
     value = 0.5 * float((scaled**2).sum())
-    return Certificate(
+    return KKTCertificate(
         scaled,
         multipliers,
         value,
@@ -237,7 +237,7 @@ def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
 class SeparationSolution:
     """What the solver of problem (5) found, with its proof."""
 
-    certificate: Certificate
+    certificate: KKTCertificate
     evaluations: int
 
 

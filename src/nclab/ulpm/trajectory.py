@@ -10,15 +10,8 @@ import numpy as np
 import torch
 
 from nclab.errors import NclabError
-from nclab.metrics.margin import margin, normalised_margin
-from nclab.metrics.nc1_variability import nc1_within_variation
-from nclab.metrics.nc2_simplex_etf import (
-    nc2_equiangularity_means,
-    nc2_equiangularity_weights,
-    nc2_norm_variation_means,
-    nc2_norm_variation_weights,
-)
-from nclab.metrics.nc3_self_duality import nc3_self_duality
+from nclab.metrics.catalogue import BY_NAME
+from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
 from nclab.ulpm.problem import (
     Array,
@@ -95,16 +88,9 @@ def quantities(problem: Problem, theta: Array) -> dict[str, float]:
     look.add_checked(features, labels, None)
     logits = LogitStatistics(problem.num_classes)
     logits.add_checked(features @ weight.T, labels)
-    return {
-        "margin": margin(logits),
-        "normalised_margin": normalised_margin(logits, moments, weight),
-        "nc2_norm_variation_means": nc2_norm_variation_means(moments),
-        "nc2_norm_variation_weights": nc2_norm_variation_weights(weight),
-        "nc1_within_variation": nc1_within_variation(look),
-        "nc2_equiangularity_means": nc2_equiangularity_means(moments),
-        "nc2_equiangularity_weights": nc2_equiangularity_weights(weight),
-        "nc3_self_duality": nc3_self_duality(moments, weight),
-    }
+    view = View(moments, torch.arange(problem.num_classes), weight, logits, look)
+    names = ("margin", "normalised_margin", *QUANTITIES)
+    return {name: view(BY_NAME[name].function) for name in names}
 
 
 def take_sample(

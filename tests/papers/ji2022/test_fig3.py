@@ -1,105 +1,74 @@
-"""Figure 3 of ji2022 at a tiny size: recorded, resumed bit for bit, reused, shown."""
+"""Figure 3 of ji2022: runs reused and shown, claims judged from rows, pictures as plain data."""
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nclab.data import fashion_mnist
-from nclab.data.fashion_mnist import FILES
+from nclab.engine import LOCAL, Engine
+from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
-from nclab.papers.ji2022 import fig3 as ji2022_fig3
-from nclab.papers.ji2022 import fig3_training as fig3_run
-from nclab.papers.ji2022.fig3_training import Config, read_rows, train
-from nclab.records import open_run, read_run
+from nclab.figures.draw import draw
+from nclab.figures.interactive import figure
+from nclab.figures.picture import Panel
+from nclab.papers.experiment import preset_of
+from nclab.papers.ji2022 import fig3
+from nclab.papers.ji2022.fig3 import QUANTITIES, panels
+from nclab.papers.ji2022.vgg_training import Config
+from nclab.papers.tables import shown
+from nclab.papers.verdict import Finding, Verdict
 from nclab.text import as_text
-from tests.data.idx_files import write_small
+from tests.papers.ji2022.test_vgg_training import TINY
 
-TINY = Config(images=20, width=0.05, epochs=6, batch=8, per_decade=5, checkpoint_every=2, rate=0.01)
-
-
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set of 40 random images under the real names."""
-    for key, file in write_small(tmp_path / "data", zipped=True, size=40).items():
-        monkeypatch.setitem(FILES, key, file)
-    monkeypatch.setenv("NCLAB_DATA", str(tmp_path / "data"))
+Row = dict[str, Any]
 
 
-def silent(step: int, total: int) -> None:
-    """A report that nobody hears."""
+class Here(Engine):
+    """An engine that trains in this process."""
+
+    here = True
+
+    def slots(self) -> int:
+        return 1
+
+    def run_all(self, work: JobList) -> None:
+        LOCAL.run_all(replace(work, workers=0))
 
 
-class Killed(Exception):
-    """Stands for the end of a process."""
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("accelerated", [False, True])
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, accelerated: bool) -> None:
-    config = Config(**{**vars(TINY), "clip": 1.0, "power": 0.5}) if accelerated else TINY
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    train(silent, whole, config, 3)
-
-    def killed_in(epoch: int):  # type: ignore[no-untyped-def]
-        def report(step: int, total: int) -> None:
-            if step == epoch:
-                raise Killed
-
-        return report
-
-    for epoch in (1, 3, 5):
-        with pytest.raises(Killed):
-            train(killed_in(epoch), broken, config, 3)
-    train(silent, broken, config, 3)
-    assert (whole / "journal.jsonl").read_bytes() == (broken / "journal.jsonl").read_bytes()
-    ends = [max((run / "checkpoints").iterdir()) for run in (whole, broken)]
-    assert ends[0].name == ends[1].name
-    assert ends[0].read_bytes() == ends[1].read_bytes()
-    assert read_run(broken).state == "finished"
+HERE = Here()
 
 
 @pytest.mark.usefixtures("small")
 def test_rows_are_measured_where_due_and_runs_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers = ji2022_fig3.fig3(TINY, seeds=(0, 1), out=tmp_path, workers=0)
+    numbers = fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE)
     assert [row["epoch"] for row in numbers["rows"]] == [0, 1, 2, 3, 4, 6] * 2
     assert [row["step"] for row in numbers["rows"][:6]] == [0, 3, 6, 9, 12, 18]
     assert {row["seed"] for row in numbers["rows"]} == {0, 1}
-    assert set(numbers["findings"]) == {"fig3a", "fig3b", "fig3c", "fig3d", "sec4-realistic"}
-    assert numbers["findings"]["fig3b"]["verdict"] == "open"
+    assert fig3.fig_3b.judge(numbers).verdict is Verdict.OPEN
 
-    shown = "\n".join(as_text(part) for part in ji2022_fig3.show(numbers))
-    assert "VGG-13 × 0.05, 20 images" in shown
-    assert "Fig. 3 (d)" in shown
-    (picture,) = ji2022_fig3.pictures(numbers)
+    (table,) = fig3.tables(numbers)
+    assert "VGG-13 × 0.05, 20 images" in table.title
+    assert [row[:2] for row in table.rows] == [("0", "0"), ("0", "6"), ("1", "0"), ("1", "6")]
+    assert "(d)" in as_text(shown(table))
+    assert fig3.fig_3d.source == "ji2022, Fig. 3 (d)"
+    (picture,) = fig3.pictures(numbers)
     assert picture.name == "ji2022_fig3"
     assert len(picture.panels) == 4
 
     def refuse(*arguments: object) -> None:
         raise AssertionError("a finished run was trained again")
 
-    monkeypatch.setattr(ji2022_fig3, "train", refuse)
-    assert ji2022_fig3.fig3(TINY, seeds=(0, 1), out=tmp_path, workers=0) == numbers
+    monkeypatch.setattr(fig3, "train", refuse)
+    assert fig3.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE) == numbers
     with pytest.raises(NclabError, match="seed 2 failed: AssertionError"):
-        ji2022_fig3.fig3(TINY, seeds=(2,), out=tmp_path, workers=0)
-
-
-@pytest.mark.usefixtures("small")
-def test_measurements_are_those_of_measure(tmp_path: Path) -> None:
-    train(silent, tmp_path / "run", TINY, 0)
-    solo = fig3_run.new_solo(TINY, seed=0)
-    with open_run(tmp_path / "run", kind="fig3", config=vars(TINY), seed=0) as run:
-        checkpoint = run.resume(run.steps()[-1])
-        assert checkpoint is not None
-        solo.load(checkpoint.tensors, checkpoint.extra)
-    from nclab.measurement import measure
-
-    expected = measure(solo.model, [(solo.inputs, solo.labels)]).last
-    last = read_rows(tmp_path / "run")[-1]
-    assert last["epoch"] == TINY.epochs
-    for name in fig3_run.MEASURED:
-        assert last[name] == pytest.approx(getattr(expected, name), rel=1e-5), name
+        fig3.run(TINY, seeds=(2,), out=tmp_path, engine=HERE)
 
 
 def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,20 +77,20 @@ def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(fashion_mnist, "load", nothing)
     with pytest.raises(MissingData, match="not here"):
-        ji2022_fig3.run(out=tmp_path)
+        fig3.run(Config(), seeds=(0,), out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_unknown_presets_and_repeated_seeds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NclabError, match="quick, accelerated, paper; got 'large'"):
-        ji2022_fig3.run(preset="large", out=tmp_path)
+        preset_of(fig3, "large")
     for seeds in ((), (1, 1)):
         with pytest.raises(NclabError, match="different seeds"):
-            ji2022_fig3.run(seeds=seeds, out=tmp_path)
+            fig3.run(Config(), seeds=seeds, out=tmp_path)
 
 
 def test_presets_say_what_they_are() -> None:
-    presets = ji2022_fig3.PRESETS
+    presets = fig3.PRESETS
     assert {name: config.variant for name, config in presets.items()} == {
         "quick": "plain",
         "accelerated": "accelerated",
@@ -139,4 +108,156 @@ def test_a_long_training_without_gpu_is_warned_of(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     config = Config(**{**vars(TINY), "device": "auto", "epochs": 1})
     with pytest.warns(NclabWarning, match="No GPU"):
-        ji2022_fig3.fig3(config, seeds=(0,), out=tmp_path, workers=0)
+        fig3.run(config, seeds=(0,), out=tmp_path, engine=HERE)
+
+
+EPOCHS = (0, 1, 3, 10, 30, 100, 140, 200, 300, 500)
+
+
+def collapsing(seed: int = 0) -> list[Row]:
+    """Every quantity falls like 1/log t and ends below 0.1."""
+    rows = []
+    for epoch in EPOCHS:
+        value = 0.5 / math.log(epoch + 3)
+        rows.append({"seed": seed, "epoch": epoch, "accuracy": float(epoch >= 100)})
+        rows[-1] |= dict.fromkeys(QUANTITIES, value)
+    return rows
+
+
+def changed(rows: list[Row], name: str, value: Callable[[int], float]) -> list[Row]:
+    return [row | {name: value(row["epoch"])} for row in rows]
+
+
+CLAIMS = (fig3.fig_3a, fig3.fig_3b, fig3.fig_3c, fig3.fig_3d, fig3.sec_4_realistic)
+
+
+def judge(rows: list[Row]) -> dict[str, Finding]:
+    """Every claim by its id, without the paper's key."""
+    return {claim.id.split("/")[1]: claim.judge({"rows": rows}) for claim in CLAIMS}
+
+
+def test_collapse_in_every_seed_reproduces_everything() -> None:
+    found = judge(collapsing(0) + collapsing(1))
+    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(
+        ("fig-3a", "fig-3b", "fig-3c", "fig-3d", "sec-4-realistic"), Verdict.REPRODUCED
+    )
+    assert found["fig-3b"].numbers["seeds"]["0"]["slope"] == pytest.approx(-1, abs=0.03)
+    assert found["fig-3b"].numbers["seeds"]["1"]["r2"] > 0.999
+
+
+CASES: list[tuple[str, str, Callable[[int], float]]] = [
+    ("fig-3a", "nc2_norm_variation_weights", lambda t: 0.11),
+    ("fig-3a", "nc2_norm_variation_means", lambda t: 1 / (t + 1) if t < 500 else 0.1),
+    ("fig-3b", "nc1_within_variation", lambda t: 0.5),
+    ("fig-3b", "nc1_within_variation", lambda t: 0.1 * math.log(t + 3)),
+    ("fig-3b", "nc1_within_variation", lambda t: 0.5 if t % 200 else 0.3),
+    ("fig-3c", "nc2_equiangularity_means", lambda t: 0.2 / math.log(t + 3) + 0.09),
+    ("fig-3c", "nc2_equiangularity_weights", lambda t: 0.01 * math.log(t + 3)),
+    ("fig-3d", "nc3_self_duality", lambda t: 0.5 + 0.001 * t),
+    ("fig-3d", "nc3_self_duality", lambda t: 0.5 if t == 0 else 0.4 + 0.0001 * t),
+    ("sec-4-realistic", "nc3_self_duality", lambda t: 0.5),
+]
+
+
+@pytest.mark.parametrize(("name", "quantity", "value"), CASES)
+def test_verdicts_follow_the_rows(name: str, quantity: str, value: Callable[[int], float]) -> None:
+    wrong = changed(collapsing(0), quantity, value)
+    assert judge(wrong)[name].verdict is Verdict.NOT_REPRODUCED
+    both = judge(wrong + collapsing(1))[name]
+    assert both.verdict is Verdict.PARTLY
+    assert both.numbers["holding"] == [1]
+    assert "1 of 2 seeds" in both.evidence
+
+
+def test_a_small_quantity_need_not_fall() -> None:
+    rows = changed(collapsing(), "nc2_norm_variation_weights", lambda t: 0.05 + t * 1e-5)
+    assert judge(rows)["sec-4-realistic"].verdict is Verdict.REPRODUCED
+    rows = changed(collapsing(), "nc2_norm_variation_weights", lambda t: 0.05 + t * 2e-4)
+    found = judge(rows)["sec-4-realistic"]
+    assert found.verdict is Verdict.NOT_REPRODUCED
+    assert "nc2_norm_variation_weights" in found.evidence
+
+
+def test_open_before_the_terminal_phase() -> None:
+    rows = [row | {"accuracy": 0.99} for row in collapsing()]
+    assert {finding.verdict for finding in judge(rows).values()} == {Verdict.OPEN}
+    assert {finding.verdict for finding in judge([]).values()} == {Verdict.OPEN}
+    early = [row | {"accuracy": 1.0} for row in collapsing() if row["epoch"] <= 200]
+    found = judge(early)
+    assert found["fig-3b"].verdict is Verdict.OPEN
+    assert found["fig-3d"].verdict is Verdict.REPRODUCED
+
+
+def test_open_where_a_quantity_could_not_be_measured() -> None:
+    rows = [row | {"nc3_self_duality": None if row["epoch"] == 0 else 0.1} for row in collapsing()]
+    found = judge(rows)
+    assert {finding.verdict for finding in found.values()} == {Verdict.OPEN}
+    assert "seed 0 has measurements without nc3_self_duality" in found["fig-3b"].evidence
+
+
+ROWS = [
+    {"seed": seed, "epoch": epoch} | {name: (place + 1) / (epoch + 1 + seed)}
+    for seed in (0, 1)
+    for epoch in (0, 1, 2, 5, 10)
+    for place, name in enumerate(QUANTITIES[:1])
+]
+ROWS = [
+    row | {name: row[QUANTITIES[0]] * (1 + i) for i, name in enumerate(QUANTITIES)} for row in ROWS
+]
+
+
+def test_lines_are_means_and_bands_the_range() -> None:
+    picture = panels(ROWS, title="two seeds")
+    assert [len(panel.series) for panel in picture.panels if isinstance(panel, Panel)] == [
+        2,
+        1,
+        2,
+        1,
+    ]
+    first = picture.panels[0]
+    assert isinstance(first, Panel)
+    assert (first.x_scale, first.y_scale) == ("loglog", "log")
+    assert [line.y for line in first.references] == [0.1]
+    means, weights = first.series
+    assert list(means.x) == pytest.approx(np.log([2, 5, 10]))
+    assert means.low is not None
+    assert means.high is not None
+    assert means.high[0] == pytest.approx(1 / 3)
+    assert means.low[0] == pytest.approx(1 / 4)
+    assert means.y[0] == pytest.approx((1 / 3 + 1 / 4) / 2)
+    assert weights.y[2] == pytest.approx(1 / 11 + 1 / 12)
+    assert (means.style, weights.style) == ("solid", "dashed")
+
+
+def test_one_seed_has_no_band() -> None:
+    picture = panels([row for row in ROWS if row["seed"] == 0], title="one")
+    panel = picture.panels[0]
+    assert isinstance(panel, Panel)
+    assert panel.series[0].low is None
+    assert "seeds" not in picture.caption
+
+
+def test_epochs_that_a_seed_lacks_are_left_out() -> None:
+    rows = [row for row in ROWS if (row["seed"], row["epoch"]) != (1, 5)]
+    panel = panels(rows, title="").panels[0]
+    assert isinstance(panel, Panel)
+    assert list(panel.series[0].x) == pytest.approx(np.log([2, 10]))
+
+
+def test_too_few_measurements_say_so() -> None:
+    with pytest.raises(NclabError, match="Train for longer"):
+        panels(ROWS[:3], title="")
+
+
+def test_drawn_on_paper_and_on_pages() -> None:
+    picture = panels(ROWS, title="two seeds")
+    assert len(draw(picture).axes) == 4
+    assert len(figure(picture).data) >= 6
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    name = QUANTITIES[2]
+    rows = [row | ({name: None} if row["epoch"] == 5 else {}) for row in ROWS]
+    panel = panels(rows, title="").panels[1]
+    assert isinstance(panel, Panel)
+    assert [y is None for y in panel.series[0].y] == [False, True, False]

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nclab.papers.keep import keep, read_json
 
 from nclab.figures.picture import HeatMap, Panel
-from nclab.papers.ji2022 import saddle as ji2022_saddle
-from nclab.papers.ji2022.example import findings
-from nclab.papers.ji2022.saddle import Config, saddle
+from nclab.papers.drawing import keep
+from nclab.papers.ji2022 import saddle
 from nclab.papers.ledger import judge_all
+from nclab.papers.verdict import Verdict
+from nclab.records.results import read_json
 
-STUCK, NOISE = "ji2022/example-3.1-stuck", "ji2022/example-3.1-noise"
+STUCK, NOISE = saddle.example_3_1_stuck, saddle.example_3_1_noise
 
 
 @pytest.fixture(scope="module")
 def numbers() -> dict[str, Any]:
-    return saddle(Config(), seeds=(0, 1))
+    return saddle.run(saddle.Config(), seeds=(0, 1), out=Path("unused"))
 
 
 def test_the_point_is_a_strict_saddle_at_every_scale(numbers: dict[str, Any]) -> None:
@@ -35,27 +35,36 @@ def test_only_noise_in_every_coordinate_escapes(numbers: dict[str, Any]) -> None
         assert one["stochastic"]["off_plane"] < 1e-9
         assert one["noisy"]["off_plane"] > 0.1
         assert one["settled"]["normalised_margin"] > 0.999
-    assert numbers["findings"][STUCK]["verdict"] == "holds"
-    assert numbers["findings"][NOISE]["verdict"] == "holds with a correction"
+    assert STUCK.judge(numbers).verdict is Verdict.HOLDS
+    assert NOISE.judge(numbers).verdict is Verdict.CORRECTED
 
 
 def test_verdicts_follow_the_worst_seed(numbers: dict[str, Any]) -> None:
     wrong = copy.deepcopy(numbers)
     wrong["per_seed"][1]["stuck"]["off_ray"] = 0.1
     wrong["per_seed"][1]["settled"]["normalised_margin"] = 0.75
-    found = findings(wrong)
-    assert [found[name]["verdict"] for name in (STUCK, NOISE)] == ["refuted", "refuted"]
+    assert STUCK.judge(wrong).verdict is Verdict.REFUTED
+    assert NOISE.judge(wrong).verdict is Verdict.REFUTED
 
 
 def test_claims_are_judged_from_the_experiment(numbers: dict[str, Any]) -> None:
     experiments = {"ji2022_saddle": {**numbers, "preset": "paper"}}
-    for row in judge_all(experiments=experiments, ids=[STUCK, NOISE]):
-        assert row["evidence"] == numbers["findings"][row["id"]]["evidence"]
+    rows = judge_all(experiments=experiments, ids=[STUCK.id, NOISE.id])
+    for row, claim in zip(rows, (STUCK, NOISE), strict=True):
+        assert row["evidence"] == claim.judge(numbers).evidence
         assert row["preset"] == "paper"
 
 
+def test_the_tables_have_every_scale_and_run(numbers: dict[str, Any]) -> None:
+    points, ends = saddle.tables(numbers)
+    assert [row[:2] for row in points.rows] == [
+        (scale, "strict saddle") for scale in ("0.5", "1", "1.5")
+    ]
+    assert [row[3] for row in ends.rows][::3] == ["0.7500 ± 0.0000", "1.0000 ± 0.0000"]
+
+
 def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> None:
-    escape, around = ji2022_saddle.pictures(numbers)
+    escape, around = saddle.pictures(numbers)
     assert isinstance(escape.panels[0], Panel)
     names = [series.label for series in escape.panels[0].series]
     assert names[:2] == ["plain descent", "stochastic descent"]
@@ -65,6 +74,6 @@ def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> No
     values = np.array(around.panels[0].values, dtype=float)
     assert values[30, 30] == 0.0
     assert values.min() < -0.05
-    keep(ji2022_saddle, numbers, tmp_path)
+    keep(saddle, numbers, tmp_path)
     assert read_json(tmp_path / "numbers.json")["per_seed"] == numbers["per_seed"]
     assert {path.name for path in tmp_path.iterdir()} >= {"escape.svg", "slice.png"}

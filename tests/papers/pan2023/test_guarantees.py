@@ -1,15 +1,19 @@
-"""The guarantees experiment at a tiny size: its numbers, its checks, its files."""
+"""The guarantees experiment at a tiny size: its numbers, its claims, its pictures, its files."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from nclab.figures.draw import draw, save
 from nclab.papers.drawing import keep
-from nclab.papers.pan2023 import guarantees as pan2023_guarantees
-from nclab.papers.pan2023.guarantees import Config, checks, guarantees
+from nclab.papers.pan2023 import guarantees
+from nclab.papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
 from nclab.papers.small_network import NetworkConfig
+from nclab.papers.verdict import Verdict
+from tests.papers.pan2023.tiny import claims_of, panel
 
 TINY = Config(
     num_classes=3,
@@ -19,19 +23,46 @@ TINY = Config(
     weight_decays=(3e-3,),
     network=NetworkConfig(epochs=60),
 )
+ROWS = [
+    {
+        "excess_loss": excess,
+        "intra_lower": 1 - 3 * excess,
+        "true_intra": 1 - 2 * excess,
+        "thesis_intra_lower": 1 - 5 * excess**0.5,
+        "inter_upper": None if excess > 1e-3 else -1 / 3 + 4 * excess**0.5,
+        "true_inter": -1 / 3 + 3 * excess**0.5,
+        "thesis_inter_upper": -1 / 3 + 30 * excess ** (1 / 6),
+    }
+    for excess in np.geomspace(1e-6, 1e-2, 9)
+]
+NETWORKS = [
+    {
+        "weight_decay": decay,
+        "alpha": 3.0,
+        "beta": 2.0,
+        "product": 6.0,
+        "loss": decay,
+        "intra_cosine": [0.9, 0.8],
+        "class_intra_lower": [0.6, 0.5],
+    }
+    for decay in (1e-3, 1e-2)
+]
 
 
 @pytest.fixture(scope="module")
-def numbers() -> dict[str, Any]:
-    return guarantees(TINY)
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return guarantees.run(TINY, seeds=(0,), out=tmp_path_factory.mktemp("runs"))
 
 
 def test_the_claims_hold_and_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
-    assert all(numbers["checks"].values()), numbers["checks"]
+    found = {claim.id: claim.judge(numbers).verdict for claim in claims_of(guarantees)}
+    assert found.pop("beyond/guarantees-grow") is Verdict.OPEN  # there is one weight decay
+    assert set(found.values()) == {Verdict.REPRODUCED}, found
     liar = [{**row, "class_intra_lower": [1.5] * 4} for row in numbers["networks"]]
-    assert not checks({**numbers, "networks": liar})["no network violates its certificate"]
+    assert guarantees.kept.judge({**numbers, "networks": liar}).verdict is Verdict.NOT_REPRODUCED
     wrong = [{**row, "intra_lower": 1.0} for row in numbers["curve"]]
-    assert not checks({**numbers, "curve": wrong})["no worst case violates the certificate"]
+    spoiled = guarantees.worst_case.judge({**numbers, "curve": wrong})
+    assert spoiled.verdict is not Verdict.REPRODUCED
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:
@@ -53,7 +84,47 @@ def test_a_network_with_affine_batch_norm_is_certified_class_by_class(
 
 
 def test_numbers_and_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
-    keep(pan2023_guarantees, numbers, tmp_path / "run")
+    keep(guarantees, numbers, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "numbers.json").read_text())
     assert kept["curve"] == numbers["curve"]
     assert (tmp_path / "run" / "guarantees.png").stat().st_size > 10_000
+
+
+def test_guarantee_curves_have_the_slopes_of_their_rows() -> None:
+    panels = guarantee_panels(ROWS, num_classes=4, product=3.0)
+    slopes = [curve.slope for curve in (*panels.intra, *panels.inter)]
+    assert slopes == pytest.approx([0.5, 1.0, 1.0, 1 / 6, 0.5, 0.5], abs=1e-6)
+    none = panels.inter[1].deviation
+    assert np.isnan(none[-1])
+    assert not np.isnan(none[0])
+
+
+def test_a_curve_without_a_bound_has_no_slope() -> None:
+    panels = guarantee_panels(
+        [{"excess_loss": 0.1}, {"excess_loss": 1.0}], num_classes=3, product=1.0
+    )
+    assert np.isnan(panels.intra[1].slope)
+
+
+def test_figures_are_written_whole(tmp_path: Path) -> None:
+    optima = [{**row, "optimal_loss": row["loss"]} for row in NETWORKS]
+    assert len(draw(guarantees.networks_picture(NETWORKS, optima)).axes) == 3
+    panels = guarantee_panels(ROWS, num_classes=4, product=3.0)
+    written = save(guarantees_picture(panels), tmp_path)
+    assert [path.suffix for path in written] == [".png", ".pdf", ".svg"]
+    assert written[0].read_bytes().startswith(b"\x89PNG")
+    assert written[1].read_bytes().startswith(b"%PDF")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_pictures_hold_the_arrays() -> None:
+    panels = guarantee_panels(ROWS, num_classes=4, product=3.0)
+    picture = guarantees_picture(panels)
+    intra, inter = panel(picture), panel(picture, 1)
+    assert intra.series[1].y == pytest.approx(panels.intra[1].deviation.tolist())
+    assert inter.series[1].y[-1] is None
+    assert intra.references[0].y == 1.0
+    optima = [{**row, "optimal_loss": row["loss"]} for row in NETWORKS]
+    cosines = panel(guarantees.networks_picture(NETWORKS, optima), 2)
+    assert cosines.series[1].y == [0.9, 0.8, 0.9, 0.8]
+    assert cosines.series[1].x == [1e-3, 1e-3, 1e-2, 1e-2]

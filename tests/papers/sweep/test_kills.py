@@ -8,10 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import nclab
 from nclab.papers.sweep import train_sweep
 from tests.cli.runner import call
 from tests.papers.sweep.small import contents, small
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[3]
 KILLS = 20
@@ -24,7 +28,7 @@ def environment() -> dict[str, str]:
 
 
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
-    script = ROOT / "tests" / "experiments" / "sweep" / "kills.py"
+    script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "killed"), str(KILLS), "1"],
         capture_output=True,
@@ -44,11 +48,10 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
-    command = [sys.executable, "-m", "nclab", "sweep", *options.split()]
-    command += ["--workers", "2", "--out"]
     whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")
+    command = ["nclab", "sweep", *options.split(), "--workers", "2"]
     started = subprocess.Popen(
-        [*command, str(tmp_path / "killed")],
+        [sys.executable, "-m", *command, "--out", str(tmp_path / "killed")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment(),
@@ -58,8 +61,6 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.killpg(started.pid, signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL
-    again = subprocess.run(
-        [*command, str(tmp_path / "killed")], capture_output=True, check=True, env=environment()
-    )
-    assert json.loads(again.stdout) == json.loads(whole.out)
+    again = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "killed")
+    assert json.loads(again.out) == json.loads(whole.out)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

@@ -10,7 +10,7 @@ import torch
 
 import nclab
 from nclab.data.conic_hull import ConicHull
-from nclab.engine import Job, Report, run_jobs
+from nclab.engine import Job, ReportStep, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.models.mlp import MLP, Shape
 from nclab.papers.sweep import train, train_sweep
@@ -112,15 +112,15 @@ def test_the_estimate_is_that_of_the_parameters() -> None:
     assert bytes_of(shape, 3) == 3 * 4 * 4 * parameters
 
 
-def too_large_for_torch(report: Report) -> None:
+def too_large_for_torch(report: ReportStep) -> None:
     torch.empty(1 << 60)
 
 
-def too_large_for_numpy(report: Report) -> None:
+def too_large_for_numpy(report: ReportStep) -> None:
     np.empty(1 << 57)
 
 
-def lacks_a_package(report: Report) -> None:
+def lacks_a_package(report: ReportStep) -> None:
     raise MissingExtra("The job", package="lightning")
 
 

@@ -15,6 +15,8 @@ from nclab.metrics import simplex_etf
 from nclab.papers.small_network import NetworkConfig, train
 from nclab.threads import one_thread
 
+NAME = "tour"
+
 
 @dataclass(frozen=True)
 class Config:
@@ -33,23 +35,18 @@ PRESETS = {
 
 
 def run(
-    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Measure an exact simplex ETF, a nearly collapsed cloud, a random one and a classifier.
 
     One seed is enough: the first is used.
     """
-    return tour(PRESETS[preset], seed=seeds[0])
-
-
-def tour(config: Config, *, seed: int = 0) -> dict[str, Any]:
-    """The tour at any size; the same numbers for the same seed."""
     with one_thread():
-        return _tour(config, seed)
+        return _tour(config, seeds[0])
 
 
-def show(numbers: Mapping[str, Any]) -> list[Any]:
-    """Two tables."""
+def tables(numbers: Mapping[str, Any]) -> list[Any]:
+    """Four cases side by side, and every layer of the classifier."""
     return [
         "Four cases, from exact collapse to none:",
         side_by_side(list(numbers["cases"].values()), titles=list(numbers["cases"])),
@@ -73,8 +70,8 @@ def _tour(config: Config, seed: int) -> dict[str, Any]:
     spread = torch.randn(*shape, generator=generator, dtype=torch.float64)
     stray = torch.randn(etf.shape, generator=generator, dtype=torch.float64)
     size = config.noise / network.width**0.5
-    trained = train(network, generator)
-    report = measure(trained.network, [(trained.inputs, trained.targets)], layers="all")
+    model, samples = train(network, generator)
+    report = measure(model, [tuple(samples)], layers="all")
     near = measure_features(etf[labels] + size * spread, labels, weight=etf + size * stray)
     cases = {
         "exact ETF": measure_features(etf[labels], labels, weight=etf),

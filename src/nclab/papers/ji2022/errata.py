@@ -2,7 +2,7 @@
 
 from nclab.papers.erratum import Erratum
 
-JI2022 = (
+ERRATA = (
     Erratum(
         "ji2022, Def. 2.1",
         "A *symmetric* matrix √(K/(K−1)) Q (I − 11ᵀ/K) with Q orthogonal.",

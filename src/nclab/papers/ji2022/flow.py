@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import largest
 from nclab.papers.ji2022.margin import SEEDS, SIZES
 from nclab.papers.verdict import Finding, Verdict
@@ -66,7 +66,17 @@ def _at_decades(series: Sequence[float]) -> str:
     return ", ".join(number(series[LOG_TIMES.index(time)]) for time in (10.0, 100.0, 1000.0))
 
 
-def _judge_direction(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/thm-3.1",
+    Kind.THEOREM,
+    "Once the loss is below log 2, every limit direction of gradient flow is that of a KKT point "
+    "of the minimum-norm separation problem.",
+    "ji2022, Thm 3.1",
+    gather=_direction,
+    code="nclab.ulpm.flow.flow",
+    figure="margins_flow",
+)
+def thm_3_1(numbers: Numbers) -> Finding:
     epsilon, delta = _worst(numbers, "epsilon"), _worst(numbers, "delta")
     evidence = (
         f"{numbers['runs']} flows: at log t = 10, 100, 1000 they are (epsilon, delta)-KKT points "
@@ -75,22 +85,6 @@ def _judge_direction(numbers: Numbers) -> Finding:
     falling = all(b < a for series in (epsilon, delta) for a, b in pairwise(series))
     near = epsilon[-1] < epsilon[0] / 5 and delta[-1] < delta[0] / 5
     return Finding(Verdict.HOLDS if falling and near else Verdict.REFUTED, evidence, numbers)
-
-
-def _judge_limits(numbers: Numbers) -> Finding:
-    gaps = _worst(numbers, "alignment_gap")
-    margins = [
-        min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
-        for time in LOG_TIMES
-    ]
-    evidence = (
-        f"{numbers['runs']} flows, log t = 10, 100, 1000: 1 - beta at most "
-        f"{_at_decades(gaps)}, margin at least {_at_decades(margins)}"
-    )
-    falling = all(b < a for a, b in pairwise(gaps)) and gaps[-1] < 0.01
-    growing = all(b > a for a, b in pairwise(margins))
-    growing = growing and margins[-1] > 0.9 * LOG_TIMES[-1]
-    return Finding(Verdict.HOLDS if falling and growing else Verdict.REFUTED, evidence, numbers)
 
 
 def _approximate(preset: str) -> Numbers:
@@ -126,7 +120,17 @@ def _residual(problem: Problem, theta: Any) -> float:
     return float(np.linalg.norm(scaled - margin_pull(problem, scaled, multipliers)))
 
 
-def _judge_approximate(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/lemma-3.2",
+    Kind.LEMMA,
+    "On the flow, scaled to margin 1, the point is an (epsilon, delta)-approximate KKT point with "
+    "epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min) and beta the cosine of the point and its "
+    "gradient.",
+    "ji2022, Lemma 3.2",
+    gather=_approximate,
+    code="nclab.ulpm.separation.approximate_kkt",
+)
+def lemma_3_2(numbers: Numbers) -> Finding:
     beta = numbers["largest_beta_printed"]
     evidence = (
         f"{numbers['points']} points: with beta the cosine of theta and -grad L the stationarity "
@@ -139,37 +143,26 @@ def _judge_approximate(numbers: Numbers) -> Finding:
     return Finding(Verdict.HOLDS if beta > 0 else Verdict.CORRECTED, evidence, numbers)
 
 
-CLAIMS = (
-    Claim(
-        "ji2022/thm-3.1",
-        Kind.THEOREM,
-        "Once the loss is below log 2, every limit direction of gradient flow is that of a KKT "
-        "point of the minimum-norm separation problem.",
-        "ji2022, Thm 3.1",
-        _judge_direction,
-        _direction,
-        code="nclab.ulpm.flow.flow",
-        figure="margins_flow",
-    ),
-    Claim(
-        "ji2022/lemma-3.2",
-        Kind.LEMMA,
-        "On the flow, scaled to margin 1, the point is an (epsilon, delta)-approximate KKT point "
-        "with epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min) and beta the cosine of the "
-        "point and its gradient.",
-        "ji2022, Lemma 3.2",
-        _judge_approximate,
-        _approximate,
-        code="nclab.ulpm.separation.approximate_kkt",
-    ),
-    Claim(
-        "ji2022/lemma-3.3",
-        Kind.LEMMA,
-        "Along gradient flow beta tends to 1 and the margin to infinity.",
-        "ji2022, Lemma 3.3",
-        _judge_limits,
-        _direction,
-        code="nclab.ulpm.separation.alignment",
-        figure="margins_flow",
-    ),
+@claim(
+    "ji2022/lemma-3.3",
+    Kind.LEMMA,
+    "Along gradient flow beta tends to 1 and the margin to infinity.",
+    "ji2022, Lemma 3.3",
+    gather=_direction,
+    code="nclab.ulpm.separation.alignment",
+    figure="margins_flow",
 )
+def lemma_3_3(numbers: Numbers) -> Finding:
+    gaps = _worst(numbers, "alignment_gap")
+    margins = [
+        min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
+        for time in LOG_TIMES
+    ]
+    evidence = (
+        f"{numbers['runs']} flows, log t = 10, 100, 1000: 1 - beta at most "
+        f"{_at_decades(gaps)}, margin at least {_at_decades(margins)}"
+    )
+    falling = all(b < a for a, b in pairwise(gaps)) and gaps[-1] < 0.01
+    growing = all(b > a for a, b in pairwise(margins))
+    growing = growing and margins[-1] > 0.9 * LOG_TIMES[-1]
+    return Finding(Verdict.HOLDS if falling and growing else Verdict.REFUTED, evidence, numbers)

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import largest
 from nclab.papers.ji2022.critical_points import critical_points
 from nclab.papers.verdict import Finding, Verdict
@@ -22,6 +22,66 @@ SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
 ENOUGH = 10
 """Critical points that a search must find before its silence counts."""
 STARTS = {"quick": 3, "paper": 20}
+NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
+
+
+@cache
+def _ways_down(preset: str) -> Numbers:
+    rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
+    for size in ((3, 1, 2), (4, 1, 3), (3, 2, 2)):
+        problem = Problem(*size, "sum")
+        points = critical_points(problem, radius=3.0, starts=4 * STARTS[preset])
+        rows += [_along_curvature(problem, theta) for theta in points]
+    slopes = []
+    for seed in range(10):
+        problem = Problem(4, 2, 5, "sum")
+        way = escape(problem, problem.initial(scale=0.7, seed=seed))
+        slopes.append(0.0 if way is None else way.actual)
+    best = 2 * optimal_point(problem)
+    skew = 0.01 * (np.triu(np.ones((5, 5)), 1) - np.tril(np.ones((5, 5)), -1))
+    turned = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
+    return {
+        "critical": [row for row in rows if row["log_gap"] > 1e-6],
+        "largest_first_order_change": max(slopes),
+        "rotation_change": abs(log_loss(problem, turned) - log_loss(problem, best)),
+        "rotation_distance": float(np.linalg.norm(turned - best)),
+    }
+
+
+def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
+    """A critical point: how far from optimal, its curvature, and the loss a step down from it."""
+    pairs = smallest_eigenpairs(problem, theta, count=1)
+    here = log_loss(problem, theta)
+    moved = along_circle(theta, pairs.vectors[0], 0.01)
+    return {
+        "log_gap": here - optimal_log_loss(problem, square_norm(theta)),
+        "eigenvalue": float(pairs.values[0]),
+        "change": log_loss(problem, moved) - here,
+    }
+
+
+@claim(
+    "ji2022/sec-1.1-landscape",
+    Kind.THEOREM,
+    "Every critical point of the loss on a sphere is a strict saddle, except the global "
+    "minimisers, which are collapsed.",
+    "ji2022, Sec. 1.1",
+    gather=_ways_down,
+    code="nclab.ulpm.curvature.smallest_eigenpairs",
+    figure="slice",
+)
+def sec_1_1_landscape(numbers: Numbers) -> Finding:
+    rows = numbers["critical"]
+    if not rows:
+        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
+    curvature = max(row["eigenvalue"] for row in rows)
+    evidence = (
+        f"{len(rows)} critical points of the sphere that are not optimal, found by search: the "
+        f"smallest eigenvalue of each is at most {number(curvature)} of the loss"
+    )
+    if not curvature < 0:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.HOLDS if len(rows) >= ENOUGH else Verdict.OPEN, evidence, numbers)
 
 
 def _growth(preset: str) -> Numbers:
@@ -38,7 +98,16 @@ def _growth(preset: str) -> Numbers:
     return {"points": len(slopes), "largest_slope": max(slopes), "largest_log_loss": max(losses)}
 
 
-def _judge_growth(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/sec-3.2-infinity",
+    Kind.REMARK,
+    "Once the features are separated the loss always decreases along the current point, and its "
+    "infimum 0 is reached only at infinity.",
+    "ji2022, Sec. 3.2",
+    gather=_growth,
+    code="nclab.ulpm.curvature.tangent",
+)
+def sec_3_2_infinity(numbers: Numbers) -> Finding:
     evidence = (
         f"{numbers['points']} separated points: the logarithm of the loss falls along the point, "
         f"slope at most {number(numbers['largest_slope'])}; a hundred times further out it is at "
@@ -73,7 +142,15 @@ def _sphere(preset: str) -> Numbers:
     }
 
 
-def _judge_sphere(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/thm-3.3",
+    Kind.THEOREM,
+    "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
+    "ji2022, Thm 3.3",
+    gather=_sphere,
+    code="nclab.ulpm.problem.optimal_log_loss",
+)
+def thm_3_3(numbers: Numbers) -> Finding:
     evidence = (
         f"{numbers['minima']} minimisations from random starts, d >= K - 1: log of the loss over "
         f"its closed form between {number(numbers['smallest_gap'])} and "
@@ -106,7 +183,16 @@ def _scalings(preset: str) -> Numbers:
     return {"rows": rows}
 
 
-def _judge_scalings(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/remark-3.2",
+    Kind.REMARK,
+    "If (W, H) satisfies the criteria of collapse so does (a W, b H) for all real a and b, but "
+    "only some of them are optimal.",
+    "ji2022, Remark 3.2",
+    gather=_scalings,
+    code="nclab.ulpm.problem.optimal_log_loss",
+)
+def remark_3_2(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     same_sign = [row for row in rows if row["a"] * row["b"] > 0]
     opposite = [row for row in rows if row["a"] * row["b"] < 0]
@@ -138,7 +224,15 @@ def _tangents(preset: str) -> Numbers:
     return {"first_order": largest(first), "remainder": largest(second)}
 
 
-def _judge_tangents(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/def-3.2",
+    Kind.DEFINITION,
+    "The tangent space of (W, H) is the set of directions orthogonal to it.",
+    "ji2022, Def. 3.2",
+    gather=_tangents,
+    code="nclab.ulpm.curvature.tangent",
+)
+def def_3_2(numbers: Numbers) -> Finding:
     evidence = (
         f"a step orthogonal to the point changes the squared norm by its own square only: first "
         f"order {number(numbers['first_order'])}, remainder {number(numbers['remainder'])}"
@@ -147,45 +241,17 @@ def _judge_tangents(numbers: Numbers) -> Finding:
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 
-@cache
-def _ways_down(preset: str) -> Numbers:
-    rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
-    for size in ((3, 1, 2), (4, 1, 3), (3, 2, 2)):
-        problem = Problem(*size, "sum")
-        points = critical_points(problem, radius=3.0, starts=4 * STARTS[preset])
-        rows += [_along_curvature(problem, theta) for theta in points]
-    slopes = []
-    for seed in range(10):
-        problem = Problem(4, 2, 5, "sum")
-        way = escape(problem, problem.initial(scale=0.7, seed=seed))
-        slopes.append(0.0 if way is None else way.actual)
-    best = 2 * optimal_point(problem)
-    skew = 0.01 * (np.triu(np.ones((5, 5)), 1) - np.tril(np.ones((5, 5)), -1))
-    turned = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
-    return {
-        "critical": [row for row in rows if row["log_gap"] > 1e-6],
-        "largest_first_order_change": max(slopes),
-        "rotation_change": abs(log_loss(problem, turned) - log_loss(problem, best)),
-        "rotation_distance": float(np.linalg.norm(turned - best)),
-    }
-
-
-NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
-
-
-def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
-    """A critical point: how far from optimal, its curvature, and the loss a step down from it."""
-    pairs = smallest_eigenpairs(problem, theta, count=1)
-    here = log_loss(problem, theta)
-    moved = along_circle(theta, pairs.vectors[0], 0.01)
-    return {
-        "log_gap": here - optimal_log_loss(problem, square_norm(theta)),
-        "eigenvalue": float(pairs.values[0]),
-        "change": log_loss(problem, moved) - here,
-    }
-
-
-def _judge_ways_down(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/thm-3.4",
+    Kind.THEOREM,
+    "From every point that is not optimal on its sphere there is a tangent direction, and a point "
+    "of the sphere arbitrarily near, with a loss that is not larger.",
+    "ji2022, Thm 3.4",
+    gather=_ways_down,
+    code="nclab.ulpm.landscape.escape",
+    figure="slice",
+)
+def thm_3_4(numbers: Numbers) -> Finding:
     rows = numbers["critical"]
     if not rows:
         return Finding(Verdict.OPEN, NONE_FOUND, numbers)
@@ -204,81 +270,3 @@ def _judge_ways_down(numbers: Numbers) -> Finding:
         return Finding(verdict, evidence, numbers)
     trivial = numbers["rotation_change"] <= 1e-10 and numbers["rotation_distance"] > 0
     return Finding(Verdict.CORRECTED if trivial else Verdict.HOLDS, evidence, numbers)
-
-
-def _judge_saddles(numbers: Numbers) -> Finding:
-    rows = numbers["critical"]
-    if not rows:
-        return Finding(Verdict.OPEN, NONE_FOUND, numbers)
-    curvature = max(row["eigenvalue"] for row in rows)
-    evidence = (
-        f"{len(rows)} critical points of the sphere that are not optimal, found by search: the "
-        f"smallest eigenvalue of each is at most {number(curvature)} of the loss"
-    )
-    if not curvature < 0:
-        return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(Verdict.HOLDS if len(rows) >= ENOUGH else Verdict.OPEN, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "ji2022/sec-1.1-landscape",
-        Kind.THEOREM,
-        "Every critical point of the loss on a sphere is a strict saddle, except the global "
-        "minimisers, which are collapsed.",
-        "ji2022, Sec. 1.1",
-        _judge_saddles,
-        _ways_down,
-        code="nclab.ulpm.curvature.smallest_eigenpairs",
-        figure="slice",
-    ),
-    Claim(
-        "ji2022/sec-3.2-infinity",
-        Kind.REMARK,
-        "Once the features are separated the loss always decreases along the current point, and "
-        "its infimum 0 is reached only at infinity.",
-        "ji2022, Sec. 3.2",
-        _judge_growth,
-        _growth,
-        code="nclab.ulpm.curvature.tangent",
-    ),
-    Claim(
-        "ji2022/thm-3.3",
-        Kind.THEOREM,
-        "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
-        "ji2022, Thm 3.3",
-        _judge_sphere,
-        _sphere,
-        code="nclab.ulpm.problem.optimal_log_loss",
-    ),
-    Claim(
-        "ji2022/remark-3.2",
-        Kind.REMARK,
-        "If (W, H) satisfies the criteria of collapse so does (a W, b H) for all real a and b, but "
-        "only some of them are optimal.",
-        "ji2022, Remark 3.2",
-        _judge_scalings,
-        _scalings,
-        code="nclab.ulpm.problem.optimal_log_loss",
-    ),
-    Claim(
-        "ji2022/def-3.2",
-        Kind.DEFINITION,
-        "The tangent space of (W, H) is the set of directions orthogonal to it.",
-        "ji2022, Def. 3.2",
-        _judge_tangents,
-        _tangents,
-        code="nclab.ulpm.curvature.tangent",
-    ),
-    Claim(
-        "ji2022/thm-3.4",
-        Kind.THEOREM,
-        "From every point that is not optimal on its sphere there is a tangent direction, and a "
-        "point of the sphere arbitrarily near, with a loss that is not larger.",
-        "ji2022, Thm 3.4",
-        _judge_ways_down,
-        _ways_down,
-        code="nclab.ulpm.landscape.escape",
-        figure="slice",
-    ),
-)

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import draws, judge_statement, largest, tally
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.both_sides import BothSides
+from nclab.theory.statements.inequality import Inequality
 from nclab.ulpm.problem import (
     Problem,
     largest_margin,
@@ -48,7 +48,16 @@ def _definition(preset: str) -> Numbers:
     return {"points": len(errors) // 2, "error": largest(errors)}
 
 
-def _judge_definition(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/def-3.1",
+    Kind.DEFINITION,
+    "The neural collapse margin is the smallest margin of all samples against the best other "
+    "class.",
+    "ji2022, Def. 3.1",
+    gather=_definition,
+    code="nclab.ulpm.problem.smallest_margin",
+)
+def def_3_1(numbers: Numbers) -> Finding:
     evidence = (
         f"smallest margin by hand, over samples and classes at once, and by the metric differ by "
         f"at most {number(numbers['error'])} on {numbers['points']} points"
@@ -73,7 +82,7 @@ def _margin_bound(preset: str) -> Numbers:
         solved = solve_separation(problem).certificate.theta
         found = quantities(problem, solved)
         nearest += [found[name] for name in QUANTITIES]
-    both = BothSides(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
+    both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
     return {
         **tally(both),
         "frame_ratio": min(frames),
@@ -81,7 +90,16 @@ def _margin_bound(preset: str) -> Numbers:
     }
 
 
-def _judge_margin_bound(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/lemma-3.1",
+    Kind.LEMMA,
+    "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
+    "collapse.",
+    "ji2022, Lemma 3.1",
+    gather=_margin_bound,
+    code="nclab.ulpm.problem.largest_margin",
+)
+def lemma_3_1(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
         f"{found.evidence}; simplex ETFs reach it (ratio {numbers['frame_ratio']:.12f}) and the "
@@ -112,7 +130,16 @@ def _ray(preset: str) -> Numbers:
     return {"rows": rows}
 
 
-def _judge_ray(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/remark-3.1",
+    Kind.REMARK,
+    "Along the ray through (W, H) the smallest objective of the separation problem is half the "
+    "squared norm over the square root of the margin.",
+    "ji2022, Remark 3.1",
+    gather=_ray,
+    code="nclab.ulpm.separation.ray_value",
+)
+def remark_3_1(numbers: Numbers) -> Finding:
     one, half = (
         max(abs(row[f"power_{name}"] / row["by_search"] - 1) for row in numbers["rows"])
         for name in ("one", "half")
@@ -150,7 +177,16 @@ def _optimum(preset: str) -> Numbers:
     return {"rows": rows}
 
 
-def _judge_optimum(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/thm-3.2",
+    Kind.THEOREM,
+    "Every global optimum of the separation problem is a KKT point and satisfies the criteria of "
+    "neural collapse.",
+    "ji2022, Thm 3.2",
+    gather=_optimum,
+    code="nclab.ulpm.separation.solve_separation",
+)
+def thm_3_2(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     gap = max(abs(row["value"] / row["closed_form"] - 1) for row in rows)
     residual = max(row["residual"] for row in rows)
@@ -161,47 +197,3 @@ def _judge_optimum(numbers: Numbers) -> Finding:
     )
     right = gap <= 1e-6 and residual <= 1e-5 and collapse <= 1e-3
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "ji2022/def-3.1",
-        Kind.DEFINITION,
-        "The neural collapse margin is the smallest margin of all samples against the best other "
-        "class.",
-        "ji2022, Def. 3.1",
-        _judge_definition,
-        _definition,
-        code="nclab.ulpm.problem.smallest_margin",
-    ),
-    Claim(
-        "ji2022/lemma-3.1",
-        Kind.LEMMA,
-        "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
-        "collapse.",
-        "ji2022, Lemma 3.1",
-        _judge_margin_bound,
-        _margin_bound,
-        code="nclab.ulpm.problem.largest_margin",
-    ),
-    Claim(
-        "ji2022/remark-3.1",
-        Kind.REMARK,
-        "Along the ray through (W, H) the smallest objective of the separation problem is half the "
-        "squared norm over the square root of the margin.",
-        "ji2022, Remark 3.1",
-        _judge_ray,
-        _ray,
-        code="nclab.ulpm.separation.ray_value",
-    ),
-    Claim(
-        "ji2022/thm-3.2",
-        Kind.THEOREM,
-        "Every global optimum of the separation problem is a KKT point and satisfies the criteria "
-        "of neural collapse.",
-        "ji2022, Thm 3.2",
-        _judge_optimum,
-        _optimum,
-        code="nclab.ulpm.separation.solve_separation",
-    ),
-)

@@ -7,13 +7,13 @@ import numpy as np
 
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import largest
 from nclab.papers.pan2023.setting import appended_bias, judge_bias
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.ulpm.problem import Problem, log_gradient, log_loss
 from nclab.ulpm.separation import optimal_point
@@ -32,7 +32,16 @@ def _layer_peeled(preset: str) -> Numbers:
     return {"search_gap": found / best - 1, "rows": rows}
 
 
-def _judge_layer_peeled(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/eq-1",
+    Kind.EQUATION,
+    "The layer-peeled model (1), with bounded norms of W and H, has collapse as its only global "
+    "optimum.",
+    "ji2022, Eq. (1)",
+    gather=_layer_peeled,
+    code="nclab.theory.certificates.norms_and_loss.deviation_upper",
+)
+def eq_1(numbers: Numbers) -> Finding:
     bounds = [row["deviation"] for row in numbers["rows"]]
     evidence = (
         f"a search over W and H of fixed norms ends {number(numbers['search_gap'])} above the loss "
@@ -43,6 +52,18 @@ def _judge_layer_peeled(numbers: Numbers) -> Finding:
     linear = all(0 < b < a / 50 for a, b in pairwise(bounds))
     right = -1e-9 <= numbers["search_gap"] <= 1e-6 and linear
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+sec_2_1_bias = Claim(
+    "ji2022/sec-2.1-bias",
+    Kind.REMARK,
+    "Without loss of generality the bias is absorbed into the weights by adding a scalar to every "
+    "feature.",
+    "ji2022, Sec. 2.1",
+    judge_bias,
+    appended_bias,
+    code="nclab.theory.certificates.certificate.certify",
+)
 
 
 def _frame(preset: str) -> Numbers:
@@ -56,7 +77,16 @@ def _frame(preset: str) -> Numbers:
     return {"gram_error": max(gram), "asymmetry": min(lopsided)}
 
 
-def _judge_frame(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/def-2.1",
+    Kind.DEFINITION,
+    "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with Q "
+    "orthogonal.",
+    "ji2022, Def. 2.1",
+    gather=_frame,
+    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+)
+def def_2_1(numbers: Numbers) -> Finding:
     evidence = (
         f"the columns form a simplex ETF for random orthogonal Q (error "
         f"{number(numbers['gram_error'])}), but M is not symmetric: |M - M'| is at least "
@@ -85,7 +115,15 @@ def _within(preset: str) -> Numbers:
     return {"within_variation": found}
 
 
-def _judge_within(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/nc1",
+    Kind.DEFINITION,
+    "Variability collapse: every feature equals the mean of its class.",
+    "ji2022, Sec. 2.1 (NC1)",
+    gather=_within,
+    code="nclab.metrics.nc1_variability.nc1_within_variation",
+)
+def nc1(numbers: Numbers) -> Finding:
     found = numbers["within_variation"]
     values = list(found.values())
     rows = ", ".join(f"{size}: {number(value)}" for size, value in found.items())
@@ -108,7 +146,16 @@ def _angles(preset: str) -> Numbers:
     }
 
 
-def _judge_angles(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/nc2",
+    Kind.DEFINITION,
+    "Convergence to a simplex: the class means, centred by the global mean, have equal norms and "
+    "cosines -1/(K-1); the formula has the means themselves.",
+    "ji2022, Sec. 2.1 (NC2)",
+    gather=_angles,
+    code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
+)
+def nc2(numbers: Numbers) -> Finding:
     evidence = (
         f"a simplex moved off the origin: cosines off by {number(numbers['uncentred_error'])} as "
         f"the formula has them, by {number(numbers['centred_error'])} after centring by the global "
@@ -130,7 +177,15 @@ def _duality(preset: str) -> Numbers:
     return found
 
 
-def _judge_duality(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/nc3",
+    Kind.DEFINITION,
+    "Self-duality: there is a constant C with w_k = C h_k for every class.",
+    "ji2022, Sec. 2.1 (NC3)",
+    gather=_duality,
+    code="nclab.metrics.nc3_self_duality.nc3_self_duality",
+)
+def nc3(numbers: Numbers) -> Finding:
     good, bad = numbers["positive"], numbers["negative"]
     evidence = (
         f"w_k = C h_k with C = {good['constant']:g} classifies {good['accuracy']:.0%} rightly, "
@@ -154,7 +209,16 @@ def _nearest(preset: str) -> Numbers:
     }
 
 
-def _judge_nearest(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/nc4",
+    Kind.DEFINITION,
+    "Nearest class centre: the classifier's argmin over k of <w_k, h> becomes the class with the "
+    "nearest mean.",
+    "ji2022, Sec. 2.1 (NC4)",
+    gather=_nearest,
+    code="nclab.metrics.nc4_nearest_center.nc4_agreement",
+)
+def nc4(numbers: Numbers) -> Finding:
     most, least = numbers["argmax_agreement"], numbers["argmin_agreement"]
     evidence = (
         f"at collapse the nearest class mean is the class of the largest <w_k, h> for "
@@ -172,7 +236,16 @@ def _convexity(preset: str) -> Numbers:
     return {"loss_here": one, "loss_there": other, "loss_between": middle}
 
 
-def _judge_convexity(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/eq-4",
+    Kind.EQUATION,
+    "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as a "
+    "function of W and H, is not convex.",
+    "ji2022, Eq. (4)",
+    gather=_convexity,
+    code="nclab.ulpm.problem.log_loss",
+)
+def eq_4(numbers: Numbers) -> Finding:
     here, there, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
     evidence = (
         f"(W, H) and (-W, -H) both have the loss {number(here)}, the point between them "
@@ -193,7 +266,15 @@ def _direction(preset: str) -> Numbers:
     }
 
 
-def _judge_direction(numbers: Numbers) -> Finding:
+@claim(
+    "ji2022/sec-2.2-flow",
+    Kind.EQUATION,
+    "Gradient flow is dW/dt = dL/dW, dH/dt = dL/dH.",
+    "ji2022, Sec. 2.2",
+    gather=_direction,
+    code="nclab.ulpm.flow.flow",
+)
+def sec_2_2_flow(numbers: Numbers) -> Finding:
     up, down = numbers["change_printed"], numbers["change_corrected"]
     evidence = (
         f"a small step along dL/dW, as printed, changes the log loss by {number(up)}, along "
@@ -202,94 +283,3 @@ def _judge_direction(numbers: Numbers) -> Finding:
     if up < 0:
         return Finding(Verdict.HOLDS, evidence, numbers)
     return Finding(Verdict.CORRECTED if down < 0 else Verdict.REFUTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "ji2022/eq-1",
-        Kind.EQUATION,
-        "The layer-peeled model (1), with bounded norms of W and H, has collapse as its only "
-        "global optimum.",
-        "ji2022, Eq. (1)",
-        _judge_layer_peeled,
-        _layer_peeled,
-        code="nclab.theory.budget.deviation_upper",
-    ),
-    Claim(
-        "ji2022/sec-2.1-bias",
-        Kind.REMARK,
-        "Without loss of generality the bias is absorbed into the weights by adding a scalar to "
-        "every feature.",
-        "ji2022, Sec. 2.1",
-        judge_bias,
-        appended_bias,
-        code="nclab.theory.certificate.certify",
-    ),
-    Claim(
-        "ji2022/def-2.1",
-        Kind.DEFINITION,
-        "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with "
-        "Q orthogonal.",
-        "ji2022, Def. 2.1",
-        _judge_frame,
-        _frame,
-        code="nclab.metrics.nc2_simplex_etf.simplex_etf",
-    ),
-    Claim(
-        "ji2022/nc1",
-        Kind.DEFINITION,
-        "Variability collapse: every feature equals the mean of its class.",
-        "ji2022, Sec. 2.1 (NC1)",
-        _judge_within,
-        _within,
-        code="nclab.metrics.nc1_variability.nc1_within_variation",
-    ),
-    Claim(
-        "ji2022/nc2",
-        Kind.DEFINITION,
-        "Convergence to a simplex: the class means, centred by the global mean, have equal norms "
-        "and cosines -1/(K-1); the formula has the means themselves.",
-        "ji2022, Sec. 2.1 (NC2)",
-        _judge_angles,
-        _angles,
-        code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
-    ),
-    Claim(
-        "ji2022/nc3",
-        Kind.DEFINITION,
-        "Self-duality: there is a constant C with w_k = C h_k for every class.",
-        "ji2022, Sec. 2.1 (NC3)",
-        _judge_duality,
-        _duality,
-        code="nclab.metrics.nc3_self_duality.nc3_self_duality",
-    ),
-    Claim(
-        "ji2022/nc4",
-        Kind.DEFINITION,
-        "Nearest class centre: the classifier's argmin over k of <w_k, h> becomes the class with "
-        "the nearest mean.",
-        "ji2022, Sec. 2.1 (NC4)",
-        _judge_nearest,
-        _nearest,
-        code="nclab.metrics.nc4_nearest_center.nc4_agreement",
-    ),
-    Claim(
-        "ji2022/eq-4",
-        Kind.EQUATION,
-        "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as "
-        "a function of W and H, is not convex.",
-        "ji2022, Eq. (4)",
-        _judge_convexity,
-        _convexity,
-        code="nclab.ulpm.problem.log_loss",
-    ),
-    Claim(
-        "ji2022/sec-2.2-flow",
-        Kind.EQUATION,
-        "Gradient flow is dW/dt = dL/dW, dH/dt = dL/dH.",
-        "ji2022, Sec. 2.2",
-        _judge_direction,
-        _direction,
-        code="nclab.ulpm.flow.flow",
-    ),
-)

@@ -4,20 +4,21 @@ Claim: a data set of lower complexity can achieve more significant collapse.
 Source: pan2023, Sec. 1.4
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Picture
-from nclab.figures.spread import column, gap
-from nclab.papers.pan2023 import pictures_theory as pan2023_theory
-from nclab.papers.pan2023.networks import PAPER, QUICK, Networks, preset_of
-from nclab.papers.pan2023.training_claims import findings
-from nclab.papers.tables import Table, as_rich, cell, group, verdicts
-
-NAME = "pan2023_complexity"
+from nclab.figures.picture import Panel, Picture, Reference
+from nclab.figures.spread import SPREAD, Look, column, converged, spread
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.comparisons import weigh_lines
+from nclab.papers.pan2023.lines import COSINES, DECAY, cosines, failed_note, simplex
+from nclab.papers.pan2023.networks import PAPER, QUICK, Networks
+from nclab.papers.pan2023.rows import VISIBLE, degree, gap, line, seeds, series
+from nclab.papers.tables import Table, cell, group
+from nclab.papers.verdict import Finding
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,9 @@ PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 
 
 def run(
-    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
-) -> dict[str, Any]:
-    """Run a preset."""
-    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
-
-
-def compare(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The experiment at any size: rows of networks by the depth of their teacher."""
+    """Rows of networks by the depth of their teacher."""
     rows = [
         {**row, "teacher_depth": depth}
         for depth in config.teacher_depths
@@ -57,15 +51,14 @@ def compare(
             engine=engine,
         )
     ]
-    numbers: dict[str, Any] = {
+    return {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
         "rows": rows,
     }
-    return {**numbers, "findings": findings(NAME, numbers)}
 
 
-def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Cosines by weight decay and depth of the teacher, and the verdicts."""
+def tables(numbers: Numbers) -> list[Table]:
+    """Cosines by weight decay and depth of the teacher."""
     ordered = sorted(numbers["rows"], key=lambda row: (row["weight_decay"], row["teacher_depth"]))
     rows = [
         (
@@ -79,14 +72,68 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
         for (decay, depth), own in group(ordered, "weight_decay", "teacher_depth").items()
     ]
     columns = ("weight decay", "teacher depth", "accuracy", "min intra", "max inter", "difference")
-    return [Table("Last-layer features", columns, rows), verdicts(numbers["findings"])]
+    return [Table("Last-layer features", columns, rows)]
 
 
-def show(numbers: Mapping[str, Any]) -> list[Any]:
-    """The tables, for the terminal."""
-    return [as_rich(table) for table in tables(numbers)]
+def pictures(numbers: Numbers) -> list[Picture]:
+    """Cosines against the depth of the teacher, one panel a weight decay; and the difference."""
+    rows, classes = numbers["rows"], int(numbers["config"]["classes"])
+    decays = sorted({row["weight_decay"] for row in rows})
+    depths = tuple(float(depth) for depth in sorted({row["teacher_depth"] for row in rows}))
+    panels: list[Panel] = []
+    difference = []
+    for decay in decays:
+        own = [row for row in rows if row["weight_decay"] == decay]
+        look = Look(f"difference, {DECAY} {decay:g}", len(panels) + 1)
+        difference.append(spread(converged(own), "teacher_depth", gap, look))
+        panels.append(
+            Panel(
+                f"{DECAY} {decay:g}",
+                "depth of the teacher",
+                "cosine similarity",
+                cosines(own, "teacher_depth", simplex(classes, depths)),
+                x_ticks=depths,
+                y_range=COSINES,
+            )
+        )
+    panels.append(
+        Panel(
+            "min intra − max inter",
+            "depth of the teacher",
+            "difference of cosines",
+            tuple(difference),
+            references=(Reference("simplex ETF", y=1 + 1 / (classes - 1)),),
+            x_ticks=depths,
+            y_range=(0.0, 1.14 * (1 + 1 / (classes - 1))),
+        )
+    )
+    return [
+        Picture(
+            "pan2023_complexity",
+            "Complexity of the data and collapse",
+            tuple(panels),
+            len(panels),
+            "Affine batch norm; the labels come from random networks of this many layers. "
+            f"{SPREAD}{failed_note(rows)}",
+        )
+    ]
 
 
-def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Cosines against the depth of the teacher."""
-    return pan2023_theory.complexity(numbers)
+@claim(
+    "pan2023/sec-1.4-simpler-data",
+    Kind.RESULT,
+    "Data of lower complexity give stronger collapse.",
+    "pan2023, Sec. 1.4",
+    needs="pan2023_complexity",
+    figure="pan2023_complexity",
+)
+def simpler_data(numbers: Numbers) -> Finding:
+    """Collapse weakens at every step to a deeper teacher, at the same weight decay and seed."""
+    rows = numbers["rows"]
+    found = []
+    for seed in seeds(rows):
+        for decay in sorted({row["weight_decay"] for row in rows}):
+            own = series(rows, "teacher_depth", seed=seed, weight_decay=decay)
+            what = f"seed {seed}, weight decay {decay:g}: teacher depth"
+            found.append(line(what, own, degree, key="teacher_depth", sign=-1))
+    return weigh_lines(found, visible=VISIBLE)

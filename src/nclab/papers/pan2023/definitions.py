@@ -10,7 +10,7 @@ from torch import nn
 from nclab.data.conic_hull import ConicHull
 from nclab.metrics.effective_depth import effective_depth
 from nclab.models.mlp import MLP, Shape
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import largest
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
@@ -18,6 +18,56 @@ from nclab.text import number
 ROUNDING = 1e-9
 """Deviation that is rounding after a few layers of batch norm."""
 TRIALS = {"quick": 2_000, "paper": 20_000}
+
+
+def _cones(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    planes = rng.normal(size=(2, 16))
+    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
+    cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
+    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
+    x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
+    own = np.eye(4, dtype=bool)[labels]
+
+    def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """(points, classes) whether all planes of the class have the point on their right side."""
+        found: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
+        return found
+
+    order = np.argsort(labels, kind="stable")
+    ahead = order[1:][labels[order[1:]] == labels[order[:-1]]]
+    behind = order[:-1][labels[order[1:]] == labels[order[:-1]]]
+    return {
+        "points": len(x),
+        "outside_their_cone": int((inside(x) != own).any(1).sum()),
+        "moved_by_scaling": int((inside(3.7 * x) != own).any(1).sum()),
+        "sums": len(ahead),
+        "sums_that_leave": int((inside(x[ahead] + x[behind]) != own[ahead]).any(1).sum()),
+        "smallest_class": int(own.sum(0).min()),
+    }
+
+
+@claim(
+    "pan2023/def-conic-hull",
+    Kind.DEFINITION,
+    "In a conic hull data set every class is a cone with its vertex at the origin, cut out "
+    "by planes x . b_i > 0.",
+    "pan2023, Sec. 3.1",
+    gather=_cones,
+    code="nclab.data.conic_hull.ConicHull",
+)
+def cones(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['points']} points drawn, two planes, four classes: "
+        f"{numbers['outside_their_cone']} outside the cone of their class or in two, "
+        f"{numbers['moved_by_scaling']} moved by scaling, {numbers['sums_that_leave']} of "
+        f"{numbers['sums']} sums of two members outside; smallest class "
+        f"{numbers['smallest_class']}"
+    )
+    names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
+    enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
+    right = all(numbers[name] == 0 for name in names) and enough
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 
 def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
@@ -60,7 +110,16 @@ def _composition(preset: str) -> Numbers:
     }
 
 
-def _judge_composition(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/def-3.2.1",
+    Kind.DEFINITION,
+    "A multi-layer perceptron with batch norm is the composition of layers "
+    "BN(max(W h + b, 0)) and a last linear layer.",
+    "pan2023, Def. 3.2.1",
+    gather=_composition,
+    code="nclab.models.mlp.MLP",
+)
+def composition(numbers: Numbers) -> Finding:
     worst = max(numbers.values())
     evidence = (
         f"composed by hand the network gives the same outputs (error "
@@ -89,7 +148,16 @@ def _depths(preset: str) -> Numbers:
     return {"networks": TRIALS[preset], "differing": differing, "rising": rising, "none": none}
 
 
-def _judge_depths(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/def-3.2.2",
+    Kind.DEFINITION,
+    "The epsilon-effective depth is the first layer whose nearest-class-centre error is at "
+    "most epsilon, or the number of layers if there is none.",
+    "pan2023, Def. 3.2.2",
+    gather=_depths,
+    code="nclab.metrics.effective_depth.effective_depth",
+)
+def depths(numbers: Numbers) -> Finding:
     evidence = (
         f"{numbers['networks']} series of layer accuracies: the depth differs from a search by "
         f"hand in {numbers['differing']} cases ({numbers['none']} without such a layer, where it "
@@ -97,78 +165,3 @@ def _judge_depths(numbers: Numbers) -> Finding:
     )
     right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
-
-
-def _cones(preset: str) -> Numbers:
-    rng = np.random.default_rng(2)
-    planes = rng.normal(size=(2, 16))
-    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
-    cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
-    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
-    x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
-    own = np.eye(4, dtype=bool)[labels]
-
-    def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """(points, classes) whether all planes of the class have the point on their right side."""
-        found: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
-        return found
-
-    order = np.argsort(labels, kind="stable")
-    ahead = order[1:][labels[order[1:]] == labels[order[:-1]]]
-    behind = order[:-1][labels[order[1:]] == labels[order[:-1]]]
-    return {
-        "points": len(x),
-        "outside_their_cone": int((inside(x) != own).any(1).sum()),
-        "moved_by_scaling": int((inside(3.7 * x) != own).any(1).sum()),
-        "sums": len(ahead),
-        "sums_that_leave": int((inside(x[ahead] + x[behind]) != own[ahead]).any(1).sum()),
-        "smallest_class": int(own.sum(0).min()),
-    }
-
-
-def _judge_cones(numbers: Numbers) -> Finding:
-    evidence = (
-        f"{numbers['points']} points drawn, two planes, four classes: "
-        f"{numbers['outside_their_cone']} outside the cone of their class or in two, "
-        f"{numbers['moved_by_scaling']} moved by scaling, {numbers['sums_that_leave']} of "
-        f"{numbers['sums']} sums of two members outside; smallest class "
-        f"{numbers['smallest_class']}"
-    )
-    names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
-    enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
-    right = all(numbers[name] == 0 for name in names) and enough
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/def-conic-hull",
-        Kind.DEFINITION,
-        "In a conic hull data set every class is a cone with its vertex at the origin, cut out "
-        "by planes x . b_i > 0.",
-        "pan2023, Sec. 3.1",
-        _judge_cones,
-        _cones,
-        code="nclab.data.conic_hull.ConicHull",
-    ),
-    Claim(
-        "pan2023/def-3.2.1",
-        Kind.DEFINITION,
-        "A multi-layer perceptron with batch norm is the composition of layers "
-        "BN(max(W h + b, 0)) and a last linear layer.",
-        "pan2023, Def. 3.2.1",
-        _judge_composition,
-        _composition,
-        code="nclab.models.mlp.MLP",
-    ),
-    Claim(
-        "pan2023/def-3.2.2",
-        Kind.DEFINITION,
-        "The epsilon-effective depth is the first layer whose nearest-class-centre error is at "
-        "most epsilon, or the number of layers if there is none.",
-        "pan2023, Def. 3.2.2",
-        _judge_depths,
-        _depths,
-        code="nclab.metrics.effective_depth.effective_depth",
-    ),
-)

@@ -2,7 +2,7 @@
 
 from nclab.papers.erratum import Erratum
 
-PAN2023 = (
+ERRATA = (
     Erratum(
         "pan2023, Def. 1.2.1",
         "α is the scale *vector* of a frame in d ≥ C dimensions.",

@@ -7,26 +7,57 @@ Source: pan2023, Thm 2.3.1
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Picture
+from nclab.figures.palette import BLACK
+from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.measurement import measure
-from nclab.papers.pan2023 import pictures_guarantees as theory
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.comparisons import Comparison, weigh, weigh_lines
+from nclab.papers.pan2023.rows import VISIBLE, line
 from nclab.papers.small_network import NetworkConfig, train
+from nclab.papers.tables import Row, Table, group
+from nclab.papers.verdict import Finding
 from nclab.progress import track
-from nclab.theory.certificate import certify
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.text import number
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 from nclab.threads import one_thread
+
+Array = NDArray[np.float64]
 
 TELLING = 3e-3
 """Weight decay from which on the certificates of trained networks say a lot."""
+CURVE = {
+    "excess_loss": "ε",
+    "thesis_intra_lower": "thesis intra ≥",
+    "intra_lower": "nclab intra ≥",
+    "true_intra": "true min intra",
+    "inter_upper": "nclab inter ≤",
+    "true_inter": "true max inter",
+}
+NETWORKS = {
+    "weight_decay": "weight decay",
+    "seed": "seed",
+    "alpha": "α",
+    "predicted_alpha": "α*",
+    "beta": "β",
+    "predicted_beta": "β*",
+    "loss": "loss",
+    "min_intra": "min intra",
+    "min_guaranteed": "guaranteed",
+    "mean_guaranteed": "on average",
+    "thesis_intra_lower": "thesis",
+}
+"""Columns of the tables."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +90,9 @@ PRESETS = {
 
 
 def run(
-    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """Run a preset."""
-    return guarantees(PRESETS[preset], seeds=seeds)
-
-
-def guarantees(config: Config, *, seeds: Sequence[int] = (0,)) -> dict[str, Any]:
-    """The experiment at any size: the curves once, the networks for every seed."""
+    """The curves once, the networks for every seed."""
     with one_thread():
         curve = [
             curve_row(config, relative, seeds[0])
@@ -80,87 +106,7 @@ def guarantees(config: Config, *, seeds: Sequence[int] = (0,)) -> dict[str, Any]
         regularised_optimum(config.network.num_classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, 40)
     ]
-    numbers = {"config": asdict(config), "curve": curve, "networks": networks, "optima": optima}
-    return {**numbers, "checks": checks(numbers)}
-
-
-def checks(numbers: Mapping[str, Any]) -> dict[str, bool]:
-    """The claims, judged from the numbers."""
-    networks = numbers["networks"]
-    measured = [np.array(row["intra_cosine"]) for row in networks]
-    promised = [np.array(row["class_intra_lower"]) for row in networks]
-    neighbours = [
-        (before.mean(), after.mean())
-        for (one, before), (two, after) in pairwise(zip(networks, promised, strict=True))
-        if one["seed"] == two["seed"]
-    ]
-    return {
-        "no worst case violates the certificate": all(
-            _at_least(row["true_intra"], row["intra_lower"])
-            and _at_least(row["inter_upper"], row["true_inter"])
-            for row in numbers["curve"]
-        ),
-        "no network violates its certificate": all(
-            (m >= p).all() for m, p in zip(measured, promised, strict=True)
-        ),
-        "the guarantee grows with weight decay": all(one <= two for one, two in neighbours),
-        f"its average is at least 0.5 from weight decay {TELLING:g} on": all(
-            row["mean_guaranteed"] >= 0.5 for row in networks if row["weight_decay"] >= TELLING
-        ),
-        "the thesis's explicit constants are vacuous there": all(
-            row["thesis_intra_lower"] <= 0 for row in networks
-        ),
-    }
-
-
-def show(numbers: Mapping[str, Any]) -> list[Any]:
-    """The curve, the networks, the checks."""
-    curve = _table(
-        numbers["curve"],
-        {
-            "excess_loss": "ε",
-            "thesis_intra_lower": "thesis intra ≥",
-            "intra_lower": "nclab intra ≥",
-            "true_intra": "true min intra",
-            "inter_upper": "nclab inter ≤",
-            "true_inter": "true max inter",
-        },
-    )
-    networks = _table(
-        numbers["networks"],
-        {
-            "weight_decay": "weight decay",
-            "seed": "seed",
-            "alpha": "α",
-            "predicted_alpha": "α*",
-            "beta": "β",
-            "predicted_beta": "β*",
-            "loss": "loss",
-            "min_intra": "min intra",
-            "min_guaranteed": "guaranteed",
-            "mean_guaranteed": "on average",
-            "thesis_intra_lower": "thesis",
-        },
-    )
-    config = numbers["config"]
-    return [
-        f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}:",
-        curve,
-        "\nTrained networks: norms beside the optimum (*), guaranteed beside measured:",
-        networks,
-        *(f"{'✓' if ok else '✗'} {claim}" for claim, ok in numbers["checks"].items()),
-    ]
-
-
-def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Guarantee curves and the networks against weight decay."""
-    config = numbers["config"]
-    sizes = {"num_classes": config["num_classes"], "product": config["product"]}
-    first = [row for row in numbers["networks"] if row["seed"] == numbers["networks"][0]["seed"]]
-    return [
-        theory.guarantees_picture(theory.guarantee_panels(numbers["curve"], **sizes)),
-        theory.networks_picture(theory.network_panels(first, numbers["optima"])),
-    ]
+    return {"config": asdict(config), "curve": curve, "networks": networks, "optima": optima}
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
@@ -184,8 +130,8 @@ def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | N
 def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any]:
     """A trained network: norms, loss, cosines measured and guaranteed."""
     generator = torch.Generator().manual_seed(seed)
-    trained = train(replace(config.network, weight_decay=weight_decay), generator)
-    collapse = measure(trained.network, [(trained.inputs, trained.targets)]).last
+    network, samples = train(replace(config.network, weight_decay=weight_decay), generator)
+    collapse = measure(network, [tuple(samples)]).last
     certificate = collapse.certificate()
     optimum = regularised_optimum(config.network.num_classes, weight_decay)
     assert certificate.class_intra_lower is not None
@@ -211,18 +157,267 @@ def network_row(config: Config, weight_decay: float, seed: int) -> dict[str, Any
     }
 
 
-def _at_least(larger: float | None, smaller: float | None) -> bool:
-    return larger is None or smaller is None or larger >= smaller - 1e-9
+def tables(numbers: Numbers) -> list[Table]:
+    """The curve and the networks."""
+    config = numbers["config"]
+    curve = f"What the loss guarantees, C = {config['num_classes']}, αβ = {config['product']:g}"
+    networks = "Trained networks: norms beside the optimum (*), guaranteed beside measured"
+    return [
+        Table(
+            title,
+            tuple(columns.values()),
+            [tuple(number(row[key]) for key in columns) for row in rows],
+        )
+        for title, columns, rows in (
+            (curve, CURVE, numbers["curve"]),
+            (networks, NETWORKS, numbers["networks"]),
+        )
+    ]
 
 
-def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Any:
-    from rich.table import Table
+def pictures(numbers: Numbers) -> list[Picture]:
+    """Guarantee curves, and the networks of the first seed against weight decay."""
+    config = numbers["config"]
+    sizes = {"num_classes": config["num_classes"], "product": config["product"]}
+    first = [row for row in numbers["networks"] if row["seed"] == numbers["networks"][0]["seed"]]
+    return [
+        guarantees_picture(guarantee_panels(numbers["curve"], **sizes)),
+        networks_picture(first, numbers["optima"]),
+    ]
 
-    from nclab.text import number
 
-    table = Table(header_style="bold")
-    for title in columns.values():
-        table.add_column(title, justify="right")
-    for row in rows:
-        table.add_row(*(number(row[key]) for key in columns))
-    return table
+class GuaranteeCurve(NamedTuple):
+    """A deviation from collapse against the excess loss; nan where there is no bound."""
+
+    name: str
+    deviation: Array
+    slope: float
+    """d log deviation / d log excess over the smallest third of the excess; nan without one."""
+
+
+class GuaranteePanels(NamedTuple):
+    """Guarantees and the truth, for one number of classes and one product of norms."""
+
+    num_classes: int
+    product: float
+    excess: Array
+    intra: tuple[GuaranteeCurve, ...]
+    """1 - intra."""
+    inter: tuple[GuaranteeCurve, ...]
+    """inter + 1/(C - 1)."""
+
+
+INTRA = {"thesis": "thesis_intra_lower", "nclab": "intra_lower", "true worst case": "true_intra"}
+INTER = {"thesis": "thesis_inter_upper", "nclab": "inter_upper", "true worst case": "true_inter"}
+LOOKS: dict[str, dict[str, Any]] = {
+    "thesis": {"colour": 4, "style": "dashed"},
+    "nclab": {"colour": 0},
+    "true worst case": {"colour": BLACK, "style": "none", "marker": "hollow"},
+}
+
+
+def guarantee_panels(rows: Sequence[Row], *, num_classes: int, product: float) -> GuaranteePanels:
+    """Curves of deviation against excess, from rows with bounds and worst cases.
+
+    >>> rows = [{"excess_loss": e, "intra_lower": 1 - 2 * e, "inter_upper": -0.5 + e**0.5}
+    ...         for e in (1e-6, 1e-5, 1e-4)]
+    >>> panels = guarantee_panels(rows, num_classes=3, product=2.0)
+    >>> [round(curve.slope, 3) for curve in (panels.intra[1], panels.inter[1])]
+    [1.0, 0.5]
+    """
+    excess = _column(rows, "excess_loss")
+
+    def curve(name: str, deviation: Array) -> GuaranteeCurve:
+        deviation = np.where(deviation > 0, deviation, np.nan)
+        known = np.flatnonzero(np.isfinite(deviation))[: max(3, len(excess) // 3)]
+        slope = float("nan")
+        if len(known) >= 2:
+            slope = float(np.polyfit(np.log(excess[known]), np.log(deviation[known]), 1)[0])
+        return GuaranteeCurve(name, deviation, slope)
+
+    vertex = 1 / (num_classes - 1)
+    return GuaranteePanels(
+        num_classes,
+        product,
+        excess,
+        tuple(curve(name, 1 - _column(rows, key)) for name, key in INTRA.items()),
+        tuple(curve(name, _column(rows, key) + vertex) for name, key in INTER.items()),
+    )
+
+
+def guarantees_picture(data: GuaranteePanels) -> Picture:
+    """Two panels, log-log: how far from collapse a class or a pair can be at a given excess."""
+    most = (1.0, 1 + 1 / (data.num_classes - 1))
+    titles = ("1 − intra, worst class", "inter + 1/(C−1), worst pair")
+    panels = []
+    for curves, top, title in zip((data.intra, data.inter), most, titles, strict=True):
+        series = tuple(
+            Series(
+                _with_slope(curve.name, curve.slope),
+                _list(data.excess),
+                _list(np.minimum(curve.deviation, top)),
+                **LOOKS[curve.name],
+            )
+            for curve in curves
+        )
+        vacuous = (Reference("says nothing", y=top),)
+        panels.append(Panel(title, "excess loss ε", "", series, "log", "log", vacuous))
+    title = f"What the loss guarantees: C = {data.num_classes}, αβ = {data.product:g}"
+    caption = (
+        "How far from collapse a class or a pair of classes can be at a given excess loss: "
+        "the thesis's bounds, nclab's, and the worst case found by search."
+    )
+    return Picture("guarantees", title, tuple(panels), 2, caption, (4.2, 2.8))
+
+
+def networks_picture(networks: Sequence[Row], optima: Sequence[Row]) -> Picture:
+    """Three panels: norms, loss, and the cosines guaranteed beside those measured.
+
+    Dots are trained networks, lines the optima on a finer grid of weight decays.
+    """
+    trained, predicted = ([row["weight_decay"] for row in rows] for rows in (networks, optima))
+    dots: dict[str, Any] = {"style": "none", "marker": "filled"}
+
+    def both(key: str, optimum: str, colour: int, *labels: str) -> tuple[Series, Series]:
+        best, found = _list(_column(optima, optimum)), _list(_column(networks, key))
+        return (
+            Series(labels[0], predicted, best, colour=colour),
+            Series(labels[1], trained, found, colour=colour, **dots),
+        )
+
+    def classes(key: str, colour: int, label: str) -> tuple[Series, Series]:
+        """The average over classes as a line, every class as a dot."""
+        every = [(row["weight_decay"], float(value)) for row in networks for value in row[key]]
+        average = [float(np.mean(row[key])) for row in networks]
+        return (
+            Series(label, trained, average, colour=colour),
+            Series("", [x for x, _ in every], [y for _, y in every], colour=colour, **dots),
+        )
+
+    norms = (
+        *both("alpha", "alpha", 0, "α, features", ""),
+        *both("beta", "beta", 1, "β, classifier", ""),
+        *both("product", "product", 2, "αβ", ""),
+    )
+    losses = both("loss", "optimal_loss", 3, "loss at the optimum", "trained")
+    cosines = (
+        *classes("intra_cosine", BLACK, "measured, every class"),
+        *classes("class_intra_lower", 5, "guaranteed, every class"),
+    )
+    decay: dict[str, Any] = {"x_scale": "log", "x_ticks": tuple(trained)}
+    label = "weight decay"
+    panels = (
+        Panel("norms", label, "", norms, **decay),
+        Panel("cross-entropy", label, "", losses, y_scale="log", **decay),
+        Panel("intra-class cosine", label, "", cosines, y_range=(-0.02, 1.04), **decay),
+    )
+    caption = (
+        "Norms and loss of trained networks (dots) beside the optimum that weight decay sets "
+        "(lines), and the cosines of every class beside what the loss guarantees."
+    )
+    title = "Trained networks against weight decay"
+    return Picture("networks", title, panels, 3, caption, (3.5, 2.7))
+
+
+def _list(values: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _column(rows: Sequence[Row], name: str) -> Array:
+    return np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=float)
+
+
+def _with_slope(name: str, slope: float) -> str:
+    return f"{name}, slope {slope:.2f}" if np.isfinite(slope) else f"{name}, no bound"
+
+
+claimed = partial(claim, needs="pan2023_guarantees")
+
+
+@claimed(
+    "beyond/guarantees-worst-case",
+    Kind.RESULT,
+    "No worst case that the search finds violates the certificate of nclab.",
+    "pan2023, Thm 2.3.1",
+    figure="guarantees",
+)
+def worst_case(numbers: Numbers) -> Finding:
+    """At every excess, for classes and for pairs, where there is a bound."""
+    margins = []
+    for row in numbers["curve"]:
+        where = f"excess {number(row['excess_loss'])}"
+        for kind, larger, smaller in (
+            ("intra", "true_intra", "intra_lower"),
+            ("inter", "inter_upper", "true_inter"),
+        ):
+            if row[larger] is not None and row[smaller] is not None:
+                margins.append(Comparison(f"{where}, {kind}", row[larger] - row[smaller]))
+    return weigh(margins, tolerance=1e-9)
+
+
+@claimed(
+    "beyond/guarantees-kept",
+    Kind.RESULT,
+    "No class of a small trained network is below what the certificate guarantees it.",
+    "pan2023, Thm 2.3.1",
+    figure="networks",
+)
+def kept(numbers: Numbers) -> Finding:
+    """The class that comes nearest decides."""
+    return weigh(
+        Comparison(
+            _place(row),
+            min(m - p for m, p in zip(row["intra_cosine"], row["class_intra_lower"], strict=True)),
+        )
+        for row in numbers["networks"]
+    )
+
+
+@claimed(
+    "beyond/guarantees-grow",
+    Kind.RESULT,
+    "What small trained networks are guaranteed grows with weight decay.",
+    "pan2023, Thm 2.3.1",
+    figure="networks",
+)
+def grow(numbers: Numbers) -> Finding:
+    """The average over classes never falls, and grows visibly from first to last."""
+    lines = [
+        line(f"seed {seed}, weight decay", rows, lambda row: float(row["mean_guaranteed"]))
+        for (seed,), rows in group(numbers["networks"], "seed").items()
+    ]
+    return weigh_lines(lines, visible=VISIBLE, back=0.0)
+
+
+@claimed(
+    "beyond/guarantees-telling",
+    Kind.RESULT,
+    f"From weight decay {TELLING:g} on they are guaranteed an average intra-class cosine of 0.5.",
+    "pan2023, Thm 2.3.1",
+    figure="networks",
+)
+def telling(numbers: Numbers) -> Finding:
+    """Every such network."""
+    return weigh(
+        Comparison(_place(row), row["mean_guaranteed"] - 0.5)
+        for row in numbers["networks"]
+        if row["weight_decay"] >= TELLING
+    )
+
+
+@claimed(
+    "beyond/guarantees-thesis-vacuous",
+    Kind.RESULT,
+    "The thesis's explicit constants guarantee them nothing.",
+    "pan2023, Thm 2.3.1",
+    figure="networks",
+)
+def thesis_vacuous(numbers: Numbers) -> Finding:
+    """Its lower bound on intra-class cosines is 0 at most."""
+    return weigh(
+        Comparison(_place(row), 0.0 - row["thesis_intra_lower"]) for row in numbers["networks"]
+    )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"seed {row['seed']}, weight decay {row['weight_decay']:g}"

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement, tally
 from nclab.papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory import jensen, unit_mean_shift, unit_means
-from nclab.theory.both_sides import BothSides
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import loss_strong_convexity
+from nclab.theory.statements import jensen, unit_mean_shift, unit_means
+from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements.loss_steps import loss_strong_convexity
 
 CLASSES = (2, 10)
 """Numbers of classes of the loss that the lemmas on convex functions are tried with."""
@@ -21,6 +21,15 @@ CLASSES = (2, 10)
 def _loss(classes: int) -> jensen.Function:
     """The strongly convex function of the thesis's proof."""
     return lambda x: np.logaddexp(0.0, math.log(classes - 1) + x)
+
+
+def _judge_tight(numbers: Numbers) -> Finding:
+    """A statement whose two sides also meet."""
+    found = judge_statement(numbers)
+    ratio = numbers["tightest_ratio"]
+    words = "tight" if ratio >= 1 - 1e-6 else "not reached"
+    evidence = f"{found.evidence}; {words}: the sides have a ratio of up to {ratio:.6f}"
+    return Finding(found.verdict, evidence, numbers)
 
 
 def _subset_means(preset: str) -> Numbers:
@@ -38,13 +47,22 @@ def _subset_means(preset: str) -> Numbers:
     return {**tally(*batches), "tightest_ratio": tightest}
 
 
-def _judge_tight(numbers: Numbers) -> Finding:
-    """A statement whose two sides also meet."""
-    found = judge_statement(numbers)
-    ratio = numbers["tightest_ratio"]
-    words = "tight" if ratio >= 1 - 1e-6 else "not reached"
-    evidence = f"{found.evidence}; {words}: the sides have a ratio of up to {ratio:.6f}"
-    return Finding(found.verdict, evidence, numbers)
+lemma_2_4_1 = Claim(
+    "pan2023/lemma-2.4.1",
+    Kind.LEMMA,
+    "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the mean of "
+    "a fraction delta of the numbers is within sqrt(2 epsilon (1 - delta)/(lambda delta)) of "
+    "the mean of all.",
+    "pan2023, Lemma 2.4.1",
+    _judge_tight,
+    _subset_means,
+    code="nclab.theory.statements.jensen.jensen_subset_mean",
+)
+
+
+def _quartic(x: FloatArray) -> FloatArray:
+    result: FloatArray = np.square(x) + x**4
+    return result
 
 
 def _weighted_jensen(preset: str) -> Numbers:
@@ -58,9 +76,16 @@ def _weighted_jensen(preset: str) -> Numbers:
     return tally(*batches)
 
 
-def _quartic(x: FloatArray) -> FloatArray:
-    result: FloatArray = np.square(x) + x**4
-    return result
+lemma_2_4_2 = Claim(
+    "pan2023/lemma-2.4.2",
+    Kind.LEMMA,
+    "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
+    "of at least c times the weighted variance.",
+    "pan2023, Lemma 2.4.2",
+    judge_statement,
+    _weighted_jensen,
+    code="nclab.theory.statements.jensen.jensen_weighted",
+)
 
 
 def _variance(preset: str) -> Numbers:
@@ -72,6 +97,18 @@ def _variance(preset: str) -> Numbers:
             convexity = loss_strong_convexity(classes, x.min(1), x.max(1))
             batches.append(jensen.jensen_variance(x, _loss(classes), convexity))
     return tally(*batches)
+
+
+corollary_2_4_1 = Claim(
+    "pan2023/cor-2.4.1",
+    Kind.COROLLARY,
+    "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
+    "variance of the numbers is at most 2 epsilon / lambda.",
+    "pan2023, Cor. 2.4.1",
+    judge_statement,
+    _variance,
+    code="nclab.theory.statements.jensen.jensen_variance",
+)
 
 
 def _exponential(preset: str) -> Numbers:
@@ -86,6 +123,18 @@ def _exponential(preset: str) -> Numbers:
     return {**tally(*bounds), "tightest_ratio": nearest}
 
 
+lemma_2_4_3 = Claim(
+    "pan2023/lemma-2.4.3",
+    Kind.LEMMA,
+    "If Jensen's inequality for the exponential has gap epsilon, the mean of a fraction delta "
+    "of the numbers exceeds the mean x of all by at most sqrt(2 epsilon / (delta e^x)).",
+    "pan2023, Lemma 2.4.3",
+    _judge_tight,
+    _exponential,
+    code="nclab.theory.statements.jensen.exponential_subset_mean",
+)
+
+
 def _identity(preset: str) -> Numbers:
     rng = np.random.default_rng(4)
     batches = []
@@ -97,6 +146,18 @@ def _identity(preset: str) -> Numbers:
     return tally(*batches)
 
 
+lemma_2_4_4 = Claim(
+    "pan2023/lemma-2.4.4",
+    Kind.LEMMA,
+    "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
+    "cosine the inner product of two of them.",
+    "pan2023, Lemma 2.4.4",
+    judge_statement,
+    _identity,
+    code="nclab.theory.statements.unit_means.cosine_identity",
+)
+
+
 def _unit_mean(preset: str) -> Numbers:
     rng = np.random.default_rng(5)
     batches = []
@@ -105,6 +166,19 @@ def _unit_mean(preset: str) -> Numbers:
         batches.append(unit_means.unit_mean_norm(u, v))
     worst = unit_means.unit_mean_norm([1.0, 0.0], [[1.0, 0.0]] * 3 + [[-1e-12, 0.0]])
     return {**tally(*batches), "tightest_ratio": float(worst.right / worst.left)}
+
+
+lemma_2_4_5 = Claim(
+    "pan2023/lemma-2.4.5",
+    Kind.LEMMA,
+    "Vectors of root mean square norm alpha whose mean inner product with u, |u| <= beta, is "
+    "c >= alpha beta / sqrt 2 have a mean unit vector of norm at least "
+    "2 (c / (alpha beta))^2 - 1.",
+    "pan2023, Lemma 2.4.5",
+    _judge_tight,
+    _unit_mean,
+    code="nclab.theory.statements.unit_means.unit_mean_norm",
+)
 
 
 def _proposition(preset: str) -> Numbers:
@@ -124,7 +198,16 @@ def _proposition(preset: str) -> Numbers:
     }
 
 
-def _judge_proposition(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/lemma-2.4.5-proposition",
+    Kind.PROOF_STEP,
+    "For a_i >= 0, b_i > 0 with sums A of the a_i and at most B^2 of the squares of the b_i, "
+    "the sum of a_i / b_i is at least (A / B) sqrt N.",
+    "pan2023, Lemma 2.4.5 (proof)",
+    gather=_proposition,
+    code="nclab.theory.statements.unit_means.ratio_sum_printed",
+)
+def proposition(numbers: Numbers) -> Finding:
     printed, example = numbers["printed"], numbers["counterexample"]
     if not printed["violated"]:
         return judge_statement(printed)
@@ -146,10 +229,22 @@ def _from_mean(preset: str) -> Numbers:
     )
 
 
+corollary_2_4_2 = Claim(
+    "pan2023/cor-2.4.2",
+    Kind.COROLLARY,
+    "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
+    "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
+    "pan2023, Cor. 2.4.2",
+    judge_statement,
+    _from_mean,
+    code="nclab.theory.statements.unit_means.unit_mean_norm_from_mean",
+)
+
+
 def _opposed(preset: str) -> Numbers:
     rng = np.random.default_rng(8)
-    repaired: list[BothSides] = []
-    linear: list[BothSides] = []
+    repaired: list[Inequality] = []
+    linear: list[Inequality] = []
     for size in SIZES:
         u, v = vectors_around(rng, draws(preset) // 4, size)
         repaired += [unit_mean_shift.opposed_cosine(-u, v), unit_mean_shift.opposed_inner(-u, v)]
@@ -161,7 +256,17 @@ def _opposed(preset: str) -> Numbers:
     }
 
 
-def _judge_opposed(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/lemma-2.4.6",
+    Kind.LEMMA,
+    "If w, of norm at most beta, has inner product c <= 0 with the mean of features of root "
+    "mean square norm alpha, its cosine with the mean unit feature is at most "
+    "c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
+    "pan2023, Lemma 2.4.6",
+    gather=_opposed,
+    code="nclab.theory.statements.unit_mean_shift.opposed_cosine_printed",
+)
+def lemma_2_4_6(numbers: Numbers) -> Finding:
     """Refuted without a hypothesis on the mean norm, true with it, and with a linear error."""
     found = judge_repair(numbers)
     if found.verdict is not Verdict.CORRECTED:
@@ -173,100 +278,3 @@ def _judge_opposed(numbers: Numbers) -> Finding:
         f"{in_words(numbers['repaired'])}; with 2(1 - rho^2) for 4 e^(1/3): {linear.evidence}"
     )
     return Finding(Verdict.CORRECTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/lemma-2.4.1",
-        Kind.LEMMA,
-        "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the mean of "
-        "a fraction delta of the numbers is within sqrt(2 epsilon (1 - delta)/(lambda delta)) of "
-        "the mean of all.",
-        "pan2023, Lemma 2.4.1",
-        _judge_tight,
-        _subset_means,
-        code="nclab.theory.jensen.jensen_subset_mean",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.2",
-        Kind.LEMMA,
-        "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
-        "of at least c times the weighted variance.",
-        "pan2023, Lemma 2.4.2",
-        judge_statement,
-        _weighted_jensen,
-        code="nclab.theory.jensen.jensen_weighted",
-    ),
-    Claim(
-        "pan2023/cor-2.4.1",
-        Kind.COROLLARY,
-        "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
-        "variance of the numbers is at most 2 epsilon / lambda.",
-        "pan2023, Cor. 2.4.1",
-        judge_statement,
-        _variance,
-        code="nclab.theory.jensen.jensen_variance",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.3",
-        Kind.LEMMA,
-        "If Jensen's inequality for the exponential has gap epsilon, the mean of a fraction delta "
-        "of the numbers exceeds the mean x of all by at most sqrt(2 epsilon / (delta e^x)).",
-        "pan2023, Lemma 2.4.3",
-        _judge_tight,
-        _exponential,
-        code="nclab.theory.jensen.exponential_subset_mean",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.4",
-        Kind.LEMMA,
-        "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
-        "cosine the inner product of two of them.",
-        "pan2023, Lemma 2.4.4",
-        judge_statement,
-        _identity,
-        code="nclab.theory.unit_means.cosine_identity",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.5",
-        Kind.LEMMA,
-        "Vectors of root mean square norm alpha whose mean inner product with u, |u| <= beta, is "
-        "c >= alpha beta / sqrt 2 have a mean unit vector of norm at least "
-        "2 (c / (alpha beta))^2 - 1.",
-        "pan2023, Lemma 2.4.5",
-        _judge_tight,
-        _unit_mean,
-        code="nclab.theory.unit_means.unit_mean_norm",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.5-proposition",
-        Kind.PROOF_STEP,
-        "For a_i >= 0, b_i > 0 with sums A of the a_i and at most B^2 of the squares of the b_i, "
-        "the sum of a_i / b_i is at least (A / B) sqrt N.",
-        "pan2023, Lemma 2.4.5 (proof)",
-        _judge_proposition,
-        _proposition,
-        code="nclab.theory.unit_means.ratio_sum_printed",
-    ),
-    Claim(
-        "pan2023/cor-2.4.2",
-        Kind.COROLLARY,
-        "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
-        "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
-        "pan2023, Cor. 2.4.2",
-        judge_statement,
-        _from_mean,
-        code="nclab.theory.unit_means.unit_mean_norm_from_mean",
-    ),
-    Claim(
-        "pan2023/lemma-2.4.6",
-        Kind.LEMMA,
-        "If w, of norm at most beta, has inner product c <= 0 with the mean of features of root "
-        "mean square norm alpha, its cosine with the mean unit feature is at most "
-        "c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
-        "pan2023, Lemma 2.4.6",
-        _judge_opposed,
-        _opposed,
-        code="nclab.theory.unit_mean_shift.opposed_cosine_printed",
-    ),
-)

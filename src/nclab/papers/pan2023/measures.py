@@ -9,17 +9,17 @@ from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import judge_statement, largest, tally
+from nclab.papers.pan2023.setting import EXACT
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.statistics import ClassMoments
 from nclab.text import number
-from nclab.theory.both_sides import BothSides, norms, units
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.loss_steps import sample_losses
+from nclab.theory.statements.inequality import Inequality, norms, units
+from nclab.theory.statements.loss_steps import sample_losses
 
-EXACT = 1e-12
 CLOUDS = {"quick": 60, "paper": 600}
 """Networks that a preset measures one by one."""
 MANY = {"quick": 2_000, "paper": 20_000}
@@ -54,7 +54,16 @@ def _cosines(preset: str) -> Numbers:
     }
 
 
-def _judge_cosines(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-cosines",
+    Kind.DEFINITION,
+    "The intra-class cosine of a class is the average cosine of two of its features, the "
+    "inter-class cosine of a pair that of a feature of each.",
+    "pan2023, Sec. 2.2",
+    gather=_cosines,
+    code="nclab.metrics.cosine.intra_cosine",
+)
+def cosines(numbers: Numbers) -> Finding:
     worst = max(numbers["intra_error"], numbers["inter_error"])
     floor = 1 / numbers["orthogonal_size"]
     evidence = (
@@ -75,13 +84,22 @@ def _variability(preset: str) -> Numbers:
     same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
     lengths = norms(same)
     return {
-        **tally(BothSides(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
+        **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
         "same_direction_error": largest(1 - np.square(units(same).mean(-2)).sum(-1)),
         "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
     }
 
 
-def _judge_variability(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-nc1",
+    Kind.REMARK,
+    "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
+    "whatever their norms.",
+    "pan2023, Sec. 2.2 (NC1)",
+    gather=_variability,
+    code="nclab.metrics.cosine.intra_cosine",
+)
+def variability(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
         f"1 - intra is the variance of the unit features: {found.evidence}; features of one "
@@ -102,14 +120,23 @@ def _simplex(preset: str) -> Numbers:
         total = np.square(means.sum(-2)).sum(-1)
         inter = (total - classes * intra) / (classes * (classes - 1))
         batches.append(
-            BothSides(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
+            Inequality(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
         )
     frame = simplex_etf(10, 12).numpy()
     found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
     return {**tally(*batches), "frame_error": abs(float(found.max_inter or 0.0) + 1 / 9)}
 
 
-def _judge_simplex(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-nc2",
+    Kind.REMARK,
+    "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
+    "simplex equiangular tight frame.",
+    "pan2023, Sec. 2.2 (NC2)",
+    gather=_simplex,
+    code="nclab.metrics.cosine.inter_cosine",
+)
+def simplex(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
         f"mean inter >= -mean intra / (C-1): {found.evidence}; so -1/(C-1) for every pair forces "
@@ -135,7 +162,15 @@ def _duality(preset: str) -> Numbers:
     }
 
 
-def _judge_duality(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-nc3",
+    Kind.REMARK,
+    "Self-duality is cosine 1 between every weight vector and the mean feature of its class.",
+    "pan2023, Sec. 2.2 (NC3)",
+    gather=_duality,
+    code="nclab.metrics.nc3_self_duality.nc3_alignment",
+)
+def duality(numbers: Numbers) -> Finding:
     evidence = (
         f"adding one vector to all rows of a self-dual network leaves the loss (change "
         f"{number(numbers['loss_change'])}) but takes the cosine from "
@@ -161,7 +196,7 @@ def _nearest_mean(preset: str) -> Numbers:
         bounds.append(_accuracy_bound(found.intra_cosine.numpy(), found.inter_cosine.numpy()))
         if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
-    both = BothSides(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
+    both = Inequality(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
     return {
         **tally(both),
         "telling": int((np.array(bounds) > 0.5).sum()),
@@ -183,7 +218,16 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
     return 1 - float(np.mean(errors))
 
 
-def _judge_nearest_mean(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-nc4",
+    Kind.REMARK,
+    "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
+    "the right class for most features.",
+    "pan2023, Sec. 2.2 (NC4)",
+    gather=_nearest_mean,
+    code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
+)
+def nearest_mean(numbers: Numbers) -> Finding:
     found = judge_statement(numbers, enough=50)
     evidence = (
         f"accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {found.evidence}"
@@ -194,56 +238,3 @@ def _judge_nearest_mean(numbers: Numbers) -> Finding:
     if found.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
         return Finding(Verdict.REFUTED, evidence, numbers)
     return Finding(found.verdict, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/sec-2.2-cosines",
-        Kind.DEFINITION,
-        "The intra-class cosine of a class is the average cosine of two of its features, the "
-        "inter-class cosine of a pair that of a feature of each.",
-        "pan2023, Sec. 2.2",
-        _judge_cosines,
-        _cosines,
-        code="nclab.metrics.cosine.intra_cosine",
-    ),
-    Claim(
-        "pan2023/sec-2.2-nc1",
-        Kind.REMARK,
-        "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
-        "whatever their norms.",
-        "pan2023, Sec. 2.2 (NC1)",
-        _judge_variability,
-        _variability,
-        code="nclab.metrics.cosine.intra_cosine",
-    ),
-    Claim(
-        "pan2023/sec-2.2-nc2",
-        Kind.REMARK,
-        "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
-        "simplex equiangular tight frame.",
-        "pan2023, Sec. 2.2 (NC2)",
-        _judge_simplex,
-        _simplex,
-        code="nclab.metrics.cosine.inter_cosine",
-    ),
-    Claim(
-        "pan2023/sec-2.2-nc3",
-        Kind.REMARK,
-        "Self-duality is cosine 1 between every weight vector and the mean feature of its class.",
-        "pan2023, Sec. 2.2 (NC3)",
-        _judge_duality,
-        _duality,
-        code="nclab.metrics.nc3_self_duality.nc3_alignment",
-    ),
-    Claim(
-        "pan2023/sec-2.2-nc4",
-        Kind.REMARK,
-        "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
-        "the right class for most features.",
-        "pan2023, Sec. 2.2 (NC4)",
-        _judge_nearest_mean,
-        _nearest_mean,
-        code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
-    ),
-)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from nclab.data.conic_hull import ConicHull
 from nclab.data.teacher import Teacher
 from nclab.engine import LOCAL, Engine
-from nclab.errors import NclabError
 from nclab.models.mlp import Norm, Shape
 from nclab.papers.sweep import SweepConfig, train_sweep
 from nclab.records import read_run
@@ -107,10 +106,3 @@ def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
     """The measured layers of a network at its end, in order; empty if it never got there."""
     record = read_run(out / "fleet" / row["run"]).last("measurement")
     return [] if record is None else list(record["layers"])
-
-
-def preset_of(presets: dict[str, Any], name: str) -> Any:
-    """A preset by name."""
-    if name not in presets:
-        raise NclabError(f"Expected a preset, one of {', '.join(presets)}; got {name!r}.")
-    return presets[name]

@@ -6,35 +6,29 @@ Source: pan2023, Sec. 3.1.2
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Picture
-from nclab.figures.spread import column
-from nclab.papers.pan2023 import pictures_theory as pan2023_theory
-from nclab.papers.pan2023.networks import (
-    DECAYS,
-    PAPER,
-    QUICK,
-    QUICK_DECAYS,
-    Networks,
-    last_layers,
-    preset_of,
-)
-from nclab.papers.pan2023.training_claims import findings
-from nclab.papers.tables import Table, as_rich, cell, group, verdicts
-from nclab.theory.alignment import alignment_lower
-from nclab.theory.budget import loss_budget
-from nclab.theory.class_bounds import class_bounds
-from nclab.theory.intra import intra_lower
-from nclab.theory.regularised import regularised_optimum
+from nclab.figures.picture import Panel, Picture, Scale, Series
+from nclab.figures.spread import SPREAD, Look, Value, column, converged, spread
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.comparisons import Comparison, Line, rises, weigh, weigh_lines
+from nclab.papers.pan2023.lines import DECAY, TICKS, failed_note
+from nclab.papers.pan2023.networks import DECAYS, PAPER, QUICK, QUICK_DECAYS, Networks, last_layers
+from nclab.papers.pan2023.rows import VISIBLE, line, place, seeds, series
+from nclab.papers.tables import Row, Table, cell, group
+from nclab.papers.verdict import Finding
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.regularised import regularised_optimum
 
-NAME = "pan2023_norms"
 POINTS = 40
 """Of the curves of the optimum."""
+MEASURED, OPTIMUM, GUARANTEED, EXCESS = 0, 1, 2, 3
+"""Colours."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +44,9 @@ PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(P
 
 
 def run(
-    *, preset: str = "quick", seeds: Sequence[int] = (0,), out: Path, engine: Engine = LOCAL
-) -> dict[str, Any]:
-    """Run a preset."""
-    return compare(preset_of(PRESETS, preset), seeds=seeds, out=out, engine=engine)
-
-
-def compare(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The experiment at any size: networks with their optimum and their certificate."""
+    """Networks with their optimum and their certificate."""
     rows = []
     for row in config.networks.train(
         out,
@@ -84,12 +71,11 @@ def compare(
         regularised_optimum(config.networks.classes, float(decay)).to_dict()
         for decay in np.geomspace(low, high, POINTS)
     ]
-    numbers: dict[str, Any] = {
+    return {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
         "rows": rows,
         "optima": optima,
     }
-    return {**numbers, "findings": findings(NAME, numbers)}
 
 
 def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
@@ -98,17 +84,18 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
     if any(layer.get(name) is None for name in names):
         nothing = ("guaranteed_mean_intra", "guaranteed_min_intra", "guarantee_slack")
         return dict.fromkeys(nothing)
-    # Exactly the bounds of `certify`, without those on pairs of classes, which take seconds.
-    sizes = float(layer["alpha"]), float(layer["beta"])
-    budget = loss_budget(
-        int(layer["num_classes"]), *sizes, layer["balanced_loss"], bias_norm=layer["bias_norm"]
-    )
-    every = intra_lower(budget, alignment_lower(budget)).value
-    bounds = class_bounds(
-        budget, *sizes, layer["class_loss"], layer["class_alpha"], layer["class_beta"]
-    )
-    assert bounds is not None, "the class arrays are there"
-    promised = np.maximum(bounds[1], every)
+    promised = certify(
+        int(layer["num_classes"]),
+        layer["alpha"],
+        layer["beta"],
+        layer["balanced_loss"],
+        bias_norm=layer["bias_norm"],
+        pairs=False,
+        class_losses=layer["class_loss"],
+        class_alphas=layer["class_alpha"],
+        class_betas=layer["class_beta"],
+    ).class_intra_lower
+    assert promised is not None, "the class arrays are there"
     return {
         "guaranteed_mean_intra": float(promised.mean()),
         "guaranteed_min_intra": float(promised.min()),
@@ -116,8 +103,8 @@ def guarantee(layer: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """Norms, losses and guarantees by weight decay, and the verdicts."""
+def tables(numbers: Numbers) -> list[Table]:
+    """Norms, losses and guarantees by weight decay."""
     rows = []
     for (decay,), own in group(numbers["rows"], "weight_decay").items():
         first = own[0]
@@ -139,14 +126,123 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     columns = ("weight decay", "α", "α*", "β", "β*", "loss", "loss*", "ε")
     promised = ("mean intra", "guaranteed, average", "guaranteed, worst class")
     title = "Affine batch norm; * is the optimum of Eq. (2.1)"
-    return [Table(title, (*columns, *promised), rows), verdicts(numbers["findings"])]
+    return [Table(title, (*columns, *promised), rows)]
 
 
-def show(numbers: Mapping[str, Any]) -> list[Any]:
-    """The tables, for the terminal."""
-    return [as_rich(table) for table in tables(numbers)]
+def pictures(numbers: Numbers) -> list[Picture]:
+    """Norms, loss, excess loss and guarantee against weight decay, beside the optimum."""
+    rows, optima = converged(numbers["rows"]), numbers["optima"]
+    measured = Look("measured", MEASURED)
+    decays = [float(row["weight_decay"]) for row in optima]
+
+    def panel(
+        title: str, value: Value, optimum: str | None, label: str, scale: Scale = "linear"
+    ) -> Panel:
+        lines = [spread(rows, "weight_decay", value, measured)]
+        if optimum is not None:
+            best = [float(row[optimum]) for row in optima]
+            lines.append(
+                Series("optimum of Eq. (2.1)", decays, best, colour=OPTIMUM, style="dashed")
+            )
+        return Panel(title, DECAY, label, tuple(lines), "log", scale, x_ticks=TICKS)
+
+    loss = panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats", "log")
+    beyond = Look("excess ε over the best for these norms", EXCESS, "dotted", "hollow")
+    excess = spread(rows, "weight_decay", column("excess_loss"), beyond)
+    looks = {
+        "mean_intra": measured,
+        "guaranteed_mean_intra": Look("guaranteed by the class losses", GUARANTEED),
+        "guaranteed_min_intra": Look("the same, worst class", GUARANTEED, "dashed", "hollow"),
+    }
+    intra = Panel(
+        "intra-class cosine",
+        DECAY,
+        "cosine similarity",
+        tuple(spread(rows, "weight_decay", column(name), look) for name, look in looks.items()),
+        x_scale="log",
+        x_ticks=TICKS,
+        y_range=(-0.03, 1.03),
+    )
+    note = failed_note(numbers["rows"])
+    return [
+        Picture(
+            "pan2023_norms",
+            "What weight decay does to norms, loss and guarantee",
+            (
+                panel("feature norm α", column("alpha"), "alpha", "α"),
+                panel("classifier norm β", column("beta"), "beta", "β"),
+                panel("product αβ", product, "product", "αβ"),
+                loss._replace(series=(*loss.series, excess)),
+                panel("excess over the best, ε/m(αβ)", relative_excess, None, "ε/m", "log"),
+                intra,
+            ),
+            3,
+            "Affine batch norm. The optimum is that of the regularised layer-peeled objective; "
+            f"intra-class cosines are averages over classes. {SPREAD}{note}",
+        )
+    ]
 
 
-def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """Norms, losses and guarantees against weight decay."""
-    return pan2023_theory.norms(numbers)
+def product(row: Row) -> float | None:
+    """αβ."""
+    return None if row["alpha"] is None or row["beta"] is None else row["alpha"] * row["beta"]
+
+
+def relative_excess(row: Row) -> float | None:
+    """ε/m; None where either was not measured."""
+    if row["excess_loss"] is None or not row["optimal_loss"]:
+        return None
+    return float(row["excess_loss"]) / float(row["optimal_loss"])
+
+
+claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
+
+
+@claimed(
+    "pan2023/sec-3.1-norms-fall",
+    Kind.RESULT,
+    "Larger weight decay makes feature norm and classifier norm smaller.",
+    "pan2023, Sec. 3.1.2",
+)
+def norms_fall(numbers: Numbers) -> Finding:
+    """Feature norm and classifier norm fall at every step of weight decay."""
+    rows = numbers["rows"]
+    lines = [
+        _along_decay(rows, seed, name, f", {name}")
+        for seed in seeds(rows)
+        for name in ("alpha", "beta")
+    ]
+    return weigh(step for one in lines for step in rises(*one[:3], sign=-1))
+
+
+@claimed(
+    "pan2023/sec-3.1-guarantee-grows",
+    Kind.RESULT,
+    "Larger weight decay gives a stronger guarantee of collapse.",
+    "pan2023, Sec. 3.1.2",
+)
+def guarantee_grows(numbers: Numbers) -> Finding:
+    """What the loss guarantees about intra-class cosines grows at every step of weight decay."""
+    rows = numbers["rows"]
+    lines = [_along_decay(rows, seed, "guaranteed_mean_intra") for seed in seeds(rows)]
+    return weigh_lines(lines, visible=VISIBLE)
+
+
+@claimed(
+    "pan2023/sec-3.1-guarantee-kept",
+    Kind.RESULT,
+    "No trained network is below the collapse that its losses and norms guarantee.",
+    "pan2023, Thm 2.3.1",
+)
+def guarantee_kept(numbers: Numbers) -> Finding:
+    """No network has an intra-class cosine below what its own losses guarantee."""
+    return weigh(
+        Comparison(place(row), float(row["guarantee_slack"]))
+        for row in numbers["rows"]
+        if row["guarantee_slack"] is not None
+    )
+
+
+def _along_decay(rows: Sequence[Row], seed: int, name: str, what: str = "") -> Line:
+    known = [row for row in series(rows, seed=seed) if row[name] is not None]
+    return line(f"seed {seed}{what}, weight decay", known, lambda row: float(row[name]))

@@ -5,16 +5,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement, largest, tally
 from nclab.papers.pan2023.trial_data import SIZES, networks, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.both_sides import ROUNDING, BothSides, units
-from nclab.theory.budget import LossBudget, loss_budget
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
+from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.loss_steps import (
+from nclab.theory.statements.inequality import ROUNDING, Inequality, units
+from nclab.theory.statements.loss_steps import (
     argument_range,
     argument_range_printed,
     class_loss_bound,
@@ -22,8 +23,7 @@ from nclab.theory.loss_steps import (
     log_sum_step_printed,
     sample_losses,
 )
-from nclab.theory.thesis import curvature_reachable, thesis_bounds
-from nclab.theory.unit_means import pairing
+from nclab.theory.statements.unit_means import pairing
 
 SMALL_ANGLE = 0.1
 """Angle, in radians, at which a printed step of the inter-class bound is evaluated."""
@@ -40,7 +40,16 @@ def _class_loss(preset: str) -> Numbers:
     return {"repaired": tally(*batches), "printed_gap": max(gaps)}
 
 
-def _judge_class_loss(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/eq-2.9",
+    Kind.EQUATION,
+    "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
+    "centred weight w_c and the mean feature h_c of the class.",
+    "pan2023, Eq. (2.9)",
+    gather=_class_loss,
+    code="nclab.theory.statements.loss_steps.class_loss_bound",
+)
+def class_loss(numbers: Numbers) -> Finding:
     found = judge_statement(numbers["repaired"])
     evidence = (
         f"with the -log that (2.2), (2.3), (2.10) and (2.11) leave out: {found.evidence}; without "
@@ -62,6 +71,18 @@ def _log_sum(preset: str) -> Numbers:
     }
 
 
+log_sum = Claim(
+    "pan2023/eq-2.18",
+    Kind.PROOF_STEP,
+    "A gap inside the logarithm comes out divided by its argument: "
+    "log(a + epsilon) >= log a + epsilon / a.",
+    "pan2023, Eq. (2.18)",
+    judge_repair,
+    _log_sum,
+    code="nclab.theory.statements.loss_steps.log_sum_step_printed",
+)
+
+
 def _range(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
     printed, repaired = [], []
@@ -75,6 +96,18 @@ def _range(preset: str) -> Numbers:
     return {"printed": tally(*printed), "repaired": tally(*repaired)}
 
 
+norm_range = Claim(
+    "pan2023/proof-range",
+    Kind.PROOF_STEP,
+    "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
+    "convex function lie in [-C alpha beta, C alpha beta].",
+    "pan2023, Thm 2.3.1 (proof)",
+    judge_repair,
+    _range,
+    code="nclab.theory.statements.loss_steps.argument_range_printed",
+)
+
+
 def _alignment(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
     alignments, bounds = [], []
@@ -82,15 +115,15 @@ def _alignment(preset: str) -> Numbers:
         for W, H in zip(*networks(rng, draws(preset) // 50, classes, 2), strict=True):
             alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
             beta = math.sqrt(float(np.square(W).sum()) / classes)
-            budget = loss_budget(classes, alpha, beta, float(sample_losses(W, H).mean()))
+            given = norms_and_loss(classes, alpha, beta, float(sample_losses(W, H).mean()))
             # Below half a class neither exceptional set has a member: the bound is for all.
             delta = 0.999 / (2 * classes)
-            gap = thesis_bounds(budget, delta, curvature_reachable(budget)).alignment_gap
+            gap = thesis_bounds(given, delta, curvature_reachable(given)).alignment_gap
             centred, mean = W - W.mean(0), H.mean(1)
             scale = np.linalg.norm(centred, axis=1) * np.sqrt(np.square(H).sum(-1).mean(1))
             alignments.append(float(((centred * mean).sum(1) / scale).min()))
             bounds.append(max(1 - gap, -1.0))
-    both = BothSides(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
+    both = Inequality(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
     splits = [(_split_ratio(1e-4, delta), delta) for delta in (0.05, 0.01, 1e-3, 1e-4)]
     ratio, delta = max(splits)
     return {
@@ -104,14 +137,24 @@ def _alignment(preset: str) -> Numbers:
 def _split_ratio(excess: float, delta: float) -> float:
     """The worst distribution of epsilon over the steps, against all of it in epsilon_2."""
     classes, product = 10, 5.0
-    budget = LossBudget(classes, product, g(product, classes), excess, 0.0)
-    curvature = curvature_reachable(budget)
-    worst = thesis_bounds(budget, delta, curvature).alignment_gap
+    given = NormsAndLoss(classes, product, g(product, classes), excess, 0.0)
+    curvature = curvature_reachable(given)
+    worst = thesis_bounds(given, delta, curvature).alignment_gap
     alone = 2 * math.sqrt(2 * excess * (1 - delta) / (curvature * delta))
     return worst / ((classes - 1) / (classes * product) * alone)
 
 
-def _judge_alignment(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/eq-2.21",
+    Kind.EQUATION,
+    "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
+    "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
+    " and the worst case is epsilon_2 = epsilon.",
+    "pan2023, Eq. (2.21)",
+    gather=_alignment,
+    code="nclab.theory.certificates.thesis.thesis_bounds",
+)
+def alignment(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     ratio = numbers["split_ratio"]
     evidence = (
@@ -126,8 +169,8 @@ def _judge_alignment(numbers: Numbers) -> Finding:
 
 def _intra(preset: str) -> Numbers:
     rng = np.random.default_rng(4)
-    printed: list[BothSides] = []
-    repaired: list[BothSides] = []
+    printed: list[Inequality] = []
+    repaired: list[Inequality] = []
     turned = np.array([[[1.0, 0.0]] * 3 + [[-1e-9, 0.0]]])
     for u, v in [
         (np.array([[1.0, 0.0]]), turned),
@@ -140,14 +183,26 @@ def _intra(preset: str) -> Numbers:
         for factor, batches in ((4, printed), (8, repaired)):
             right = 1 - factor * short
             source = "pan2023, Eq. (2.21)"
-            batches.append(BothSides(intra, ">=", right, source, applies, 8 * ROUNDING))
+            batches.append(Inequality(intra, ">=", right, source, applies, 8 * ROUNDING))
     return {"printed": tally(*printed), "repaired": tally(*repaired)}
+
+
+intra = Claim(
+    "pan2023/proof-intra",
+    Kind.PROOF_STEP,
+    "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
+    "of at least 1 - 4 E.",
+    "pan2023, Thm 2.3.1 (proof)",
+    judge_repair,
+    _intra,
+    code="nclab.theory.statements.unit_means.unit_mean_norm",
+)
 
 
 def _inter(preset: str) -> Numbers:
     a, b = np.meshgrid(np.linspace(math.pi / 2, math.pi, 200), np.linspace(0, math.pi / 2, 200))
     right = np.cos(a) + np.sqrt(2 * (1 - np.cos(b)))
-    turned = BothSides(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
+    turned = Inequality(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
     classes, product = 4, 3.0
     best, root = g(product, classes), math.sqrt(product)
     rows = []
@@ -165,7 +220,18 @@ def _inter(preset: str) -> Numbers:
     }
 
 
-def _judge_inter(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/proof-inter",
+    Kind.PROOF_STEP,
+    "From the cosines of weights with mean features follows the inter-class bound, by "
+    "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
+    "most 1.",
+    "pan2023, Thm 2.3.1 (proof)",
+    gather=_inter,
+    code="nclab.theory.certificates.inter.inter_from_means",
+    figure="guarantees",
+)
+def inter(numbers: Numbers) -> Finding:
     turned = judge_statement(numbers["turned"])
     gaps = [
         math.inf if row["certified"] is None else row["certified"] - numbers["limit"]
@@ -185,70 +251,3 @@ def _judge_inter(numbers: Numbers) -> Finding:
     if not survives:
         return Finding(Verdict.REFUTED, evidence, numbers)
     return Finding(Verdict.CORRECTED if broken else Verdict.HOLDS, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/eq-2.9",
-        Kind.EQUATION,
-        "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
-        "centred weight w_c and the mean feature h_c of the class.",
-        "pan2023, Eq. (2.9)",
-        _judge_class_loss,
-        _class_loss,
-        code="nclab.theory.loss_steps.class_loss_bound",
-    ),
-    Claim(
-        "pan2023/eq-2.18",
-        Kind.PROOF_STEP,
-        "A gap inside the logarithm comes out divided by its argument: "
-        "log(a + epsilon) >= log a + epsilon / a.",
-        "pan2023, Eq. (2.18)",
-        judge_repair,
-        _log_sum,
-        code="nclab.theory.loss_steps.log_sum_step_printed",
-    ),
-    Claim(
-        "pan2023/proof-range",
-        Kind.PROOF_STEP,
-        "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
-        "convex function lie in [-C alpha beta, C alpha beta].",
-        "pan2023, Thm 2.3.1 (proof)",
-        judge_repair,
-        _range,
-        code="nclab.theory.loss_steps.argument_range_printed",
-    ),
-    Claim(
-        "pan2023/eq-2.21",
-        Kind.EQUATION,
-        "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
-        "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
-        " and the worst case is epsilon_2 = epsilon.",
-        "pan2023, Eq. (2.21)",
-        _judge_alignment,
-        _alignment,
-        code="nclab.theory.thesis.thesis_bounds",
-    ),
-    Claim(
-        "pan2023/proof-intra",
-        Kind.PROOF_STEP,
-        "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
-        "of at least 1 - 4 E.",
-        "pan2023, Thm 2.3.1 (proof)",
-        judge_repair,
-        _intra,
-        code="nclab.theory.unit_means.unit_mean_norm",
-    ),
-    Claim(
-        "pan2023/proof-inter",
-        Kind.PROOF_STEP,
-        "From the cosines of weights with mean features follows the inter-class bound, by "
-        "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
-        "most 1.",
-        "pan2023, Thm 2.3.1 (proof)",
-        _judge_inter,
-        _inter,
-        code="nclab.theory.inter.inter_from_means",
-        figure="guarantees",
-    ),
-)

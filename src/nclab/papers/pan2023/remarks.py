@@ -5,18 +5,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.pan2023.networks import DECAYS
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.asymptotic import asymptotic_constants
-from nclab.theory.budget import LossBudget
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.regularised import regularised_optimum
-from nclab.theory.thesis import curvature_printed, curvature_reachable, thesis_bounds
-
-THESIS_DECAYS = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
-"""The weight decays of the thesis's chapter 3."""
 
 
 def _fractions(preset: str) -> Numbers:
@@ -33,7 +31,16 @@ def _fractions(preset: str) -> Numbers:
     return {"exempt": max(exempt), "certificate_gap": max(gaps)}
 
 
-def _judge_fractions(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/remark-delta",
+    Kind.REMARK,
+    "With delta below 1/C the intra-class bound holds for every class, and below 1/(C(C-1)) "
+    "the inter-class bound for every pair.",
+    "pan2023, Thm 2.3.1 (remarks)",
+    gather=_fractions,
+    code="nclab.theory.certificates.certificate.certify",
+)
+def fractions(numbers: Numbers) -> Finding:
     evidence = (
         f"at delta just below 1/C, or 1/(C(C-1)) for pairs, {numbers['exempt']} classes or pairs "
         f"are exempt; certificates for 1 - delta and for all differ by "
@@ -50,12 +57,12 @@ def _regime(preset: str) -> Numbers:
     outside = 0  # bounds that say something at epsilon >= 1
     for power in np.arange(-60, 2.25, 0.25):
         excess = float(10.0**power)
-        budget = LossBudget(classes, product, best, excess, 0.0)
+        given = NormsAndLoss(classes, product, best, excess, 0.0)
         for name, curvature in (
-            ("printed", curvature_printed(budget)),
-            ("reachable", curvature_reachable(budget)),
+            ("printed", curvature_printed(given)),
+            ("reachable", curvature_reachable(given)),
         ):
-            bounds = thesis_bounds(budget, delta, curvature)
+            bounds = thesis_bounds(given, delta, curvature)
             if bounds.intra_lower > 0:
                 largest[name] = excess
             outside += excess >= 1 and (bounds.intra_lower > 0 or bounds.inter_upper < 1)
@@ -70,7 +77,16 @@ def _regime(preset: str) -> Numbers:
     }
 
 
-def _judge_regime(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/remark-regime",
+    Kind.REMARK,
+    "The bound says something in the regime epsilon << 1 and is vacuous outside it.",
+    "pan2023, Thm 2.3.1 (remarks)",
+    gather=_regime,
+    code="nclab.theory.certificates.thesis.curvature_printed",
+    figure="guarantees",
+)
+def regime(numbers: Numbers) -> Finding:
     found = numbers["largest_excess"]
     evidence = (
         f"C = {numbers['classes']}, alpha beta = {numbers['product']:g}, delta = "
@@ -92,7 +108,7 @@ def _exponent(preset: str) -> Numbers:
     products = np.linspace(10, 20, 5)
     true = [math.log(asymptotic_constants(classes, float(a)).intra * a) for a in products]
     proof = [
-        -0.5 * math.log(curvature_printed(LossBudget(classes, float(a), 0.0, 0.0, 0.0)))
+        -0.5 * math.log(curvature_printed(NormsAndLoss(classes, float(a), 0.0, 0.0, 0.0)))
         for a in products
     ]
     return {
@@ -102,7 +118,15 @@ def _exponent(preset: str) -> Numbers:
     }
 
 
-def _judge_exponent(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/remark-exponent",
+    Kind.REMARK,
+    "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
+    "pan2023, Thm 2.3.1 (remarks)",
+    gather=_exponent,
+    code="nclab.theory.certificates.asymptotic.asymptotic_constants",
+)
+def exponent(numbers: Numbers) -> Finding:
     claimed, attained, proved = numbers["claimed"], numbers["attained"], numbers["proved"]
     evidence = (
         f"per unit of alpha beta the exponent of the exact constant is {attained:.4f}, claimed "
@@ -120,7 +144,7 @@ def _turning_point(preset: str) -> Numbers:
         rate = classes / (classes - 1)
         grid = np.linspace(0.05, 5, 20_001)
         smallest = float(grid[np.argmin(rate * grid - np.log(grid))])
-        products = [regularised_optimum(classes, decay).product for decay in THESIS_DECAYS]
+        products = [regularised_optimum(classes, decay).product for decay in DECAYS]
         rows.append(
             {
                 "classes": classes,
@@ -132,7 +156,16 @@ def _turning_point(preset: str) -> Numbers:
     return {"rows": rows}
 
 
-def _judge_turning_point(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/remark-increasing",
+    Kind.REMARK,
+    "exp(C/(C-1) alpha beta)/(alpha beta) increases once alpha beta > (C-1)/C, which is "
+    "nearly always so: the bound weakens with both norms.",
+    "pan2023, Thm 2.3.1 (remarks)",
+    gather=_turning_point,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+)
+def turning_point(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     error = max(abs(row["turning_point"] - row["claimed"]) for row in rows)
     above = min(row["smallest_product"] / row["claimed"] for row in rows)
@@ -147,7 +180,7 @@ def _judge_turning_point(numbers: Numbers) -> Finding:
 
 def _weight_decay(preset: str) -> Numbers:
     classes = 10
-    optima = [regularised_optimum(classes, decay) for decay in THESIS_DECAYS]
+    optima = [regularised_optimum(classes, decay) for decay in DECAYS]
     loss = 1.05 * optima[-1].optimal_loss
     guaranteed = [certify(classes, one.alpha, one.beta, loss).intra_lower.value for one in optima]
     return {
@@ -158,7 +191,17 @@ def _weight_decay(preset: str) -> Numbers:
     }
 
 
-def _judge_weight_decay(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/remark-weight-decay",
+    Kind.REMARK,
+    "At the same loss larger weight decay means smaller alpha and beta, and so a stronger "
+    "guarantee of collapse.",
+    "pan2023, Thm 2.3.1 (remarks)",
+    gather=_weight_decay,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+    figure="networks",
+)
+def weight_decay(numbers: Numbers) -> Finding:
     alpha, beta, intra = (numbers[name] for name in ("alpha", "beta", "guaranteed_intra"))
     falls = all(a > b for series in (alpha, beta) for a, b in pairwise(series))
     grows = all(a <= b for a, b in pairwise(intra)) and intra[0] < intra[-1]
@@ -169,57 +212,3 @@ def _judge_weight_decay(numbers: Numbers) -> Finding:
         f"{number(intra[-1])}"
     )
     return Finding(Verdict.HOLDS if falls and grows else Verdict.REFUTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/remark-delta",
-        Kind.REMARK,
-        "With delta below 1/C the intra-class bound holds for every class, and below 1/(C(C-1)) "
-        "the inter-class bound for every pair.",
-        "pan2023, Thm 2.3.1 (remarks)",
-        _judge_fractions,
-        _fractions,
-        code="nclab.theory.certificate.certify",
-    ),
-    Claim(
-        "pan2023/remark-regime",
-        Kind.REMARK,
-        "The bound says something in the regime epsilon << 1 and is vacuous outside it.",
-        "pan2023, Thm 2.3.1 (remarks)",
-        _judge_regime,
-        _regime,
-        code="nclab.theory.thesis.curvature_printed",
-        figure="guarantees",
-    ),
-    Claim(
-        "pan2023/remark-exponent",
-        Kind.REMARK,
-        "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
-        "pan2023, Thm 2.3.1 (remarks)",
-        _judge_exponent,
-        _exponent,
-        code="nclab.theory.asymptotic.asymptotic_constants",
-    ),
-    Claim(
-        "pan2023/remark-increasing",
-        Kind.REMARK,
-        "exp(C/(C-1) alpha beta)/(alpha beta) increases once alpha beta > (C-1)/C, which is "
-        "nearly always so: the bound weakens with both norms.",
-        "pan2023, Thm 2.3.1 (remarks)",
-        _judge_turning_point,
-        _turning_point,
-        code="nclab.theory.regularised.regularised_optimum",
-    ),
-    Claim(
-        "pan2023/remark-weight-decay",
-        Kind.REMARK,
-        "At the same loss larger weight decay means smaller alpha and beta, and so a stronger "
-        "guarantee of collapse.",
-        "pan2023, Thm 2.3.1 (remarks)",
-        _judge_weight_decay,
-        _weight_decay,
-        code="nclab.theory.regularised.regularised_optimum",
-        figure="networks",
-    ),
-)

@@ -7,15 +7,15 @@ import torch
 from torch import nn
 
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import in_words, judge_statement, largest, tally
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.loss_steps import sample_losses
-from nclab.theory.regularised import regularised_optimum
+from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.statements.loss_steps import sample_losses
 
 EXACT = 1e-12
 """Deviation that is rounding, for numbers of order one."""
@@ -47,7 +47,16 @@ def _cosine_error(rows: FloatArray) -> float:
     return largest(gram - (np.eye(count) * count - 1) / (count - 1))
 
 
-def _judge_frames(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/def-1.2.1",
+    Kind.DEFINITION,
+    "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
+    "scaled; the cosine of any two of its C vectors is -1/(C-1).",
+    "pan2023, Def. 1.2.1",
+    gather=_frames,
+    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+)
+def frames(numbers: Numbers) -> Finding:
     scalar, vector = numbers["scalar_error"], numbers["vector_error"]
     evidence = (
         f"cosines within {number(scalar)} of -1/(C-1) for a scalar scale, off by "
@@ -76,7 +85,16 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     }
 
 
-def _judge_scale(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/sec-2.2-batch-norm",
+    Kind.DEFINITION,
+    "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
+    "variance and the mean that the outputs shall have.",
+    "pan2023, Sec. 2.2",
+    gather=_scale_of_batch_norm,
+    code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
+)
+def scale(numbers: Numbers) -> Finding:
     evidence = (
         f"the bias is the mean (error {number(numbers['mean_error'])}) and the scale the standard "
         f"deviation (error {number(numbers['deviation_error'])}), not the variance "
@@ -111,7 +129,16 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     return layer
 
 
-def _judge_batch_norm(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/prop-2.2.1",
+    Kind.PROPOSITION,
+    "After batch norm without bias the root mean square norm of the features is the norm of "
+    "its scale gamma.",
+    "pan2023, Prop. 2.2.1",
+    gather=_batch_norm,
+    code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
+)
+def batch_norm(numbers: Numbers) -> Finding:
     ideal = judge_statement(numbers["ideal"], enough=20)
     exact = judge_statement(numbers["repaired"], enough=20)
     printed = numbers["printed"]
@@ -144,7 +171,17 @@ def _total_loss(preset: str) -> Numbers:
     }
 
 
-def _judge_total_loss(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/eq-2.1",
+    Kind.EQUATION,
+    "With weight decay lambda on the last layer and its batch norm, the total loss is the "
+    "cross-entropy plus lambda/2 (C beta^2 + alpha^2).",
+    "pan2023, Eq. (2.1)",
+    gather=_total_loss,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+    figure="networks",
+)
+def total_loss(numbers: Numbers) -> Finding:
     evidence = (
         f"with alpha the root of the mean square: relative error {number(numbers['root_error'])}, "
         f"without the root {number(numbers['printed_error'])}; lowest of 500 networks "
@@ -194,56 +231,13 @@ def judge_bias(numbers: Numbers) -> Finding:
     return Finding(Verdict.HOLDS if free else Verdict.CORRECTED, evidence, numbers)
 
 
-CLAIMS = (
-    Claim(
-        "pan2023/def-1.2.1",
-        Kind.DEFINITION,
-        "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
-        "scaled; the cosine of any two of its C vectors is -1/(C-1).",
-        "pan2023, Def. 1.2.1",
-        _judge_frames,
-        _frames,
-        code="nclab.metrics.nc2_simplex_etf.simplex_etf",
-    ),
-    Claim(
-        "pan2023/sec-2.2-batch-norm",
-        Kind.DEFINITION,
-        "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
-        "variance and the mean that the outputs shall have.",
-        "pan2023, Sec. 2.2",
-        _judge_scale,
-        _scale_of_batch_norm,
-        code="nclab.theory.batch_norm.batch_norm_mean_square",
-    ),
-    Claim(
-        "pan2023/prop-2.2.1",
-        Kind.PROPOSITION,
-        "After batch norm without bias the root mean square norm of the features is the norm of "
-        "its scale gamma.",
-        "pan2023, Prop. 2.2.1",
-        _judge_batch_norm,
-        _batch_norm,
-        code="nclab.theory.batch_norm.batch_norm_rms_printed",
-    ),
-    Claim(
-        "pan2023/eq-2.1",
-        Kind.EQUATION,
-        "With weight decay lambda on the last layer and its batch norm, the total loss is the "
-        "cross-entropy plus lambda/2 (C beta^2 + alpha^2).",
-        "pan2023, Eq. (2.1)",
-        _judge_total_loss,
-        _total_loss,
-        code="nclab.theory.regularised.regularised_optimum",
-        figure="networks",
-    ),
-    Claim(
-        "pan2023/sec-2.2-bias",
-        Kind.REMARK,
-        "Leaving out the bias loses nothing: append a 1 to every feature and the bias to every "
-        "weight vector.",
-        "pan2023, Sec. 2.2",
-        judge_bias,
-        appended_bias,
-        code="nclab.theory.certificate.certify",
-    ),
+bias = Claim(
+    "pan2023/sec-2.2-bias",
+    Kind.REMARK,
+    "Leaving out the bias loses nothing: append a 1 to every feature and the bias to every "
+    "weight vector.",
+    "pan2023, Sec. 2.2",
+    judge_bias,
+    appended_bias,
+    code="nclab.theory.certificates.certificate.certify",
 )

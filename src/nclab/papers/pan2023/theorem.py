@@ -7,16 +7,16 @@ from functools import cache
 import numpy as np
 
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import draws, judge_statement, tally
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificate import certify
+from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import g
-from nclab.theory.loss_steps import minimal_loss
-from nclab.theory.worst_case import worst_inter, worst_intra
+from nclab.theory.statements.loss_steps import minimal_loss
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
 
 PRINTED = {"intra": 1 / 2, "inter": 1 / 6}
 """The powers of epsilon in the theorem."""
@@ -53,7 +53,19 @@ def _curve(preset: str) -> Numbers:
     return {"classes": classes, "product": product, "rows": rows}
 
 
-def _judge_theorem(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/thm-2.3.1",
+    Kind.THEOREM,
+    "If the loss is within epsilon of m, then at fixed C, alpha, beta and delta most classes "
+    "have intra-class cosine at least 1 - O(sqrt(epsilon)) and most pairs inter-class cosine "
+    "at most -1/(C-1) + O(epsilon^(1/6)); the constants are the matter of "
+    "remark-exponent and remark-delta.",
+    "pan2023, Thm 2.3.1",
+    gather=_curve,
+    code="nclab.theory.certificates.certificate.certify",
+    figure="guarantees",
+)
+def theorem(numbers: Numbers) -> Finding:
     """True where what is proved falls at least as fast as printed; sharp where what is attained
     does not fall faster."""
     rows = numbers["rows"]
@@ -111,7 +123,16 @@ def _minimum(preset: str) -> Numbers:
     }
 
 
-def _judge_minimum(numbers: Numbers) -> Finding:
+@claim(
+    "pan2023/thm-2.3.1-minimum",
+    Kind.THEOREM,
+    "m = log(1 + (C-1) exp(-C/(C-1) alpha beta)) is the smallest loss of any weights and "
+    "features with these norms.",
+    "pan2023, Thm 2.3.1",
+    gather=_minimum,
+    code="nclab.theory.statements.loss_steps.minimal_loss",
+)
+def minimum(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
         f"no loss is below m: {found.evidence}; simplex ETFs attain it "
@@ -124,30 +145,3 @@ def _judge_minimum(numbers: Numbers) -> Finding:
         return Finding(worse, evidence, numbers)
     any_dimension = numbers["plane_loss"] <= numbers["plane_minimum"] * (1 + 1e-6)
     return Finding(Verdict.HOLDS if any_dimension else Verdict.CORRECTED, evidence, numbers)
-
-
-CLAIMS = (
-    Claim(
-        "pan2023/thm-2.3.1",
-        Kind.THEOREM,
-        "If the loss is within epsilon of m, then at fixed C, alpha, beta and delta most classes "
-        "have intra-class cosine at least 1 - O(sqrt(epsilon)) and most pairs inter-class cosine "
-        "at most -1/(C-1) + O(epsilon^(1/6)); the constants are the matter of "
-        "remark-exponent and remark-delta.",
-        "pan2023, Thm 2.3.1",
-        _judge_theorem,
-        _curve,
-        code="nclab.theory.certificate.certify",
-        figure="guarantees",
-    ),
-    Claim(
-        "pan2023/thm-2.3.1-minimum",
-        Kind.THEOREM,
-        "m = log(1 + (C-1) exp(-C/(C-1) alpha beta)) is the smallest loss of any weights and "
-        "features with these norms.",
-        "pan2023, Thm 2.3.1",
-        _judge_minimum,
-        _minimum,
-        code="nclab.theory.loss_steps.minimal_loss",
-    ),
-)

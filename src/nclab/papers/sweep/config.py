@@ -14,6 +14,7 @@ from nclab.data.samples import SampleFile, Samples
 from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
 from nclab.models.mlp import Norm, Shape
+from nclab.text import scientific
 from nclab.training import Member, Recipe
 
 Source = Teacher | ConicHull | SampleFile
@@ -43,7 +44,7 @@ class SweepConfig:
     shape: Shape = field(default_factory=Shape)
     """Layers and width; inputs and classes are taken from the data."""
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
-    """Batch norm with scale and shift, without, or none."""
+    """Batch norm: affine, plain (no scale and shift), none."""
     weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
     """On every parameter."""
     seeds: tuple[int, ...] = (0,)
@@ -51,17 +52,16 @@ class SweepConfig:
     recipe: Recipe = field(default_factory=Recipe)
     """Epochs, batch, rate."""
     moments: int | None = None
-    """About so many epochs are measured, logarithmically spaced, the last included; by default
-    up to 12, and so few that measuring costs little beside training."""
+    """About so many epochs are measured; up to 12 by default. They are logarithmically spaced, the
+    last included, and by default so few that measuring costs little beside training."""
     layers: Layers = "last"
-    """Measure what the classifier reads, or every layer."""
+    """Layers to measure: what the classifier reads, or every one."""
     statistics: Statistics = "running"
-    """Measure with the running averages of batch norm, or with those of the whole data."""
+    """Measure with running averages of batch norm, or with those of the full data."""
     converged: float = 0.99
-    """A model has converged if its training accuracy is at least this; pan2023 leaves out the
-    others."""
+    """A model has converged if its training accuracy is at least this."""
     checkpoint_every: int | None = None
-    """Epochs between checkpoints; by default as many as take some seconds. It changes no number
+    """Epochs between checkpoints; some seconds by default. It changes no number
     and is a rule of epochs, not of time, so that resumed and undisturbed runs are equal."""
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class RunPlan:
             f"L{shape['layers']}",
             f"w{shape['width']}",
             self.member.norm,
-            f"wd{short(self.member.weight_decay)}",
+            f"wd{scientific(self.member.weight_decay)}",
             f"s{self.member.seed}",
             hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:8],
         )
@@ -180,15 +180,3 @@ def measured_epochs(epochs: int, moments: int) -> list[int]:
     if moments == 1:
         return [epochs]
     return sorted({int(epoch) for epoch in np.geomspace(1, epochs, moments).round()})
-
-
-def short(value: float) -> str:
-    """A number as people write weight decays.
-
-    >>> [short(value) for value in (1e-4, 3e-3, 0.0, 0.5)]
-    ['1e-4', '3e-3', '0', '5e-1']
-    """
-    if value == 0:
-        return "0"
-    digits, power = f"{value:e}".split("e")
-    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from nclab.data.samples import Samples
-from nclab.errors import NclabError
+from nclab.errors import DataError
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
 from nclab.papers.sweep.rows import summary
@@ -102,7 +102,8 @@ class _Training:
         checkpoints = [run.resume(start) for run in self.runs]
         for index, checkpoint in enumerate(checkpoints):
             if checkpoint is not None:
-                self.fleet.load(index, checkpoint.tensors, start // self.group.steps)
+                epoch, why = start // self.group.steps, checkpoint.extra.get("why", "")
+                self.fleet.load(index, checkpoint.tensors, epoch, why)
         for index, checkpoint in enumerate(checkpoints):  # was it killed just before its end?
             self._end_if_over(index, checkpoint.extra.get("why") if checkpoint else None)
         self.tell(start * len(self.runs))
@@ -150,7 +151,7 @@ class _Training:
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
             measured = measure_member(model, samples, layers=config.layers)
-        except NclabError as error:  # features that overflow have no geometry
+        except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
         run.append({**record, "layers": [collapse.to_dict() for collapse in measured.layers]})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab import errors
-from nclab.engine import LOCAL, Engine, Job, Outcome, Progress
+from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.group import Group, train_group
@@ -14,7 +14,7 @@ from nclab.papers.sweep.memory import check_memory
 from nclab.papers.sweep.rows import Row, rows_of
 from nclab.progress import Bar, bar
 from nclab.records import glance
-from nclab.training.checks import check_batches
+from nclab.training.fleet_checks import check_batches
 
 
 def train_sweep(
@@ -135,7 +135,7 @@ class _Pace:
         self._bar.update(done, f"{speed:.0f} models·steps/s")
 
 
-def _raise(outcome: Outcome) -> None:
+def _raise(outcome: JobResult) -> None:
     """One clear line for what a user can mend, the whole story for a defect."""
     if outcome.error is None:
         return

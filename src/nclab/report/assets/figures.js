@@ -1,21 +1,34 @@
 // The papers' figures, drawn by plotly from the numbers beside them.
 "use strict";
 nclab.figures = {};
-nclab.addFigure = function (id, spec) { nclab.figures[id] = spec; };
+nclab.addFigure = (id, spec) => {
+  nclab.figures[id] = spec;
+};
 
-nclab.recolour = function (value) {
+nclab.recolour = (value) => {
   // The same figure on dark paper: every colour of the light palette becomes its dark twin.
-  var light = nclab.palette.light, dark = nclab.palette.dark, twins = {};
-  light.lines.forEach(function (colour, place) { twins[colour] = dark.lines[place]; });
-  ["ink", "muted", "grid", "background"].forEach(function (name) { twins[light[name]] = dark[name]; });
-  ["ramp", "diverging"].forEach(function (name) {
-    light[name].forEach(function (stop, place) { twins[stop[1]] = dark[name][place][1]; });
+  const light = nclab.palette.light;
+  const dark = nclab.palette.dark;
+  const twins = {};
+  light.lines.forEach((colour, place) => {
+    twins[colour] = dark.lines[place];
+  });
+  ["ink", "muted", "grid", "background"].forEach((name) => {
+    twins[light[name]] = dark[name];
+  });
+  ["ramp", "diverging"].forEach((name) => {
+    light[name].forEach((stop, place) => {
+      twins[stop[1]] = dark[name][place][1];
+    });
   });
   function walk(part) {
-    if (Array.isArray(part)) return typeof part[0] === "number" && part.length > 2 ? part : part.map(walk);
+    if (Array.isArray(part))
+      return typeof part[0] === "number" && part.length > 2 ? part : part.map(walk);
     if (part && typeof part === "object") {
-      var made = {};
-      Object.keys(part).forEach(function (key) { made[key] = key === "x" || key === "y" || key === "z" ? part[key] : walk(part[key]); });
+      const made = {};
+      Object.keys(part).forEach((key) => {
+        made[key] = key === "x" || key === "y" || key === "z" ? part[key] : walk(part[key]);
+      });
       return made;
     }
     return typeof part === "string" && twins[part] ? twins[part] : part;
@@ -23,32 +36,47 @@ nclab.recolour = function (value) {
   return walk(value);
 };
 
-nclab.drawFigure = function (box) {
-  var spec = nclab.figures[box.getAttribute("data-figure")];
+nclab.drawFigure = (box) => {
+  const spec = nclab.figures[box.getAttribute("data-figure")];
   if (!spec || !window.Plotly) return;
-  var figure = { data: spec.data, layout: Object.assign({}, spec.layout, { title: undefined, margin: Object.assign({}, spec.layout.margin, { t: 30 }) }) };
+  let figure = {
+    data: spec.data,
+    layout: Object.assign({}, spec.layout, {
+      title: undefined,
+      margin: Object.assign({}, spec.layout.margin, { t: 30 }),
+    }),
+  };
   figure.layout.height = spec.layout.height - 30;
   if (nclab.dark()) figure = nclab.recolour(figure);
-  var image = box.querySelector("img");
-  var plot = box.querySelector(".plot") || box.appendChild(nclab.element("div", { class: "plot" }));
+  const image = box.querySelector("img");
+  const plot =
+    box.querySelector(".plot") || box.appendChild(nclab.element("div", { class: "plot" }));
   // On a small screen a figure of many panels is moved sideways rather than squeezed.
-  var lefts = Object.keys(spec.layout).filter(function (key) { return key.indexOf("xaxis") === 0; }).map(function (key) { return spec.layout[key].domain[0]; });
-  plot.style.minWidth = 200 * new Set(lefts).size + "px";
-  window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(function () {
+  const lefts = Object.keys(spec.layout)
+    .filter((key) => key.indexOf("xaxis") === 0)
+    .map((key) => spec.layout[key].domain[0]);
+  plot.style.minWidth = `${200 * new Set(lefts).size}px`;
+  window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(() => {
     if (image) image.remove();
     box.setAttribute("data-drawn", "yes");
   });
 };
 
-document.addEventListener("DOMContentLoaded", function () {
-  var boxes = Array.from(document.querySelectorAll("[data-figure]")), waiting = boxes.slice();
+document.addEventListener("DOMContentLoaded", () => {
+  const boxes = Array.from(document.querySelectorAll("[data-figure]"));
+  const waiting = boxes.slice();
   function next() {
     // The ones in sight first, then the others while nothing else is to be done.
     if (!waiting.length) return;
-    waiting.sort(function (one, other) { return Math.abs(one.getBoundingClientRect().top) - Math.abs(other.getBoundingClientRect().top); });
+    waiting.sort(
+      (one, other) =>
+        Math.abs(one.getBoundingClientRect().top) - Math.abs(other.getBoundingClientRect().top),
+    );
     nclab.drawFigure(waiting.shift());
     (window.requestIdleCallback || window.setTimeout)(next);
   }
   next();
-  nclab.onTheme(function () { boxes.forEach(nclab.drawFigure); });
+  nclab.onTheme(() => {
+    boxes.forEach(nclab.drawFigure);
+  });
 });

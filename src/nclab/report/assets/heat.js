@@ -1,82 +1,119 @@
 // The cosines between classes as a map of colours.
 "use strict";
 
-nclab.mix = function (stops, share) {
+nclab.mix = (stops, share) => {
   // A colour between the stops of a scale; share from 0 to 1.
-  var place = Math.min(1, Math.max(0, share)), at = 1;
+  const place = Math.min(1, Math.max(0, share));
+  let at = 1;
   while (at < stops.length - 1 && stops[at][0] < place) at++;
-  var low = stops[at - 1], high = stops[at], part = (place - low[0]) / (high[0] - low[0] || 1);
-  function channel(colour, from) { return parseInt(colour.slice(from, from + 2), 16); }
-  return [1, 3, 5].map(function (from) {
-    return Math.round(channel(low[1], from) + part * (channel(high[1], from) - channel(low[1], from)));
-  });
+  const low = stops[at - 1];
+  const high = stops[at];
+  const part = (place - low[0]) / (high[0] - low[0] || 1);
+  function channel(colour, from) {
+    return parseInt(colour.slice(from, from + 2), 16);
+  }
+  return [1, 3, 5].map((from) =>
+    Math.round(channel(low[1], from) + part * (channel(high[1], from) - channel(low[1], from))),
+  );
 };
 
-nclab.heatMap = function (box, options) {
+nclab.heatMap = (box, options) => {
   // options: {size, fine, values, names}
-  var view = Object.assign({ values: [] }, options), pointer = null;
+  const view = Object.assign({ values: [] }, options);
+  let pointer = null;
   box.classList.add("heat");
-  var holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
-  var note = box.appendChild(nclab.element("div", { class: "note", text: " " }));
-  var left = 26, top = 6;
+  const holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
+  const note = box.appendChild(nclab.element("div", { class: "note", text: " " }));
+  const left = 26;
+  const top = 6;
 
-  function cell(width) { return Math.min(64, (Math.min(width, 460) - left - 70) / view.size); }
+  function cell(width) {
+    return Math.min(64, (Math.min(width, 460) - left - 70) / view.size);
+  }
 
   function draw(pen, width, height) {
-    var paper = nclab.paper(), side = cell(width);
+    const paper = nclab.paper();
+    const side = cell(width);
     pen.clearRect(0, 0, width, height);
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    for (var row = 0; row < view.size; row++) {
-      for (var column = 0; column < view.size; column++) {
-        var raw = view.values[row * view.size + column];
+    for (let row = 0; row < view.size; row++) {
+      for (let column = 0; column < view.size; column++) {
+        const raw = view.values[row * view.size + column];
         if (raw === null || raw === undefined) continue;
-        var value = raw / view.fine, rgb = nclab.mix(paper.diverging, (value + 1) / 2);
-        pen.fillStyle = "rgb(" + rgb.join(",") + ")";
+        const value = raw / view.fine;
+        const rgb = nclab.mix(paper.diverging, (value + 1) / 2);
+        pen.fillStyle = `rgb(${rgb.join(",")})`;
         pen.fillRect(left + column * side, top + row * side, side - 1, side - 1);
         if (side >= 34) {
-          pen.fillStyle = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#1F2328" : "#FFFFFF";
+          pen.fillStyle =
+            0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#1F2328" : "#FFFFFF";
           pen.font = "11px system-ui, sans-serif";
-          pen.fillText(value.toFixed(2).replace("-", "−"), left + (column + 0.5) * side, top + (row + 0.5) * side);
+          pen.fillText(
+            value.toFixed(2).replace("-", "−"),
+            left + (column + 0.5) * side,
+            top + (row + 0.5) * side,
+          );
         }
       }
     }
     pen.fillStyle = paper.muted;
     pen.font = "11px system-ui, sans-serif";
-    var every = Math.max(1, Math.ceil(16 / side));
-    for (var name = 0; name < view.size; name += every) {
+    const every = Math.max(1, Math.ceil(16 / side));
+    for (let name = 0; name < view.size; name += every) {
       pen.fillText(String(name), left + (name + 0.5) * side, top + view.size * side + 10);
       pen.fillText(String(name), left - 12, top + (name + 0.5) * side);
     }
-    var bar = left + view.size * side + 16, tall = view.size * side;
-    for (var step = 0; step < tall; step++) {
-      pen.fillStyle = "rgb(" + nclab.mix(paper.diverging, 1 - step / tall).join(",") + ")";
+    const bar = left + view.size * side + 16;
+    const tall = view.size * side;
+    for (let step = 0; step < tall; step++) {
+      pen.fillStyle = `rgb(${nclab.mix(paper.diverging, 1 - step / tall).join(",")})`;
       pen.fillRect(bar, top + step, 10, 1.5);
     }
     pen.fillStyle = paper.muted;
     pen.textAlign = "left";
-    [["1", 0], ["0", 0.5], ["−1", 1]].forEach(function (mark) { pen.fillText(mark[0], bar + 14, top + 4 + mark[1] * (tall - 8)); });
+    [
+      ["1", 0],
+      ["0", 0.5],
+      ["−1", 1],
+    ].forEach((mark) => {
+      pen.fillText(mark[0], bar + 14, top + 4 + mark[1] * (tall - 8));
+    });
   }
 
-  var surface = nclab.canvas(holder, function (width) { return top + view.size * cell(width) + 22; }, draw);
+  const surface = nclab.canvas(holder, (width) => top + view.size * cell(width) + 22, draw);
   surface.canvas.setAttribute("aria-label", "cosines between classes");
-  surface.canvas.addEventListener("pointermove", function (event) {
-    var side = cell(surface.width), row = Math.floor((event.offsetY - top) / side), column = Math.floor((event.offsetX - left) / side);
-    pointer = row >= 0 && column >= 0 && row < view.size && column < view.size ? [row, column] : null;
+  surface.canvas.addEventListener("pointermove", (event) => {
+    const side = cell(surface.width);
+    const row = Math.floor((event.offsetY - top) / side);
+    const column = Math.floor((event.offsetX - left) / side);
+    pointer =
+      row >= 0 && column >= 0 && row < view.size && column < view.size ? [row, column] : null;
     tell();
   });
-  surface.canvas.addEventListener("pointerleave", function () { pointer = null; tell(); });
+  surface.canvas.addEventListener("pointerleave", () => {
+    pointer = null;
+    tell();
+  });
 
   function tell() {
-    if (!pointer) { note.textContent = " "; return; }
-    var value = view.values[pointer[0] * view.size + pointer[1]];
-    var who = pointer[0] === pointer[1] ? "within class " + pointer[0] : "classes " + pointer[0] + " and " + pointer[1];
-    note.textContent = who + ": " + (value === null || value === undefined ? "–" : (value / view.fine).toFixed(3).replace("-", "−"));
+    if (!pointer) {
+      note.textContent = " ";
+      return;
+    }
+    const value = view.values[pointer[0] * view.size + pointer[1]];
+    const who =
+      pointer[0] === pointer[1]
+        ? `within class ${pointer[0]}`
+        : `classes ${pointer[0]} and ${pointer[1]}`;
+    const known = value !== null && value !== undefined;
+    const shown = known ? (value / view.fine).toFixed(3).replace("-", "−") : "–";
+    note.textContent = `${who}: ${shown}`;
   }
 
   return {
     canvas: surface.canvas,
-    update: function (changes) {
+    update: (changes) => {
       Object.assign(view, changes);
       tell();
       surface.redraw();

@@ -1,69 +1,86 @@
 // The picture of neural collapse in 3-D: drag to turn, and it moves on between measurements.
 "use strict";
 
-nclab.space = function (box, options) {
+nclab.space = (box, options) => {
   // options: {fine, frames: [{epoch, share, labels, points, means, weights, etf}]}
-  var view = Object.assign({ at: 0, turn: 0.7, tilt: 0.28, zoom: 1 }, options);
-  var shows = { points: true, means: true, weights: true, etf: true };
+  const view = Object.assign({ at: 0, turn: 0.7, tilt: 0.28, zoom: 1 }, options);
+  const shows = { points: true, means: true, weights: true, etf: true };
   box.classList.add("space");
-  var holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
+  const holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
 
   function between(name, floor, part) {
     // Coordinates on the way from one measurement to the next, if both have the same things.
-    var one = view.frames[floor][name], other = (view.frames[floor + 1] || view.frames[floor])[name];
+    const one = view.frames[floor][name];
+    const other = (view.frames[floor + 1] || view.frames[floor])[name];
     if (part === 0 || one.length !== other.length) return one;
-    var mixed = new Float64Array(one.length);
-    for (var place = 0; place < one.length; place++) mixed[place] = one[place] + part * (other[place] - one[place]);
+    const mixed = new Float64Array(one.length);
+    for (let place = 0; place < one.length; place++)
+      mixed[place] = one[place] + part * (other[place] - one[place]);
     return mixed;
   }
 
   function draw(pen, width, height) {
-    var paper = nclab.paper();
+    const paper = nclab.paper();
     pen.clearRect(0, 0, width, height);
     if (!view.frames.length) return;
-    var at = Math.min(view.frames.length - 1, Math.max(0, view.at)), floor = Math.floor(at), part = at - floor;
-    var frame = view.frames[floor];
-    var sine = Math.sin(view.turn), cosine = Math.cos(view.turn), up = Math.sin(view.tilt), along = Math.cos(view.tilt);
-    var next = view.frames[floor + 1] || frame, room = extent(frame) * (1 - part) + extent(next) * part;
-    var size = 0.36 * Math.min(width, height) * view.zoom / room / view.fine;
+    const at = Math.min(view.frames.length - 1, Math.max(0, view.at));
+    const floor = Math.floor(at);
+    const part = at - floor;
+    const frame = view.frames[floor];
+    const sine = Math.sin(view.turn);
+    const cosine = Math.cos(view.turn);
+    const up = Math.sin(view.tilt);
+    const along = Math.cos(view.tilt);
+    const next = view.frames[floor + 1] || frame;
+    const room = extent(frame) * (1 - part) + extent(next) * part;
+    const size = (0.36 * Math.min(width, height) * view.zoom) / room / view.fine;
     function project(list, place) {
-      var x = list[3 * place], y = list[3 * place + 1], z = list[3 * place + 2];
-      var right = cosine * x - sine * y, deep = sine * x + cosine * y;
-      var far = along * deep - up * z, high = up * deep + along * z;
-      var close = 4.5 / Math.max(1.5, 4.5 + far / view.fine / room); // nothing is behind the eye
-      return { x: width / 2 + right * size * close, y: height / 2 - high * size * close, far: far, close: close };
+      const x = list[3 * place];
+      const y = list[3 * place + 1];
+      const z = list[3 * place + 2];
+      const right = cosine * x - sine * y;
+      const deep = sine * x + cosine * y;
+      const far = along * deep - up * z;
+      const high = up * deep + along * z;
+      const close = 4.5 / Math.max(1.5, 4.5 + far / view.fine / room); // nothing is behind the eye
+      return {
+        x: width / 2 + right * size * close,
+        y: height / 2 - high * size * close,
+        far: far,
+        close: close,
+      };
     }
-    var things = [], middle = project([0, 0, 0], 0);
-    function each(name, draw1) {
+    const things = [];
+    const middle = project([0, 0, 0], 0);
+    function each(name, drawOne) {
       if (!shows[name] || !frame[name]) return;
-      var list = between(name, floor, part);
-      for (var place = 0; place < list.length / 3; place++) {
-        (function (at, where) {
-          things.push({ far: where.far, draw: function () { draw1(where, at); } });
-        })(place, project(list, place));
+      const list = between(name, floor, part);
+      for (let at = 0; at < list.length / 3; at++) {
+        const where = project(list, at);
+        things.push({ far: where.far, draw: () => drawOne(where, at) });
       }
     }
     if (shows.etf) drawEdges(pen, paper, frame, project);
-    each("points", function (where, at) {
+    each("points", (where, at) => {
       pen.fillStyle = nclab.line(frame.labels[at]);
       pen.globalAlpha = 0.55;
       disc(pen, where, 2.3 * where.close);
       pen.fill();
     });
-    each("etf", function (where) {
+    each("etf", (where) => {
       pen.strokeStyle = paper.muted;
       pen.lineWidth = 1.4;
       disc(pen, where, 8 * where.close);
       pen.stroke();
     });
-    each("weights", function (where, at) {
+    each("weights", (where, at) => {
       ray(pen, middle, where, nclab.line(classOf(frame, at)), 1.4, [4, 3]);
       diamond(pen, where, 5 * where.close);
       pen.fillStyle = paper.background;
       pen.fill();
       pen.stroke();
     });
-    each("means", function (where, at) {
+    each("means", (where, at) => {
       ray(pen, middle, where, nclab.line(classOf(frame, at)), 2.2, []);
       pen.fillStyle = nclab.line(classOf(frame, at));
       disc(pen, where, 5 * where.close);
@@ -72,8 +89,11 @@ nclab.space = function (box, options) {
       pen.font = "11px system-ui, sans-serif";
       pen.fillText(String(classOf(frame, at)), where.x + 8, where.y - 8);
     });
-    things.sort(function (one, other) { return other.far - one.far; });
-    things.forEach(function (thing) { pen.globalAlpha = 1; thing.draw(); });
+    things.sort((one, other) => other.far - one.far);
+    things.forEach((thing) => {
+      pen.globalAlpha = 1;
+      thing.draw();
+    });
     pen.globalAlpha = 1;
     surface.canvas.dataset.frame = floor;
     surface.canvas.dataset.turn = view.turn.toFixed(4);
@@ -83,48 +103,59 @@ nclab.space = function (box, options) {
   function extent(frame) {
     // How far the picture reaches: to the simplex, or to most features while they are wide apart.
     if (frame.extent) return frame.extent;
-    var corners = norms(frame.etf), features = norms(frame.points).sort(function (one, other) { return one - other; });
-    var simplex = Math.sqrt(corners.reduce(function (sum, one) { return sum + one * one; }, 0) / (corners.length || 1)) || 1;
-    var most = features.length ? features[Math.floor(0.85 * (features.length - 1))] : 0;
+    const corners = norms(frame.etf);
+    const features = norms(frame.points).sort((one, other) => one - other);
+    const simplex =
+      Math.sqrt(corners.reduce((sum, one) => sum + one * one, 0) / (corners.length || 1)) || 1;
+    const most = features.length ? features[Math.floor(0.85 * (features.length - 1))] : 0;
     frame.extent = Math.max(simplex, most / 1.35);
     return frame.extent;
   }
 
   function norms(list) {
-    var found = [];
-    for (var place = 0; place < list.length; place += 3)
+    const found = [];
+    for (let place = 0; place < list.length; place += 3)
       found.push(Math.hypot(list[place], list[place + 1], list[place + 2]) / view.fine);
     return found;
   }
 
   function classOf(frame, at) {
-    if (!frame.present) frame.present = Array.from(new Set(frame.labels)).sort(function (a, b) { return a - b; });
+    if (!frame.present) frame.present = Array.from(new Set(frame.labels)).sort((a, b) => a - b);
     return frame.present[at] === undefined ? at : frame.present[at];
   }
 
   function drawEdges(pen, paper, frame, project) {
     // The edges of the simplex, where it is a solid that can be seen as such.
-    var many = frame.etf.length / 3;
+    const many = frame.etf.length / 3;
     if (many > 6) return;
     pen.strokeStyle = paper.muted;
     pen.globalAlpha = 0.45;
     pen.lineWidth = 1;
     pen.setLineDash([3, 4]);
-    for (var one = 0; one < many; one++)
-      for (var other = one + 1; other < many; other++) {
-        var from = project(frame.etf, one), to = project(frame.etf, other);
-        pen.beginPath(); pen.moveTo(from.x, from.y); pen.lineTo(to.x, to.y); pen.stroke();
+    for (let one = 0; one < many; one++)
+      for (let other = one + 1; other < many; other++) {
+        const from = project(frame.etf, one);
+        const to = project(frame.etf, other);
+        pen.beginPath();
+        pen.moveTo(from.x, from.y);
+        pen.lineTo(to.x, to.y);
+        pen.stroke();
       }
     pen.setLineDash([]);
     pen.globalAlpha = 1;
   }
 
-  function disc(pen, where, size) { pen.beginPath(); pen.arc(where.x, where.y, size, 0, 7); }
+  function disc(pen, where, size) {
+    pen.beginPath();
+    pen.arc(where.x, where.y, size, 0, 7);
+  }
 
   function diamond(pen, where, size) {
     pen.beginPath();
-    pen.moveTo(where.x, where.y - size); pen.lineTo(where.x + size, where.y);
-    pen.lineTo(where.x, where.y + size); pen.lineTo(where.x - size, where.y);
+    pen.moveTo(where.x, where.y - size);
+    pen.lineTo(where.x + size, where.y);
+    pen.lineTo(where.x, where.y + size);
+    pen.lineTo(where.x - size, where.y);
     pen.closePath();
   }
 
@@ -132,38 +163,55 @@ nclab.space = function (box, options) {
     pen.strokeStyle = colour;
     pen.lineWidth = width;
     pen.setLineDash(dash);
-    pen.beginPath(); pen.moveTo(from.x, from.y); pen.lineTo(to.x, to.y); pen.stroke();
+    pen.beginPath();
+    pen.moveTo(from.x, from.y);
+    pen.lineTo(to.x, to.y);
+    pen.stroke();
     pen.setLineDash([]);
   }
 
-  var surface = nclab.canvas(holder, function (width) { return Math.min(440, Math.max(260, width * 0.8)); }, draw);
+  const surface = nclab.canvas(holder, (width) => Math.min(440, Math.max(260, width * 0.8)), draw);
   surface.canvas.tabIndex = 0;
-  surface.canvas.setAttribute("aria-label", "features, class means, classifiers and simplex in three dimensions; arrow keys turn it");
-  var held = null;
-  surface.canvas.addEventListener("pointerdown", function (event) {
+  surface.canvas.setAttribute(
+    "aria-label",
+    "features, class means, classifiers and simplex in three dimensions; arrow keys turn it",
+  );
+  let held = null;
+  surface.canvas.addEventListener("pointerdown", (event) => {
     held = { x: event.clientX, y: event.clientY };
     surface.canvas.setPointerCapture(event.pointerId);
   });
-  surface.canvas.addEventListener("pointermove", function (event) {
+  surface.canvas.addEventListener("pointermove", (event) => {
     if (!held) return;
     turn((event.clientX - held.x) * 0.01, (event.clientY - held.y) * 0.01);
     held = { x: event.clientX, y: event.clientY };
   });
-  ["pointerup", "pointercancel"].forEach(function (name) {
-    surface.canvas.addEventListener(name, function () { held = null; });
+  ["pointerup", "pointercancel"].forEach((name) => {
+    surface.canvas.addEventListener(name, () => {
+      held = null;
+    });
   });
-  surface.canvas.addEventListener("keydown", function (event) {
-    var moves = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
+  surface.canvas.addEventListener("keydown", (event) => {
+    const moves = {
+      ArrowLeft: [-0.1, 0],
+      ArrowRight: [0.1, 0],
+      ArrowUp: [0, -0.1],
+      ArrowDown: [0, 0.1],
+    };
     if (!moves[event.key]) return;
     event.preventDefault();
     turn(moves[event.key][0], moves[event.key][1]);
   });
-  surface.canvas.addEventListener("wheel", function (event) {
-    if (!event.ctrlKey && !event.shiftKey) return;
-    event.preventDefault();
-    view.zoom = Math.min(4, Math.max(0.4, view.zoom * Math.exp(-event.deltaY * 0.002)));
-    surface.redraw();
-  }, { passive: false });
+  surface.canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.shiftKey) return;
+      event.preventDefault();
+      view.zoom = Math.min(4, Math.max(0.4, view.zoom * Math.exp(-event.deltaY * 0.002)));
+      surface.redraw();
+    },
+    { passive: false },
+  );
 
   function turn(across, upwards) {
     view.turn += across;
@@ -171,10 +219,22 @@ nclab.space = function (box, options) {
     surface.redraw();
   }
 
-  var keys = box.appendChild(nclab.element("div", { class: "legend" }));
-  [["points", "features"], ["means", "class means"], ["weights", "classifiers"], ["etf", "simplex ETF"]].forEach(function (one) {
-    var button = nclab.element("button", { type: "button", class: "legend-entry", "aria-pressed": "true", title: "Show or hide" }, [nclab.element("span", { class: "glyph " + one[0] }), nclab.element("span", { text: one[1] })]);
-    button.addEventListener("click", function () {
+  const keys = box.appendChild(nclab.element("div", { class: "legend" }));
+  [
+    ["points", "features"],
+    ["means", "class means"],
+    ["weights", "classifiers"],
+    ["etf", "simplex ETF"],
+  ].forEach((one) => {
+    const button = nclab.element(
+      "button",
+      { type: "button", class: "legend-entry", "aria-pressed": "true", title: "Show or hide" },
+      [
+        nclab.element("span", { class: `glyph ${one[0]}` }),
+        nclab.element("span", { text: one[1] }),
+      ],
+    );
+    button.addEventListener("click", () => {
       shows[one[0]] = !shows[one[0]];
       button.setAttribute("aria-pressed", String(shows[one[0]]));
       surface.redraw();
@@ -186,21 +246,33 @@ nclab.space = function (box, options) {
     canvas: surface.canvas,
     view: view,
     turn: turn,
-    update: function (changes) {
+    update: (changes) => {
       Object.assign(view, changes);
       surface.redraw();
     },
   };
 };
 
-nclab.player = function (box, options) {
+nclab.player = (box, options) => {
   // Play, pause and scrub over frames. options: {count, label(at), show(at), seconds, spin()}
-  var view = Object.assign({ count: 1, seconds: 8 }, options), playing = false, at = view.count - 1, then = 0;
-  var button = nclab.element("button", { type: "button", class: "play", text: "▶ Play" });
-  var slider = nclab.element("input", { type: "range", min: 0, max: Math.max(0, view.count - 1), step: "any", value: at, "aria-label": "moment of training" });
-  var words = nclab.element("span", { class: "moment" });
+  const view = Object.assign({ count: 1, seconds: 8 }, options);
+  let playing = false;
+  let at = view.count - 1;
+  let then = 0;
+  const button = nclab.element("button", { type: "button", class: "play", text: "▶ Play" });
+  const slider = nclab.element("input", {
+    type: "range",
+    min: 0,
+    max: Math.max(0, view.count - 1),
+    step: "any",
+    value: at,
+    "aria-label": "moment of training",
+  });
+  const words = nclab.element("span", { class: "moment" });
   box.classList.add("player");
-  [button, slider, words].forEach(function (part) { box.appendChild(part); });
+  [button, slider, words].forEach((part) => {
+    box.appendChild(part);
+  });
 
   function show() {
     slider.value = at;
@@ -209,10 +281,14 @@ nclab.player = function (box, options) {
   }
   function move(now) {
     if (!playing) return;
-    var passed = Math.min(0.1, Math.max(0, (now - then) / 1000)); // a frame may be older than the click
+    // A frame may be older than the click.
+    const passed = Math.min(0.1, Math.max(0, (now - then) / 1000));
     then = now;
-    at += passed * Math.max(1, view.count - 1) / view.seconds;
-    if (at >= view.count - 1) { at = view.count - 1; play(false); }
+    at += (passed * Math.max(1, view.count - 1)) / view.seconds;
+    if (at >= view.count - 1) {
+      at = view.count - 1;
+      play(false);
+    }
     show();
     if (playing) window.requestAnimationFrame(move);
   }
@@ -224,13 +300,19 @@ nclab.player = function (box, options) {
     then = performance.now();
     window.requestAnimationFrame(move);
   }
-  button.addEventListener("click", function () { play(!playing); });
-  slider.addEventListener("input", function () { play(false); at = Number(slider.value); show(); });
+  button.addEventListener("click", () => {
+    play(!playing);
+  });
+  slider.addEventListener("input", () => {
+    play(false);
+    at = Number(slider.value);
+    show();
+  });
   show();
   return {
-    atEnd: function () { return at >= view.count - 1; },
-    update: function (changes) {
-      var end = at >= view.count - 1;
+    atEnd: () => at >= view.count - 1,
+    update: (changes) => {
+      const end = at >= view.count - 1;
       Object.assign(view, changes);
       slider.max = Math.max(0, view.count - 1);
       if (end && !playing) at = view.count - 1;

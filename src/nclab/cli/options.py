@@ -1,0 +1,235 @@
+"""A command's options from its configs: a field and its docstring are a flag and its help.
+
+A config may import torch, which takes seconds. So these options are made when their command is
+called, not when the program starts.
+"""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from nclab.errors import NclabError
+from nclab.text import scientific
+
+Command = Callable[..., None]
+
+
+class Option(NamedTuple):
+    """One field as an option."""
+
+    path: str
+    """Where the field is, as in `shape.width`."""
+    name: str
+    """What the parameter of the command is called."""
+    kind: Any
+    """The type of the field."""
+    default: Any
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """As it is typed."""
+        return "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Options:
+    """An option for every field of a config, and of the configs inside it.
+
+    >>> from nclab.training.recipe import Member
+    >>> member = Options(Member, "Member", names={"norm": "batch_norm"}, leave_out=("seed",))
+    >>> [option.flag for option in member.all()]
+    ['--batch-norm', '--weight-decay']
+    >>> member.build({"batch_norm": "none", "weight_decay": 0.1}, seed=2)
+    Member(norm='none', weight_decay=0.1, seed=2)
+    """
+
+    config: Any
+    """A dataclass; the first sentence of a field's docstring is the help of its option."""
+    panel: str
+    """The heading above the options."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Options that are not called as their field, as in {"shape.width": "neurons"}."""
+    leave_out: Collection[str] = ()
+    """Fields that are no options, as in ("shape.inputs",)."""
+
+    def all(self) -> Iterator[Option]:
+        """In the order of the fields."""
+        for path, kind, default, about in _fields(self.config, self.leave_out):
+            name = self.names.get(path, path.rpartition(".")[2])
+            yield Option(path, name, kind, default, about)
+
+    def build(self, given: Mapping[str, Any], **known: Any) -> Any:
+        """The config of what was given, and of what is known about the fields left out."""
+        values = {option.path: _value(option, given[option.name]) for option in self.all()}
+        return _build(self.config, "", values, known)
+
+    def changed(self, given: Mapping[str, Any]) -> list[str]:
+        """The flags whose values are not those that the config has by itself."""
+        pairs = ((option, _value(option, given[option.name])) for option in self.all())
+        return [option.flag for option, value in pairs if value != option.default]
+
+
+class Given(NamedTuple):
+    """What the options of a command's configs were given."""
+
+    options: Mapping[str, Options]
+    values: Mapping[str, Any]
+
+    def build(self, name: str, **known: Any) -> Any:
+        """The config of a name, see `Options.build`."""
+        return self.options[name].build(self.values, **known)
+
+    def changed(self, name: str) -> list[str]:
+        """The flags of a name's config, see `Options.changed`."""
+        return self.options[name].changed(self.values)
+
+
+def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command], Command]:
+    """For a command whose first parameter is `Given`; `find` imports its configs."""
+
+    def decorate(command: Command) -> Command:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+        def complete() -> Command:
+            options = find()
+            derived: dict[str, Any] = {}
+            meant: dict[str, Any] = {}
+            for group in options.values():
+                for option in group.all():
+                    # Configs may share an option, of which only one will be built.
+                    what = (option.path, option.kind, option.default)
+                    assert meant.setdefault(option.name, what) == what, f"two {option.flag}"
+                    derived.setdefault(option.name, _parameter(option, group.panel))
+
+            def whole(**values: Any) -> None:
+                found = {name: values.pop(name) for name in derived}
+                command(Given(options, found), **values)
+
+            return _signed(whole, command, [*own, *derived.values()])
+
+        def listed(**values: Any) -> None:
+            complete()(**values)
+
+        vars(listed)["complete"] = complete
+        return _signed(listed, command, own)
+
+    return decorate
+
+
+class ConfigGroup(TyperGroup):
+    """Commands, whose options from configs are made once they are called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name, with all its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        complete = getattr(getattr(command, "callback", None), "complete", None)
+        if complete is None:
+            return name, command, rest
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command(name=name)(complete())
+        return name, typer.main.get_command(app), rest
+
+
+def _fields(
+    config: Any, leave_out: Collection[str], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any, str]]:
+    """Path, type, default and help of everything in a config that is not itself a config."""
+    kinds, about = get_type_hints(config), docstrings(config)
+    for one in dataclasses.fields(config):
+        path, kind = prefix + one.name, kinds[one.name]
+        if path in leave_out:
+            continue
+        if dataclasses.is_dataclass(kind):
+            yield from _fields(kind, leave_out, f"{path}.")
+        else:
+            yield path, kind, one.default, _first_sentence(about[one.name])
+
+
+def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """A config from the values of paths, the configs inside it too where there are some."""
+    own = dict(known)
+    for name, kind in get_type_hints(config).items():
+        path = prefix + name
+        if path in values:
+            own[name] = values[path]
+        elif dataclasses.is_dataclass(kind) and any(one.startswith(f"{path}.") for one in values):
+            own[name] = _build(kind, f"{path}.", values, {})
+    return config(**own)
+
+
+def docstrings(config: type) -> dict[str, str]:
+    """The strings below the fields of a dataclass, which Python does not keep."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        line.target.id: inspect.cleandoc(below.value.value)
+        for line, below in itertools.pairwise(definition.body)
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
+    }
+
+
+def _first_sentence(text: str) -> str:
+    whole = " ".join(text.split())
+    return re.split(r"(?<=\.) ", whole, maxsplit=1)[0].replace("[", r"\[")
+
+
+def _parameter(option: Option, panel: str) -> inspect.Parameter:
+    """What typer makes the option from."""
+    kind, default = option.kind, option.default
+    flags = [option.flag] if default is False else []  # what is true may be denied, --no-...
+    if get_origin(kind) is tuple:
+        kind, default = str, ",".join(map(_written, default))
+    elif get_origin(kind) is Literal:
+        choices: Any = StrEnum  # mypy knows no classes that are made while the program runs
+        kind = choices(option.name, {value: value for value in get_args(kind)})
+        default = kind(default)
+    about = typer.Option(*flags, help=option.help, rich_help_panel=panel)
+    how: Any = {"default": default, "annotation": Annotated[kind, about]}
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, **how)
+
+
+def _written(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return min(scientific(value), f"{value:g}", key=len)
+
+
+def _value(option: Option, given: Any) -> Any:
+    """What the field gets: plain values, and tuples from what commas part."""
+    if isinstance(given, Enum):
+        return given.value
+    if get_origin(option.kind) is not tuple:
+        return given
+    kind = get_args(option.kind)[0]
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    if kind not in (int, float):
+        return tuple(parts)
+    numbers = []
+    for part in parts:
+        try:
+            numbers.append(kind(part))
+        except ValueError:
+            what = "integers" if kind is int else "numbers"
+            raise NclabError(f"Expected {what} in {option.flag}, got {part!r}.") from None
+    return tuple(numbers)
+
+
+def _signed(function: Command, like: Command, parameters: list[inspect.Parameter]) -> Command:
+    """The function with the words of another and parameters for typer to read."""
+    function.__doc__ = like.__doc__
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    vars(function)["__signature__"] = inspect.Signature(parameters)
+    return function

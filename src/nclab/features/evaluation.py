@@ -1,0 +1,84 @@
+"""Leaves a model and the world's random numbers as they were found."""
+
+import random
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The module inside torch.compile, DataParallel and DistributedDataParallel wrappers.
+
+    >>> inner = nn.Linear(2, 2)
+    >>> unwrap(nn.DataParallel(inner)) is inner
+    True
+    """
+    while True:
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod  # type: ignore[assignment]
+        else:
+            return model
+
+
+@contextmanager
+def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
+    """Evaluate without gradients; then restore every module's mode and all random states.
+
+    Those of the loader's own generators too. The fused path of PyTorch's transformer layers is
+    off meanwhile, and so is torch.compile: they go around the modules inside, and round
+    differently from them.
+    """
+    own = [(generator, generator.get_state()) for generator in _generators(loader)]
+    fused = torch.backends.mha.get_fastpath_enabled()
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        # Tensors made in inference mode do not tell when they are changed in place.
+        not_inference = torch.inference_mode(False)
+        forked = torch.random.fork_rng(devices=devices)
+        with _same_modes(model), forked, not_inference, torch.no_grad(), _not_compiled():
+            torch.backends.mha.set_fastpath_enabled(False)
+            model.eval()
+            yield
+    finally:
+        for generator, state in own:
+            generator.set_state(state)
+        torch.backends.mha.set_fastpath_enabled(fused)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def reading_weights(model: nn.Module) -> Iterator[None]:
+    """Read weights as in evaluation: a spectral norm would move on each time it is looked at."""
+    with _same_modes(model), torch.no_grad():
+        for module in model.modules():
+            module.training = False
+        yield
+
+
+@contextmanager
+def _same_modes(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _not_compiled() -> AbstractContextManager[Any]:
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    return nullcontext() if set_stance is None else set_stance("force_eager")
+
+
+def _generators(loader: Any) -> list[torch.Generator]:
+    owners = (loader, getattr(loader, "sampler", None))
+    found = (getattr(owner, "generator", None) for owner in owners)
+    return [generator for generator in found if isinstance(generator, torch.Generator)]

@@ -1,0 +1,90 @@
+"""Class means and classifier rows, centred: their norms and angles, which NC1 to NC3 share."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.metrics.pairs import Deviation, NormalisedVariance, reduce_pairs
+from nclab.metrics.view import shared
+from nclab.statistics import ClassMoments
+
+
+class MeanPairs(NamedTuple):
+    """What one sweep over all pairs of centred class means has found."""
+
+    angles: Deviation
+    """Around the cosine of a simplex ETF; nan where a mean has no direction."""
+    distances: NormalisedVariance
+
+
+@shared
+def mean_pairs(moments: ClassMoments) -> MeanPairs:
+    """Angles and distances of the centred class means. Costs half a C x C x d GEMM, in tiles."""
+    distances = mean_distances(moments)
+    directed = bool(distances.norms.all())
+    angles = Deviation(simplex_cosine(moments.num_classes) if directed else math.nan)
+    reduce_pairs(unit_rows(moments.centred_means, zero=0.0), angles, distances)
+    return MeanPairs(angles, distances)
+
+
+def mean_distances(moments: ClassMoments) -> NormalisedVariance:
+    """The reducer of `cdnv`, before it has seen the directions of the centred means."""
+    return NormalisedVariance(mean_norms(moments), moments.means, moments.variances)
+
+
+@shared
+def mean_norms(moments: ClassMoments) -> Tensor:
+    """(C,) norms of the centred class means."""
+    return torch.linalg.vector_norm(moments.centred_means, dim=1)
+
+
+@shared
+def centred_rows(weight: Tensor) -> Tensor:
+    """(C, d) float64 classifier rows minus their mean; rows that are only rounding are 0."""
+    rows = weight.double()
+    centred = rows - rows.mean(0)
+    norms = torch.linalg.vector_norm(centred, dim=1)
+    size = torch.linalg.vector_norm(rows, dim=1).max()
+    centred[norms <= 16 * torch.finfo(torch.float64).eps * size] = 0.0
+    return centred
+
+
+@shared
+def weight_angles(weight: Tensor) -> Deviation:
+    """How the cosines of the centred classifier rows lie around those of a simplex ETF."""
+    return cosine_deviation(centred_rows(weight))
+
+
+@shared
+def weight_norm(weight: Tensor) -> float:
+    """The Frobenius norm of the classifier."""
+    return float(torch.linalg.matrix_norm(weight.double()))
+
+
+def cosine_deviation(rows: Tensor) -> Deviation:
+    """How the pairwise cosines of the rows lie around -1/(C - 1); nan if a row is zero.
+
+    Costs half a C x C x d GEMM, in tiles.
+    """
+    deviation = Deviation(simplex_cosine(len(rows)))
+    reduce_pairs(unit_rows(rows), deviation)
+    return deviation
+
+
+def simplex_cosine(num_classes: int) -> float:
+    """The cosine of two vectors of a simplex ETF."""
+    return -1.0 / (num_classes - 1)
+
+
+def cosines(left: Tensor, right: Tensor) -> Tensor:
+    """Row-wise cosine of two matrices; nan where a row is zero."""
+    norms = torch.linalg.vector_norm(left, dim=1) * torch.linalg.vector_norm(right, dim=1)
+    return (left * right).sum(1) / norms
+
+
+def unit_rows(rows: Tensor, *, zero: float = math.nan) -> Tensor:
+    """Rows scaled to norm one; rows of zeros are multiplied by `zero`."""
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows * norms.reciprocal().masked_fill_(norms == 0, zero)

@@ -1,0 +1,185 @@
+"""RunningEstimate: the statistics of training batches as they come, a block of rows at a time."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+from torch.nn.functional import linear
+
+from nclab.errors import DataError
+from nclab.features.evaluation import reading_weights
+from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.model import NOT_THE_LAST
+from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
+from nclab.measurement.report import Report
+from nclab.monitor.training_hooks import Reading
+from nclab.statistics import ClassMoments
+from nclab.statistics.checks import IGNORE_INDEX, as_labels
+
+BLOCK_ROWS = 2048
+"""Rows collected before they are added: one update of large blocks costs less than many."""
+BLOCK_BYTES = 2**25
+REASONS = {
+    "second look": "a running estimate sees each feature once; use monitor.measure(loader)",
+    "scatter": "the preset or the dimension leaves the d x d scatter out",
+}
+NOT_FINITE = "the classifier's weights are not finite"
+REMARK = (
+    "running estimate on training batches: the weights moved meanwhile, and dropout and batch "
+    "norm were in training mode"
+)
+
+
+class RunningEstimate:
+    """Sums over the training batches since the last measurement."""
+
+    def __init__(self, layers: ModelLayers, *, scatter: bool | None) -> None:
+        self.layers = layers
+        self.scatter = scatter
+        self.streams: list[LayerStream] = []
+        """One for each measured layer, once there are rows."""
+        self._waiting: list[Reading] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, reading: Reading) -> None:
+        """Take what one forward pass has shown; the rows are ours to keep."""
+        if reading.logits is None:
+            reading = reading._replace(logits=self._logits(reading.rows))
+        self._waiting.append(reading)
+        self._rows += len(reading.labels)
+        self._bytes += sum(rows.nbytes for rows in reading.rows)
+        if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add the rows that wait to the sums."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0
+        device = waiting[0].rows[0].device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            self.start(device)
+            here = self.streams[0].nonfinite.device
+            labels = torch.cat([reading.labels.to(here) for reading in waiting])
+            labels = as_labels(
+                labels,
+                rows=len(labels),
+                ignore_index=IGNORE_INDEX,
+                num_classes=self.layers.num_classes,
+            )
+            parts = [reading.logits for reading in waiting if reading.logits is not None]
+            logits = torch.cat(parts) if len(parts) == len(waiting) else None
+            for index, stream in enumerate(self.streams):
+                stream.add(torch.cat([reading.rows[index] for reading in waiting]), labels, logits)
+
+    def clear(self) -> None:
+        """Forget everything seen so far."""
+        self.streams.clear()
+        self._waiting.clear()
+        self._rows = self._bytes = 0
+
+    def report(self) -> Report:
+        """The measurement of what was seen; layers that allow none are skipped with a reason."""
+        skipped = dict(self.layers.skipped)
+        head = self._head()
+        measured = []
+        for layer, stream in self._pairs():
+            assert stream.moments is not None
+            present = int((stream.moments.counts > 0).sum())
+            if present < 2:
+                skipped[layer.name] = f"it has finite features of {present} classes; 2 are needed"
+                continue
+            reasons = dict(REASONS)
+            if not layer.is_last or head is None:
+                reasons["weight"] = NOT_FINITE if layer.is_last else NOT_THE_LAST
+            else:
+                stream.head = head.to(stream.moments.device)
+            try:
+                measured.append(stream.collapse(reasons))
+            except (DataError, LinAlgError) as error:  # never a training's end
+                skipped[layer.name] = str(error)
+        last = self.streams[-1].moments if self.streams else None
+        return Report(
+            layers=tuple(measured),
+            classifier=self.layers.classifier_name,
+            samples=0 if last is None else last.total,
+            skipped=skipped,
+            remarks=(*self.layers.remarks, REMARK),
+        )
+
+    def nonfinite(self) -> dict[str, dict[int, int]]:
+        """Layer -> class -> rows that were left out."""
+        found = {}
+        for layer, stream in self._pairs():
+            counts = {own: count for own, count in enumerate(stream.nonfinite.tolist()) if count}
+            if counts:
+                found[layer.name] = counts
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors by layer, from which `load_state_dict` goes on."""
+        self.flush()
+        state: dict[str, Any] = {"layers": {}}
+        for layer, stream in self._pairs():
+            assert stream.moments is not None
+            own = {"moments": stream.moments.state_dict(), "nonfinite": stream.nonfinite.clone()}
+            state["layers"][layer.name] = own
+            if stream.logits is not None:
+                state["logits"] = stream.logits.sums()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; the same layers must have been found."""
+        self.clear()
+        if not state["layers"]:
+            return
+        self.start(next(iter(state["layers"].values()))["nonfinite"].device)
+        names = [layer.name for layer in self.layers.measured]
+        if names != list(state["layers"]):
+            raise DataError(
+                f"Expected the state of layers {', '.join(names)}, got "
+                f"{', '.join(state['layers'])}. Load it into a monitor of the same model."
+            )
+        for stream, own in zip(self.streams, state["layers"].values(), strict=True):
+            stream.moments = ClassMoments.from_state_dict(own["moments"])
+            stream.nonfinite = own["nonfinite"].clone()
+            if stream.logits is not None:
+                stream.logits.load_sums(state["logits"])
+
+    def start(self, device: torch.device | None = None) -> None:
+        """Open sums for every layer, if there are none yet; by default where the model is."""
+        if self.streams:
+            return
+        for layer in self.layers.measured:
+            stream = LayerStream(
+                num_classes=self.layers.num_classes, scatter=self.scatter, layer=layer.name
+            )
+            stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
+            self.streams.append(stream)
+
+    def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
+        """The measured layers and their streams; none before there are rows."""
+        return zip(self.layers.measured, self.streams, strict=False)
+
+    def _logits(self, rows: list[Tensor]) -> Tensor | None:
+        """Logits of pooled rows, where the classifier itself returned something else."""
+        assert self.layers.classifier is not None
+        module = self.layers.classifier.call.module
+        for layer, own in zip(self.layers.measured, rows, strict=True):
+            if layer.is_last:
+                with reading_weights(self.layers.model):
+                    weight, bias = module.weight, getattr(module, "bias", None)
+                    assert isinstance(weight, Tensor)
+                    offset = bias.double() if isinstance(bias, Tensor) else None
+                    return linear(own.double(), weight.double(), offset)
+        return None
+
+    def _head(self) -> Head | None:
+        with reading_weights(self.layers.model):
+            try:
+                return self.layers.head()
+            except DataError:  # not finite
+                return None

@@ -1,0 +1,102 @@
+"""How well every class mean must point along its classifier row, from the norms and the loss."""
+
+import math
+
+import numpy as np
+
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.layer_peeled import FloatArray, g_inverse, g_rise, g_rise_inverse
+
+ZOOMS = 12
+POINTS = 65
+
+
+def alignment_lower(given: NormsAndLoss, spared: int = 0) -> float:
+    r"""Lower bound on cos(w_c, h_c), centred row and class mean, for all but `spared` classes.
+
+    $$\rho^*_k = \sup\{\rho: F_k(\rho) > L\},\quad F_k(\rho) = \min_p
+    \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{spared}+1$$
+
+    Source: pan2023, Eq. (2.21)
+    Range: (0, 1], or -1 where the loss allows a class to be lost entirely.
+
+    It bounds s_c / (alpha_c beta_c), so it also bounds |mean h_c| / alpha_c.
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
+    >>> round(alignment_lower(given) ** 2, 4), alignment_lower(given, 3) > 0.997
+    (0.9894, True)
+    """
+    classes, product, k = given.num_classes, given.product, spared + 1
+    loss = given.loss
+    if k >= classes:
+        return _clip(g_inverse(loss, classes) / product)
+    if _needed(np.array([0.0]), given, k)[0] <= 0:
+        return -1.0
+    rest = (
+        classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
+    ) / k
+    low, high = 0.0, min(classes * product / k, rest + _bias_reach(given, k) / k)
+    best = math.inf
+    for _ in range(ZOOMS):
+        p = np.linspace(low, high, POINTS)[1:]
+        with np.errstate(invalid="ignore"):
+            ratios = _needed(p, given, k) / p
+        at = int(np.argmin(ratios))
+        best = min(best, float(ratios[at]))
+        width = (high - low) / (POINTS - 1)
+        low, high = max(low, p[at] - 1.5 * width), min(high, p[at] + 1.5 * width)
+    return _clip(best)
+
+
+def class_alignment_lower(
+    num_classes: int,
+    losses: FloatArray,
+    products: FloatArray,
+    *,
+    shift: float = 0.0,
+    clip: bool = True,
+) -> FloatArray:
+    r"""Lower bound on cos(w_c, h_c) of every class from its own loss and norms.
+
+    $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1]^C, -1 for a class whose loss guarantees nothing.
+
+    Args:
+        shift: upper bound on the centred bias of any class.
+        clip: False leaves ratios above 1, which no network has, for the caller to see.
+
+    >>> class_alignment_lower(10, np.array([0.1, 3.0]), np.array([5.0, 5.0])).round(4)
+    array([ 0.8009, -1.    ])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # One ulp of a loss near chance moves the score by as much.
+        ratios = (g_inverse(losses, num_classes) - shift - 1e-15) / products
+    return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
+
+
+def _needed(p: FloatArray, given: NormsAndLoss, k: int) -> FloatArray:
+    """The smallest score that k classes of norm product p can have without more loss than given."""
+    classes, product = given.num_classes, given.product
+    reach = _bias_reach(given, k)
+    even = g_inverse(given.loss, classes)
+    # The bias that helps the k classes most: as far as it reaches, or until all scores are even.
+    moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
+    others = -(k * (p - product) + moved) / (classes - k)  # step of the other classes from A
+    spent = (classes - k) * g_rise(others, classes, product)
+    rise = (classes * given.excess - spent) / k
+    step = g_rise_inverse(np.maximum(rise, -given.optimal_loss), classes, product)
+    needed = np.where(rise > -given.optimal_loss, product + step - moved / k, np.inf)
+    return np.asarray(needed, dtype=np.float64)
+
+
+def _bias_reach(given: NormsAndLoss, k: int) -> float:
+    """The largest sum over k classes of a centred bias of the given norm."""
+    return given.bias_norm * math.sqrt(k * (given.num_classes - k) / given.num_classes)
+
+
+def _clip(ratio: float) -> float:
+    """A ratio of at most 1, lowered by rounding; -1 where it says nothing."""
+    return min(1.0, ratio) * (1 - 1e-14) if ratio > 0 else -1.0

@@ -1,0 +1,277 @@
+"""certify: what the norms and the loss of a network guarantee about neural collapse."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+import numpy as np
+
+from nclab.errors import DataError
+from nclab.text import as_text
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
+from nclab.theory.certificates.bound import Bound
+from nclab.theory.certificates.class_bounds import ClassArrays, class_bounds
+from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
+from nclab.theory.certificates.scores import deviation_upper
+from nclab.theory.certificates.thesis import (
+    ThesisBounds,
+    curvature_printed,
+    curvature_reachable,
+    thesis_bounds,
+)
+from nclab.theory.certificates.worst_pair import MeanCosineProof
+from nclab.theory.layer_peeled import FloatArray
+
+LOST = "the loss is high enough for a class to be lost entirely"
+APART = "the class means are apart, but single features may not be"
+NOT_SEARCHED = "not searched"
+RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+"""The bounds that a record keeps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Guarantees from the loss; see docs/certificates.md for the proofs.
+
+    >>> certificate = certify(4, 1.8, 1.8, 0.05, delta=0.25)
+    >>> certificate.fraction, certificate.alignment_lower.valid
+    (0.75, True)
+    """
+
+    num_classes: int
+    alpha: float
+    beta: float
+    loss: float
+    bias_norm: float
+    optimal_loss: float
+    """The smallest loss these norms allow."""
+    excess_loss: float
+    alignment_lower: Bound
+    """On cos(w_c, h_c), centred row and mean feature, of every class."""
+    intra_lower: Bound
+    """On the intra-class cosine of every class."""
+    fraction: float
+    """1 - delta, the share of the classes that the next two are about; 1 without delta."""
+    fraction_alignment_lower: Bound
+    fraction_intra_lower: Bound
+    deviation_upper: Bound
+    """D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 is at most 2 D, tau = alpha / beta."""
+    inter_upper: Bound
+    """On the inter-class cosine of every pair; no value where none can be proved."""
+    inter_proof: MeanCosineProof | None = field(repr=False)
+    """The dual proof behind `inter_upper`."""
+    thesis_delta: float
+    """The delta of the four bounds below, which hold for a share 1 - 2 delta of the classes."""
+    thesis_intra_lower: Bound
+    """pan2023 with explicit constants and the curvature of the scores that can be reached."""
+    thesis_inter_upper: Bound
+    thesis_printed_intra_lower: Bound
+    """pan2023 with the curvature as its proof takes it."""
+    thesis_printed_inter_upper: Bound
+    asymptotic: AsymptoticConstants
+    class_alignment_lower: FloatArray | None = field(repr=False)
+    """(C,) from the measured loss of each class; -1 where nothing follows."""
+    class_intra_lower: FloatArray | None = field(repr=False)
+    """(C,) from the measured loss of each class."""
+    measured: Mapping[str, float | None] | None = field(default=None, repr=False)
+    """Measured values by metric, of the layer that the certificate is about."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
+        bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
+        kappa = self.asymptotic.kappa
+        return {
+            "num_classes": self.num_classes,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "loss": self.loss,
+            "bias_norm": self.bias_norm,
+            "optimal_loss": self.optimal_loss,
+            "excess_loss": self.excess_loss,
+            "alignment_lower": self.fraction_alignment_lower.value,
+            "intra_lower": self.fraction_intra_lower.value,
+            "inter_upper": self.inter_upper.value,
+            "thesis_intra_lower": self.thesis_intra_lower.value,
+            "thesis_inter_upper": self.thesis_inter_upper.value,
+            "fraction": self.fraction,
+            "thesis_delta": self.thesis_delta,
+            "deviation_upper": self.deviation_upper.value,
+            "class_alignment_lower": _listed(self.class_alignment_lower),
+            "class_intra_lower": _listed(self.class_intra_lower),
+            "asymptotic": {
+                "kappa": kappa,
+                "mu_standard": _finite(self.asymptotic.mu_standard),
+                "mu_pairs": _finite(self.asymptotic.mu_pairs),
+            },
+            "bounds": {name: bound.to_dict() for name, bound in bounds.items()},
+            "measured": None if self.measured is None else dict(self.measured),
+        }
+
+    def to_record(self) -> dict[str, Any]:
+        """What a measurement's record keeps: the bounds that hold, why the others do not.
+
+        >>> record = certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
+        >>> 0 < record["alignment_lower"] < 1, record["inter_upper"], record["reasons"].keys()
+        (True, None, dict_keys(['inter_upper', 'thesis_intra_lower']))
+        """
+        bounds = {name: getattr(self, name) for name in RECORDED}
+        return {
+            "excess_loss": self.excess_loss,
+            **{name: bound.value if bound.valid else None for name, bound in bounds.items()},
+            "class_intra_lower": _listed(self.class_intra_lower),
+            "reasons": {name: bound.reason for name, bound in bounds.items() if not bound.valid},
+        }
+
+    def __rich__(self) -> Any:
+        from nclab.theory.certificates.certificate_table import certificate_table
+
+        return certificate_table(self)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+
+
+def certify(
+    num_classes: int,
+    alpha: float,
+    beta: float,
+    loss: float,
+    delta: float | None = None,
+    *,
+    bias_norm: float = 0.0,
+    pairs: bool = True,
+    **classes: Unpack[ClassArrays],
+) -> Certificate:
+    r"""What the norms and the loss guarantee about the geometry of features and weights.
+
+    $$L = m(\alpha\beta)+\varepsilon \;\Rightarrow\; \cos(\dot w_c,\tilde h_c) \ge \rho^*,\quad
+    \mathrm{intra}_c \ge R^2,\quad
+    \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: a bound that does not apply has valid=False and a reason.
+
+    Args:
+        alpha: rms feature norm, classes weighted equally.
+        beta: |W|_F / sqrt C.
+        loss: cross-entropy in nats, averaged over classes.
+        delta: also bound what a fraction 1 - delta of the classes satisfies.
+        bias_norm: norm of the centred bias.
+        pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
+        classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
+            feature norm and norm of the centred row of every class, for bounds on each.
+
+    >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
+    >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
+    (0.9014, None)
+    """
+    if delta is not None and not 0 < as_number("delta", delta) < 1:
+        raise DataError(f"Expected delta between 0 and 1, got {delta}.")
+    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = given.num_classes, given.bias_norm
+    alpha, beta, loss = float(alpha), float(beta), float(loss)
+    rows = class_bounds(given, alpha, beta, **classes)
+    rho = alignment_lower(given)
+    intra = intra_lower(given, rho)
+    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
+    all_alignment = _bound(rho, rho > 0, LOST, "pan2023, Eq. (2.21)")
+    all_intra = _bound(
+        intra.value,
+        intra.value > 0,
+        LOST if rho <= 0 else "vacuous",
+        f"pan2023, Thm 2.3.1 ({route})",
+    )
+    some_alignment, some_intra = all_alignment, all_intra
+    if delta is not None:
+        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
+        intra_some = max(intra.value, float(jensen_intra(rho_some)))
+        some_alignment = _bound(rho_some, rho_some > 0, LOST, "pan2023, Eq. (2.21)")
+        some_intra = _bound(intra_some, intra_some > 0, "vacuous", "pan2023, Thm 2.3.1")
+    inter, proof = _inter(given, rho, intra.value, pairs)
+    # Below half a class neither of the two exceptional sets of the thesis has a member.
+    thesis_delta = 1 / (2 * num_classes) if delta is None else delta
+    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
+    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
+    if rows is not None:
+        rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
+    return Certificate(
+        num_classes=num_classes,
+        alpha=alpha,
+        beta=beta,
+        loss=loss,
+        bias_norm=bias_norm,
+        optimal_loss=given.optimal_loss,
+        excess_loss=max(loss - given.optimal_loss, 0.0),
+        alignment_lower=all_alignment,
+        intra_lower=all_intra,
+        fraction=1.0 if delta is None else 1 - delta,
+        fraction_alignment_lower=some_alignment,
+        fraction_intra_lower=some_intra,
+        deviation_upper=_bound(deviation_upper(given), True, "", "pan2023, Thm 2.3.1 (proof)"),
+        inter_upper=inter,
+        inter_proof=proof,
+        thesis_delta=thesis_delta,
+        thesis_intra_lower=_thesis_intra(given, reachable),
+        thesis_inter_upper=_thesis_inter(reachable),
+        thesis_printed_intra_lower=_thesis_intra(given, printed),
+        thesis_printed_inter_upper=_thesis_inter(printed),
+        asymptotic=asymptotic_constants(num_classes, given.product),
+        class_alignment_lower=None if rows is None else rows[0],
+        class_intra_lower=None if rows is None else rows[1],
+    )
+
+
+def _inter(
+    given: NormsAndLoss, rho: float, intra: float, pairs: bool
+) -> tuple[Bound, MeanCosineProof | None]:
+    proof, value, reason = None, None, ""
+    if rho <= 0:
+        reason = LOST
+    elif not pairs:
+        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
+        reason = NOT_SEARCHED if best < 1 else APART
+    elif (proof := mean_cosine_upper(given)) is None:
+        reason = "no negative cosine of class means can be proved at this loss"
+    elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
+        value, reason = None, APART
+    source = "pan2023, Thm 2.3.1 (dual proof)"
+    return Bound(value, valid=not reason, reason=reason, source=source), proof
+
+
+def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:
+    source = "pan2023, Thm 2.3.1 (explicit constants)"
+    if given.bias_norm > 0:
+        reason = "the theorem has no bias"
+    elif bounds.intra_lower <= 0:
+        reason = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
+    else:
+        reason = ""
+    return Bound(bounds.intra_lower, valid=not reason, reason=reason, source=source)
+
+
+def _thesis_inter(bounds: ThesisBounds) -> Bound:
+    value = bounds.inter_upper if math.isfinite(bounds.inter_upper) else None
+    reason = "the two leading terms of the printed chain, not a full bound"
+    if value is None or value >= 1:
+        reason += "; vacuous"
+    return Bound(
+        value, valid=False, reason=reason, source="pan2023, Thm 2.3.1 (explicit constants)"
+    )
+
+
+def _bound(value: float, valid: bool, reason: str, source: str) -> Bound:
+    return Bound(float(value), valid=valid, reason="" if valid else reason, source=source)
+
+
+def _listed(values: FloatArray | None) -> list[float] | None:
+    return None if values is None else [float(value) for value in values]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

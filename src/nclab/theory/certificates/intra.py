@@ -1,0 +1,219 @@
+"""Lower bounds on the intra-class cosine: the unconditional one, the sharp one and its condition.
+
+A class has intra-class cosine at least R^2 when the mean cosine r of its features with its
+classifier row is at least R. Write sigma_i for the norm of feature i times that of the row. The
+smallest class loss with mean sigma^2 = p^2 and mean r = R is reached by a share theta of features
+of norm zero that point backwards, the others all alike (docs/certificates.md):
+
+    min over theta in [0, (1 - R)/2] of theta g(0) + (1 - theta) g(p (R + theta)/(1 - theta)^1.5)
+
+Where theta = 0 is best the bound is sharp: R is the alignment itself.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.scores import bias_shift, score_range
+from nclab.theory.layer_peeled import (
+    FloatArray,
+    g,
+    g_inverse,
+    g_prime,
+    g_rise,
+    wrong_probability,
+)
+
+CELLS = 48
+CLASS_CELLS = 640
+"""Cells per axis over (theta, p) and over theta alone; each is bounded from below, not sampled."""
+ROUNDS = 6
+MOST_CELLS = 60_000
+DROPPED = 1e-6
+
+
+@dataclass(frozen=True)
+class IntraBound:
+    """A lower bound on the intra-class cosine of every class and how it was reached."""
+
+    value: float
+    sharp: bool
+    """Whether the dual check holds, so that the bound is the squared alignment."""
+
+
+def jensen_intra(alignment: float | FloatArray) -> FloatArray:
+    r"""Intra-class cosine that the alignment alone guarantees.
+
+    $$\mathrm{intra}_c \ge (2\rho_c^2-1)_+^2$$
+
+    Source: pan2023, Lemma 2.4.5
+    Range: [0, 1]; 0 below an alignment of 0.7071.
+
+    >>> jensen_intra(np.array([1.0, 0.9, 0.5, -1.0])).round(4)
+    array([1.    , 0.3844, 0.    , 0.    ])
+    """
+    positive = np.maximum(alignment, 0.0)
+    return np.maximum(2 * positive**2 - 1, 0.0) ** 2
+
+
+def sharp_holds(
+    num_classes: int, alignment: float, low: float, high: float, *, shift: float = 0.0
+) -> bool:
+    r"""Whether no spread of a class with score y in [low, high] beats all features being alike.
+
+    $$3y\,\tfrac{C}{C-1}(1-q(y+b)) \ge 1 \quad\text{and}\quad
+    g(b) \ge g(y+b)+\bigl(\tfrac32+\tfrac1R\bigr)\,y\,|g'(y+b)|$$
+
+    Source: pan2023, Lemma 2.4.5
+    Range: exact for the whole interval, not sampled; b = -shift is the worst bias.
+
+    >>> sharp_holds(10, 0.95, 4.5, 5.5), sharp_holds(10, 0.6, 3.0, 3.0)
+    (True, False)
+    """
+    if not (0 < alignment <= 1 and 0 < low <= high):
+        return False
+    slope = num_classes / (num_classes - 1)
+
+    def bend(y: float) -> float:
+        return y * slope * (1 - wrong_probability(y - shift, num_classes))
+
+    if 3 * bend(low) < 1:
+        return False
+    factor = 1.5 + 1 / alignment
+    # The right-hand side rises until bend(y) = (factor - 1)/factor, then falls.
+    inside, outside = low, high
+    if bend(low) * factor >= factor - 1:
+        outside = low
+    elif bend(high) * factor <= factor - 1:
+        inside = high
+    for _ in range(60 if inside < outside else 0):
+        middle = (inside + outside) / 2
+        rising = bend(middle) * factor < factor - 1
+        inside, outside = (middle, outside) if rising else (inside, middle)
+    y = min(max(outside, low), high)
+    loss = g(y - shift, num_classes) - factor * y * g_prime(y - shift, num_classes)
+    return g(-shift, num_classes) >= loss * (1 + 1e-9)
+
+
+def intra_lower(given: NormsAndLoss, alignment: float) -> IntraBound:
+    r"""Lower bound on the intra-class cosine of every class.
+
+    $$\mathrm{intra}_c \ge \rho^{*2}\ \text{where the dual check holds},\quad
+    \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: [0, 1].
+
+    Args:
+        alignment: the bound for all classes, from `alignment_lower`.
+
+    >>> from nclab.theory.certificates.alignment import alignment_lower
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-3)
+    >>> bound = intra_lower(given, alignment_lower(given))
+    >>> round(bound.value, 4), bound.sharp
+    (0.9014, True)
+    """
+    if alignment <= 0:
+        return IntraBound(0.0, sharp=False)
+    low, high = score_range(given)
+    high = min(high / alignment, given.num_classes * given.product)
+    shift = bias_shift(given)
+    if sharp_holds(given.num_classes, alignment, low * alignment, high * alignment, shift=shift):
+        return IntraBound(alignment**2, sharp=True)
+    value = float(jensen_intra(alignment))
+    if given.bias_norm == 0:
+        mixed = min(_mixture(given, max(low, 0.0), high), alignment)
+        value = max(value, max(mixed, 0.0) ** 2)
+    return IntraBound(value, sharp=False)
+
+
+def class_intra_lower(
+    num_classes: int,
+    losses: FloatArray,
+    products: FloatArray,
+    alignments: FloatArray,
+    *,
+    shift: float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    r"""Lower bound on the intra-class cosine of every class from its own loss and norms.
+
+    $$\mathrm{intra}_c \ge \rho_c^2\ \text{or the exact mixture bound at } p = \alpha_c\beta_c$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: [0, 1]^C and, as 0 or 1, whether each bound is sharp.
+
+    >>> losses, products = np.array([0.05, 0.4]), np.array([5.0, 5.0])
+    >>> from nclab.theory.certificates.alignment import class_alignment_lower
+    >>> rho = class_alignment_lower(10, losses, products)
+    >>> values, sharp = class_intra_lower(10, losses, products, rho)
+    >>> values.round(3), sharp
+    (array([0.865, 0.226]), array([1., 0.]))
+    """
+    values = jensen_intra(alignments)
+    sharp = np.array(
+        [
+            # A bias of at most `shift` only lowers g, so the largest is the worst for this class.
+            float(sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift))
+            for rho, p in zip(alignments, products, strict=True)
+        ]
+    )
+    theta = np.linspace(0.0, 1.0, CLASS_CELLS + 1)
+    unsettled = (sharp == 0) & (alignments > 0)
+    if unsettled.any():
+        left = losses[unsettled, None] - theta[:-1] * g(shift, num_classes)  # (classes, cells)
+        share = _share(left, theta[1:], num_classes, products[unsettled, None], shift)
+        mixed = np.where(share <= 1 - 2 * theta[:-1], share, np.inf).min(1)
+        mixed = np.clip(mixed, 0.0, alignments[unsettled])
+        values[unsettled] = np.maximum(values[unsettled], mixed**2)
+    return np.where(sharp == 1, alignments**2, values), sharp
+
+
+def _mixture(given: NormsAndLoss, low: float, high: float) -> float:
+    """The exact bound on the mean cosine of a class, over every norm product p in [low, high].
+
+    Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
+    monotone parts allow; cells that cannot hold the minimum are dropped, the others split.
+    """
+    classes, product = given.num_classes, given.product
+
+    def allowed(p: FloatArray) -> FloatArray:
+        rest = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+        return given.optimal_loss + classes * given.excess - rest
+
+    width = np.array([1.0 / CELLS, (high - low) / CELLS])
+    theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
+    p = p + low
+    best, bound = math.inf, math.inf
+    for _ in range(ROUNDS):
+        end, far = theta + width[0], p + width[1]
+        left = allowed(p) - theta * math.log(classes)
+        lower = _share(left, np.minimum(end, 1.0), classes, far, 0.0)
+        lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
+        exact = _share(
+            allowed(far) - end * math.log(classes), np.minimum(end, 1.0), classes, far, 0.0
+        )
+        best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
+        # Dropped cells reach at most this far below the best point found.
+        bound = min(float(lower.min()), best - DROPPED)
+        kept = lower < best - DROPPED
+        if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:
+            break
+        width = width / 4
+        steps = np.arange(4.0)
+        theta = (theta[kept, None, None] + width[0] * steps[:, None] + 0 * steps).ravel()
+        p = (p[kept, None, None] + width[1] * steps + 0 * steps[:, None]).ravel()
+    return bound
+
+
+def _share(
+    loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
+) -> FloatArray:
+    """The mean cosine from which on a share 1 - theta of equal features keeps within its loss."""
+    left = 1 - theta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = g_inverse(np.maximum(loss, 0.0) / left, num_classes) - shift
+        value = left**1.5 * score / p - theta
+    return np.where(loss > 0, np.where(left > 0, value, -theta), np.inf)

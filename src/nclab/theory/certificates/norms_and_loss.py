@@ -1,0 +1,93 @@
+"""What is known of a network: classes, norms, loss, and how far the loss is above the best."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nclab.errors import DataError
+from nclab.metrics.cross_entropy import optimal_loss
+
+TOLERANCE = 1e-6
+"""How far, relative to the best loss, a loss may lie below it and still count as rounding."""
+
+SMALLEST_PRODUCT = 1e-100
+"""Norms beyond this have squares that floats cannot hold."""
+
+
+@dataclass(frozen=True)
+class NormsAndLoss:
+    """The inputs of every certificate, checked, with the excess loss widened by rounding."""
+
+    num_classes: int
+    product: float
+    """alpha * beta."""
+    optimal_loss: float
+    """m, the smallest loss these norms allow."""
+    excess: float
+    """The loss above m, plus what rounding of the inputs may hide."""
+    bias_norm: float
+    """Norm of the centred bias."""
+
+    @property
+    def loss(self) -> float:
+        """The loss that the certificates assume."""
+        return self.optimal_loss + self.excess
+
+
+def as_number(name: str, value: object) -> float:
+    """A finite real number, or one line that says what came instead.
+
+    >>> as_number("alpha", 2)
+    2.0
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"Expected {name} as a number, got {value!r}.") from error
+    if isinstance(value, str) or not math.isfinite(number):
+        raise DataError(f"Expected a finite number as {name}, got {value!r}.")
+    return number
+
+
+def norms_and_loss(
+    num_classes: int, alpha: float, beta: float, loss: float, *, bias_norm: float = 0.0
+) -> NormsAndLoss:
+    r"""Check the inputs of a certificate and find the excess loss.
+
+    $$\varepsilon = L - m(\alpha\beta)$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: excess >= 0.
+
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0352017)
+    >>> round(given.optimal_loss, 6), round(given.excess, 6)
+    (0.034202, 0.001)
+    """
+    if as_number("a number of classes", num_classes) % 1 or num_classes < 2:
+        raise DataError(f"Expected a whole number of classes, at least 2, got {num_classes}.")
+    for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss)):
+        if as_number(name, value) <= 0:
+            raise DataError(f"Expected a positive finite {name}, got {value}.")
+    if as_number("bias norm", bias_norm) < 0:
+        raise DataError(f"Expected a finite bias norm >= 0, got {bias_norm}.")
+    alpha, beta, loss = float(alpha), float(beta), float(loss)  # they may be tensors of one number
+    product = alpha * beta
+    if not SMALLEST_PRODUCT < product < 1 / SMALLEST_PRODUCT:
+        raise DataError(
+            f"Expected alpha * beta between {SMALLEST_PRODUCT:g} and {1 / SMALLEST_PRODUCT:g}, "
+            f"got {product:g}."
+        )
+    best = optimal_loss(int(num_classes), product)
+    excess = loss - best
+    if excess < -TOLERANCE * (1 + product) * best:
+        raise DataError(
+            f"Loss {loss:.6g} contradicts the norms: alpha * beta = {product:.6g} and "
+            f"{num_classes} classes allow no loss below {best:.6g}. Is the loss averaged over "
+            "classes, and are alpha and beta those of the features and weights that gave it?"
+        )
+    # Rounding of the norms moves m by about (1 + product) ulps; a shortfall counts as error too.
+    padding = 4 * np.finfo(float).eps * (1 + product) * best + max(-excess, 0.0)
+    return NormsAndLoss(
+        int(num_classes), product, best, max(excess, 0.0) + float(padding), float(bias_norm)
+    )

@@ -1,0 +1,82 @@
+"""What the loss leaves to the scores, inner products of a class's row and its mean feature."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
+
+
+def deviation_upper(given: NormsAndLoss) -> float:
+    r"""Bound D on how far weights and features are from being proportional, all classes together.
+
+    $$\sum_c \tfrac1N\sum_i \|\sqrt\tau\,\dot w_c - h_{c,i}/\sqrt\tau\|^2 \le 2D,\qquad
+    D = C\alpha\beta-\sum_c \dot w_c\cdot\tilde h_c \le
+    (C-1)\log\bigl(1+\tfrac{e^\varepsilon-1}{\pi}\bigr) \le \tfrac{(C-1)\,\varepsilon}{\pi}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: [0, inf); 0 at collapse. tau = alpha / beta; a bias changes nothing.
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> round(deviation_upper(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-3)), 3)
+    0.264
+    """
+    step = g_rise_inverse(np.array(given.excess), given.num_classes, given.product)
+    return -given.num_classes * float(step)
+
+
+@lru_cache(maxsize=64)
+def score_range(given: NormsAndLoss) -> tuple[float, float]:
+    r"""Between which values the inner product of one class's row and mean feature must lie.
+
+    $$\tfrac1C\bigl[g(x)+(C-1)\,g\bigl(\tfrac{CA-x}{C-1}\bigr)\bigr] \le L,\qquad
+    |s-x| \le \|\dot b\|\sqrt{(C-1)/C}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: an interval around alpha * beta.
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> low, high = score_range(norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4))
+    >>> round(low, 3), round(high, 3)
+    (4.795, 5.219)
+    """
+    classes, product = given.num_classes, given.product
+    shift = bias_shift(given)
+
+    def above(steps: FloatArray) -> NDArray[np.bool_]:
+        own = g_rise(steps, classes, product)
+        rest = g_rise(-steps / (classes - 1), classes, product)
+        return np.asarray((own + (classes - 1) * rest) / classes > given.excess)
+
+    ends = []
+    for sign in (-1.0, 1.0):
+        inside, outside = 0.0, 1e-3 * product
+        while not above(np.array(sign * outside)):
+            outside *= 2
+        for _ in range(11):  # each zoom finds the crossing among 32 intervals
+            steps = np.linspace(inside, outside, 33)
+            crossed = above(sign * steps)
+            crossed[-1] = True
+            first = max(1, int(np.argmax(crossed)))
+            inside, outside = float(steps[first - 1]), float(steps[first])
+        ends.append(product + sign * (outside + shift))
+    return ends[0], min(ends[1], classes * product)
+
+
+def bias_shift(given: NormsAndLoss) -> float:
+    r"""How far a centred bias of the given norm can move the score of one class.
+
+    $$|\dot b_c| \le \|\dot b\|\sqrt{(C-1)/C}$$
+
+    Source: pan2023, Sec. 2.2
+    Range: [0, inf).
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> round(bias_shift(norms_and_loss(2, 1.0, 1.0, 0.5, bias_norm=2**0.5)), 12)
+    1.0
+    """
+    classes = given.num_classes
+    return given.bias_norm * math.sqrt((classes - 1) / classes)

@@ -1,0 +1,97 @@
+"""The bounds of pan2023 with every constant written out and its steps repaired, for comparison."""
+
+import math
+from dataclasses import dataclass
+
+from nclab.errors import DataError
+from nclab.theory.certificates.intra import jensen_intra
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.scores import score_range
+from nclab.theory.layer_peeled import wrong_probability
+
+
+@dataclass(frozen=True)
+class ThesisBounds:
+    """What the proof of pan2023, Thm 2.3.1 gives for a fraction 1 - 2 delta of the classes."""
+
+    delta: float
+    curvature: float
+    """lambda, the strong convexity constant that the proof divides by."""
+    alignment_gap: float
+    """E: alignment is at least 1 - E; above 1 it says nothing."""
+    intra_lower: float
+    inter_upper: float
+    """The two leading terms of the printed chain, so not a full bound; above 1 it says nothing."""
+
+
+def curvature_printed(given: NormsAndLoss) -> float:
+    r"""Strong convexity on the range the proof allows for, with the range corrected.
+
+    $$\lambda = \varphi''(B) = q(1-q)\ \text{at score } C\alpha\beta,\quad
+    B = \tfrac{C^2\alpha\beta}{C-1}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1/4]; about e^(-B), which is what makes the constants vacuous.
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
+    '8.3e-26'
+    """
+    worst = given.num_classes * given.product
+    return min(_bend(given.num_classes, -worst), _bend(given.num_classes, worst))
+
+
+def curvature_reachable(given: NormsAndLoss) -> float:
+    r"""Strong convexity on the scores that the given loss allows: the best this proof can use.
+
+    $$\lambda = \min_s \varphi''\ \text{over the reachable scores of one class}$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1/4].
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> round(curvature_reachable(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-4)), 4)
+    0.0259
+    """
+    low, high = score_range(given)
+    return min(_bend(given.num_classes, low), _bend(given.num_classes, high))
+
+
+def thesis_bounds(given: NormsAndLoss, delta: float, curvature: float) -> ThesisBounds:
+    r"""The chain (2.17) to (2.21) with explicit constants.
+
+    $$E = \tfrac{C-1}{C\alpha\beta}\max_{\varepsilon_2+\pi\varepsilon_3\le\varepsilon}
+    \Bigl(\tfrac{\varepsilon_3}\delta+2\sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr),
+    \quad \mathrm{inter} \lesssim -\tfrac1{C-1}+4E^{1/3}+\sqrt{8E}$$
+
+    Source: pan2023, Eq. (2.21)
+    Range: E in [0, inf); intra is (2 rho^2 - 1)^2 at rho = 1 - E.
+
+    >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
+    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5)
+    >>> bounds = thesis_bounds(given, 0.05, curvature_reachable(given))
+    >>> round(bounds.intra_lower, 2), round(bounds.inter_upper, 1)
+    (0.71, 1.8)
+    """
+    if not 0 < delta < 1:
+        raise DataError(f"Expected delta between 0 and 1, got {delta}.")
+    classes = given.num_classes
+    share = wrong_probability(given.product, classes)
+    if curvature <= 0 or share <= 0:
+        return ThesisBounds(delta, curvature, math.inf, 0.0, math.inf)
+    # Concave in epsilon_2; its maximum is where the derivative vanishes or all is epsilon_2.
+    steep = 2 * (1 - delta) / (curvature * delta)
+    second = min(given.excess, steep * (share * delta) ** 2)
+    third = (given.excess - second) / share
+    spread = third / delta + 2 * math.sqrt(steep * second)
+    gap = (classes - 1) / (classes * given.product) * spread
+    inter = -1 / (classes - 1) + 4 * gap ** (1 / 3) + math.sqrt(8 * gap)
+    return ThesisBounds(delta, curvature, gap, float(jensen_intra(1 - gap)), inter)
+
+
+def _bend(num_classes: int, score: float) -> float:
+    """Second derivative of the log-sum: q (1 - q), the second factor without cancellation."""
+    wrong = wrong_probability(score, num_classes)
+    others = num_classes - 1
+    right = 1 / (1 + others * math.exp(min(-num_classes / others * score, 700.0)))
+    return wrong * right

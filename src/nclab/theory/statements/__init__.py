@@ -1,0 +1,1 @@
+"""Inequalities of the papers as functions of data, and the true worst cases of their theorems."""

@@ -1,0 +1,93 @@
+"""Both sides of a statement, computed from data, with the rounding its verdict allows for."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nclab.errors import DataError
+from nclab.theory.layer_peeled import FloatArray
+
+BoolArray = NDArray[np.bool_]
+
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Relative error granted to a number that was computed from a row of data."""
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """The two sides of an inequality or identity, one entry for every data set of a batch.
+
+    >>> both = Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Lemma 2.4.1")
+    >>> both.holds.tolist(), both.always, both.slack.tolist()
+    ([True, False], False, [1.0, -1.0])
+    """
+
+    left: FloatArray
+    relation: Literal["<=", ">=", "=="]
+    right: FloatArray
+    source: str
+    applies: BoolArray | bool = True
+    """Where the data meet the hypotheses."""
+    tolerance: FloatArray | float = 0.0
+    """`ROUNDING` times the largest number that entered a side, pushed through that side."""
+
+    @property
+    def slack(self) -> FloatArray:
+        """How far the statement is from failing; negative where it fails."""
+        if self.relation == "==":
+            return -np.abs(self.left - self.right)
+        small, large = (self.left, self.right)[:: 1 if self.relation == "<=" else -1]
+        return np.asarray(large - small)
+
+    @property
+    def holds(self) -> BoolArray:
+        """False where the hypotheses are met and the statement is not, nor any nan."""
+        verdict: BoolArray = ~np.asarray(self.applies) | (self.slack >= -np.asarray(self.tolerance))
+        return verdict
+
+    @property
+    def always(self) -> bool:
+        """Whether it holds for the whole batch."""
+        return bool(self.holds.all())
+
+    @property
+    def tested(self) -> int:
+        """How many data sets of the batch met the hypotheses."""
+        return int(np.broadcast_to(self.applies, self.holds.shape).sum())
+
+
+def vectors(data: ArrayLike, what: str, axes: int) -> FloatArray:
+    """The data as a finite float64 array with at least `axes` axes.
+
+    >>> vectors([[1, 2]], "features (..., N, d)", 2).shape
+    (1, 2)
+    """
+    array = np.asarray(data, dtype=np.float64)
+    if array.ndim < axes or 0 in array.shape:
+        raise DataError(f"Expected {what} without an empty axis, got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise DataError(f"Expected finite {what}, got nan or infinity. Drop those rows first.")
+    return array
+
+
+def norms(rows: FloatArray) -> FloatArray:
+    """Euclidean norm along the last axis.
+
+    >>> norms(np.array([[3.0, 4.0]])).tolist()
+    [5.0]
+    """
+    result: FloatArray = np.sqrt(np.square(rows).sum(-1))
+    return result
+
+
+def units(rows: FloatArray) -> FloatArray:
+    """Rows scaled to norm one; a zero row stays zero.
+
+    >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    lengths = norms(rows)[..., None]
+    result: FloatArray = rows / np.where(lengths > 0, lengths, 1.0)
+    return result

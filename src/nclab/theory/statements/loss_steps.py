@@ -1,0 +1,221 @@
+"""The steps from the loss to its minimum m in the proof of Theorem 2.3.1, one by one.
+
+Weights have shape (..., C, d), features (..., C, N, d): row c holds the samples of class c.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from nclab.errors import DataError
+from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
+from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, vectors
+
+
+def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
+    r"""Cross-entropy of every sample, exact for losses far below 1e-16.
+
+    $$\ell_{c,i} = \log\bigl(1+\sum_{j\ne c}e^{(w_j-w_c)\cdot h_{c,i}}\bigr)$$
+
+    Source: pan2023, Eq. (2.1)
+    Range: (0, inf), shape (..., C, N).
+
+    >>> [[loss]] = sample_losses([[1.0], [-1.0]], [[[20.0]], [[-20.0]]])[:1].tolist()
+    >>> loss == math.exp(-40.0)
+    True
+    """
+    w = vectors(weight, "weights (..., C, d)", 2)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    if w.shape[-2] != h.shape[-3] or w.shape[-1] != h.shape[-1] or w.shape[-2] < 2:
+        raise DataError(
+            f"Expected weights (..., C, d) and features (..., C, N, d) with the same C >= 2 and d, "
+            f"got {w.shape} and {h.shape}."
+        )
+    logits = np.einsum("...cnd,...jd->...cnj", h, w)
+    own = np.eye(w.shape[-2], dtype=bool)[:, None, :]
+    gaps = logits - np.where(own, logits, 0.0).sum(-1, keepdims=True)
+    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(own, -np.inf, gaps), axis=-1))
+    return result
+
+
+def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""No weights and features of these norms have a loss below m.
+
+    $$\tfrac1{CN}\sum_{c,i}\ell_{c,i} \ge
+      m = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\alpha\beta}\bigr)$$
+
+    Source: pan2023, Thm 2.3.1 (minimality of m)
+    Range: every C >= 2 and N >= 1. Equality at a simplex ETF, which needs d >= C - 1.
+
+    >>> both = minimal_loss([[1.0], [-1.0]], [[[2.0]], [[-2.0]]])
+    >>> round(float(both.slack), 12), both.always
+    (0.0, True)
+    """
+    w = vectors(weight, "weights (..., C, d)", 2)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    num_classes = w.shape[-2]
+    left = sample_losses(w, h).mean((-1, -2))
+    alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
+    beta = np.sqrt(np.square(w).sum((-1, -2)) / num_classes)
+    right = np.asarray(g(alpha * beta, num_classes))
+    # The condition number of g is at most C/(C-1) times the product of the norms.
+    tolerance = ROUNDING * (1 + 2 * alpha * beta) * right
+    source = "pan2023, Thm 2.3.1 (minimality of m)"
+    return Inequality(left, ">=", right, source, tolerance=tolerance)
+
+
+def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""The mean loss of a class is at least g of its centred weight against its mean feature.
+
+    $$\tfrac1N\sum_i\ell_{c,i} \ge
+      \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\dot w_c\cdot\tilde h_c}\bigr)$$
+
+    Source: pan2023, Eq. (2.9)
+    Range: shape (..., C); the printed steps (2.2), (2.3), (2.10), (2.11) lack their -log.
+
+    >>> both = class_loss_bound([[1.0], [-1.0]], [[[2.0]], [[-1.0]]])
+    >>> [round(slack, 12) for slack in both.slack.tolist()]
+    [0.0, 0.0]
+    """
+    w = vectors(weight, "weights (..., C, d)", 2)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    left = sample_losses(w, h).mean(-1)
+    centred = w - w.mean(-2, keepdims=True)
+    inner = (centred * h.mean(-2)).sum(-1)
+    right = np.asarray(g(inner, w.shape[-2]))
+    reach = norms(w).max(-1)[..., None] * norms(h).max(-1)
+    # The logits carry a rounding of `reach`, the loss changes by at most twice that times itself.
+    tolerance = 4 * ROUNDING * (1 + reach) * np.maximum(left, right)
+    return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
+
+
+def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""Where the arguments of the strongly convex function lie.
+
+    $$|x_c| \le C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta,\quad
+      x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
+
+    Source: pan2023, Thm 2.3.1 (proof, range of the arguments repaired)
+    Range: shape (..., C). Reached by one class that takes all of the norms.
+
+    >>> both = argument_range([[1.0], [-1.0]], [[[2.0]], [[0.0]]])
+    >>> [round(slack, 12) for slack in both.slack.tolist()]
+    [0.0, 4.0]
+    """
+    return _range(weight, features, printed=False)
+
+
+def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""The printed range of the arguments, which one class with long features leaves.
+
+    $$|x_c| \le C\alpha\beta$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: false, because the mean feature of one class may be longer than alpha.
+
+    >>> argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[0.0]]]).always
+    False
+    """
+    return _range(weight, features, printed=True)
+
+
+def log_sum_step_printed(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
+    r"""The step from (2.17) to (2.18) as printed, which is false: the logarithm is concave.
+
+    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a},\quad a = 1+(C-1)e^{x}$$
+
+    Source: pan2023, Eq. (2.18)
+    Range: false for every epsilon > 0; see `log_sum_step`.
+
+    >>> log_sum_step_printed(10, -5.0, 0.1).always
+    False
+    """
+    return _log_sum(num_classes, argument, epsilon, printed=True)
+
+
+def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
+    r"""The step from (2.17) to (2.18), with the exponential of the loss kept.
+
+    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a+\varepsilon},\quad
+      a = 1+(C-1)e^{x},\ \varepsilon\ge0$$
+
+    Source: pan2023, Eq. (2.18) (repaired)
+    Range: a + epsilon is the exponential of the bound on the class loss.
+
+    >>> log_sum_step(10, -5.0, 0.1).always
+    True
+    """
+    return _log_sum(num_classes, argument, epsilon, printed=False)
+
+
+def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
+    r"""The step that the thesis writes with an approximate equality, as a tangent.
+
+    $$\log\bigl(1+(C-1)e^{x_0+\varepsilon}\bigr) \ge m + (1-e^{-m})\,\varepsilon,\quad
+      x_0 = -\tfrac{C}{C-1}\alpha\beta$$
+
+    Source: pan2023, Thm 2.3.1 (proof, the gap epsilon_3)
+    Range: every real epsilon, by convexity.
+
+    >>> both = tangent_step(10, 5.0, 0.0)
+    >>> float(both.left) == float(both.right)
+    True
+    """
+    norm_product = np.asarray(product, dtype=np.float64)
+    gap = np.asarray(epsilon, dtype=np.float64)
+    left = np.asarray(g(norm_product - (num_classes - 1) / num_classes * gap, num_classes))
+    lowest = np.asarray(g(norm_product, num_classes))
+    right = lowest + np.asarray(wrong_probability(norm_product, num_classes)) * gap
+    scale = (1 + np.abs(norm_product) + np.abs(gap)) * np.maximum(left, lowest)
+    source = "pan2023, Thm 2.3.1 (proof, epsilon_3)"
+    return Inequality(left, ">=", right, source, tolerance=2 * ROUNDING * scale)
+
+
+def loss_strong_convexity(num_classes: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
+    r"""Strong convexity of the loss as a function of x on an interval.
+
+    $$\lambda = \min_{x\in[a,b]}\varphi''(x),\quad
+      \varphi(x) = \log(1+(C-1)e^x),\ \varphi'' = q(1-q)$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: (0, 1/4]; the second derivative has one peak, so the minimum is at an end.
+
+    >>> float(loss_strong_convexity(2, 0.0, 0.0))
+    0.25
+    """
+    shrink = -(num_classes - 1) / num_classes
+    first, last = (
+        np.asarray(wrong_probability(shrink * end, num_classes))
+        * np.exp(-np.asarray(g(shrink * end, num_classes)))
+        for end in (np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    )
+    return np.minimum(first, last)
+
+
+def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequality:
+    """Both forms of the range of the arguments."""
+    w = vectors(weight, "weights (..., C, d)", 2)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    num_classes = w.shape[-2]
+    centred = w - w.mean(-2, keepdims=True)
+    left = num_classes / (num_classes - 1) * np.abs((centred * h.mean(-2)).sum(-1))
+    alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
+    beta = np.sqrt(np.square(w).sum((-1, -2)) / num_classes)
+    factor = num_classes * (1.0 if printed else math.sqrt(num_classes / (num_classes - 1)))
+    right = np.broadcast_to((factor * alpha * beta)[..., None], left.shape)
+    source = "pan2023, Thm 2.3.1 (proof" + (")" if printed else ", range repaired)")
+    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
+
+
+def _log_sum(
+    num_classes: int, argument: ArrayLike, epsilon: ArrayLike, *, printed: bool
+) -> Inequality:
+    """Both forms of the step from (2.17) to (2.18), each side less log a."""
+    a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
+    gap = np.asarray(epsilon, dtype=np.float64)
+    left = np.log1p(gap / a)
+    right = gap / (a if printed else a + gap)
+    source = "pan2023, Eq. (2.18)" + ("" if printed else " (repaired)")
+    return Inequality(left, ">=", right, source, gap >= 0, ROUNDING * left)

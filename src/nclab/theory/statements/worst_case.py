@@ -1,0 +1,249 @@
+"""The true worst case: the least collapsed weights and features that norms and loss allow.
+
+A search over all (W, H) with ‖W‖_F² ≤ C αβ, mean ‖h‖² ≤ αβ (one can scale to alpha = beta) and
+mean loss ≤ m + excess. What it returns is strictly feasible, so its value is attained: no
+guarantee may claim more. Averaging the features of a class lowers loss and norm, so only the
+classes whose cosine is sought keep several samples; nothing is lost by that.
+
+Near the optimum every start ends at the same value. For three samples or more and an excess of the
+order of m the intra problem has many local optima: what is found is attained, perhaps not worst.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from nclab.errors import DataError
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements.worst_case_problem import SMALLEST_NORM, Search, pose
+
+ITERATIONS = 1500
+PRECISION = 1e-10
+"""SLSQP stops when its objective, scaled to be of order one, changes by less."""
+FEASIBLE = 1e-9
+"""Relative violation of norms or excess that is called feasible."""
+ROOM = 1e-14
+"""Share of the norms that is left unused, so that rounding does not exceed them."""
+SHORT = 1e-3
+"""Norm of the samples that start turned round, over that of the others."""
+SCALES = tuple(1.1**power for power in range(-6, 7))
+"""Norms of class 0 over those of the other classes, where samples start turned round."""
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The worst weights and features found, and how they were found."""
+
+    value: float
+    """The cosine: intra of class 0, or inter of classes 0 and 1."""
+    feasible: bool
+    """Norms and loss are within their bounds to 1e-9 relative."""
+    num_classes: int
+    product: float
+    excess: float
+    weight: FloatArray
+    """(C, d)."""
+    features: FloatArray
+    """(C, N, d)."""
+    alpha: float
+    beta: float
+    loss: float
+    start_values: tuple[float, ...]
+    """The value that every start reached, after its repair; the worst one is `value`."""
+
+
+def worst_intra(
+    num_classes: int,
+    product: float,
+    excess: float,
+    *,
+    per_class: int = 2,
+    dim: int | None = None,
+    starts: int = 6,
+    seed: int = 0,
+) -> WorstCase:
+    r"""The smallest intra-class cosine found under the norms and the loss.
+
+    $$\min_{W,H}\ \mathrm{intra}_1\quad\text{s.t.}\quad
+      \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
+
+    Source: pan2023, Thm 2.3.1 (its true worst case)
+    Range: [0, 1]; an upper bound on what any guarantee can promise. 1 - intra = Θ(excess).
+
+    >>> found = worst_intra(3, 2.0, 1e-3, starts=2)
+    >>> found.feasible, 0.97 < found.value < 0.98
+    (True, True)
+    """
+    search = pose(num_classes, product, excess, per_class, dim, 1)
+    return _solve(search, 1.0, starts, seed)
+
+
+def worst_inter(
+    num_classes: int,
+    product: float,
+    excess: float,
+    *,
+    per_class: int = 2,
+    dim: int | None = None,
+    starts: int = 6,
+    seed: int = 0,
+) -> WorstCase:
+    r"""The largest inter-class cosine found under the norms and the loss.
+
+    $$\max_{W,H}\ \mathrm{inter}_{1,2}\quad\text{s.t.}\quad
+      \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
+
+    Source: pan2023, Thm 2.3.1 (its true worst case)
+    Range: [-1/(C-1), 1]; a lower bound on any guarantee. inter + 1/(C-1) = Θ(sqrt(excess)), for
+    two classes Θ(excess).
+
+    >>> found = worst_inter(3, 2.0, 1e-3, per_class=1, starts=2)
+    >>> found.feasible, -0.5 < found.value < -0.3
+    (True, True)
+    """
+    search = pose(num_classes, product, excess, per_class, dim, 2)
+    return _solve(search, -1.0, starts, seed)
+
+
+def _solve(search: Search, sign: float, starts: int, seed: int) -> WorstCase:
+    """Search from every start, repair what comes out, keep the worst."""
+    if starts < 1:
+        raise DataError(f"Expected at least 1 start, got {starts}.")
+    rng = np.random.default_rng(seed)
+    points = []
+    for number in range(starts):
+        start = _start(search, number, rng)
+        # A descent that loses its way does not take a good start with it.
+        ends = [_repair(search, point) for point in (start, _descend(search, sign, start))]
+        points.append(min(ends, key=lambda end: sign * search.cosine_and_gradient(end)[0]))
+    values = [search.cosine_and_gradient(point)[0] for point in points]
+    worst = int(np.argmin(sign * np.array(values)))
+    W, rows = search.split(points[worst])
+    repeats = np.where(search.labels < search.free, 1, search.per_class)
+    H = np.repeat(rows, repeats, axis=0).reshape(search.num_classes, search.per_class, search.dim)
+    # Feasibility is judged afresh on what is returned, not on what the search believed.
+    loss = float(sample_losses(W, H).mean())
+    alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
+    beta = math.sqrt(float(np.square(W).sum()) / search.num_classes)
+    within = alpha * beta <= search.product * (1 + FEASIBLE)
+    feasible = within and loss - search.lowest <= search.excess * (1 + FEASIBLE)
+    return WorstCase(
+        value=values[worst],
+        feasible=feasible,
+        num_classes=search.num_classes,
+        product=search.product,
+        excess=search.excess,
+        weight=W,
+        features=H,
+        alpha=alpha,
+        beta=beta,
+        loss=loss,
+        start_values=tuple(values),
+    )
+
+
+def _start(search: Search, number: int, rng: np.random.Generator) -> FloatArray:
+    """The optimum plus noise; for intra every other start has samples turned round."""
+    alone = math.log(search.num_classes) / (search.num_classes * search.per_class)
+    # Below `alone` one sample of norm zero is more than the whole loss.
+    affordable = search.per_class > 2 and search.lowest + search.excess > alone
+    if number % 2 and search.free == 1 and affordable:
+        turned = 1 + number // 2 % (search.per_class // 2)
+        points = [_turned(search, turned, scale) for scale in SCALES]
+        return min(points, key=lambda point: search.cosine_and_gradient(point)[0])
+    noise = rng.normal(size=search.size) * math.sqrt(search.product / search.dim)
+    return search.optimum() + search.step * 10 ** rng.uniform(-1.0, 0.0) * noise
+
+
+def _turned(search: Search, turned: int, scale: float) -> FloatArray:
+    """The optimum with a few samples of class 0 short and turned round, the others tilted.
+
+    A short sample against its class costs about log C and turns its unit vector by 180 degrees,
+    which for large excess beats every small deviation; no descent from the optimum finds it.
+    The others are tilted around the row of the class by as much as the loss allows, so that their
+    sideways parts cancel. `scale` is what the class has of both norms, over what the others have.
+    """
+    W = search.split(search.optimum())[0]
+    around = (
+        2 * math.pi * np.arange(search.per_class - turned)[:, None] / (search.per_class - turned)
+    )
+    sides = math.sqrt(search.product) * np.linalg.svd(W)[2][-2:]
+    sideways = np.cos(around) * sides[-1] + np.sin(around) * sides[0]
+
+    def tilted(share: float) -> FloatArray:
+        point = search.optimum()
+        weight, rows = search.split(point)
+        angle = share * math.pi / 2
+        rows[:turned] = -SHORT * W[0]
+        rows[turned : search.per_class] = math.cos(angle) * W[0] + math.sin(angle) * sideways
+        weight[0] *= scale
+        rows[: search.per_class] *= scale
+        return _at_full_norms(search, point)
+
+    return tilted(_largest(lambda share: search.fits(tilted(share))))
+
+
+def _descend(search: Search, sign: float, start: FloatArray) -> FloatArray:
+    """SLSQP in coordinates around the optimum where everything is of order one."""
+    centre = search.optimum()
+    unit = search.step * math.sqrt(search.product)
+    size = min(1.0, search.step**2) if search.free == 1 else min(1.0, search.step)
+
+    def at(y: FloatArray) -> FloatArray:
+        return centre + unit * y
+
+    def objective(y: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = search.cosine_and_gradient(at(y))
+        return sign * value / size, sign * unit / size * gradient
+
+    def slack(y: FloatArray) -> FloatArray:
+        over = search.excess_and_gradient(at(y))[0]
+        return np.append(search.norm_slack(at(y)) / search.step, 1 - over / search.excess)
+
+    def slack_gradient(y: FloatArray) -> FloatArray:
+        of_loss = search.excess_and_gradient(at(y))[1] * (-unit / search.excess)
+        of_norms = search.norm_slack_gradient(at(y)) * (unit / search.step)
+        return np.vstack([of_norms, of_loss])
+
+    result = minimize(
+        objective,
+        (start - centre) / unit,
+        jac=True,
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": slack, "jac": slack_gradient},
+        options={"maxiter": ITERATIONS, "ftol": PRECISION},
+    )
+    return at(np.asarray(result.x))
+
+
+def _repair(search: Search, point: FloatArray) -> FloatArray:
+    """The nearest feasible point on the way to the optimum, at full norms."""
+    centre = search.optimum()
+
+    def mixed(share: float) -> FloatArray:
+        return _at_full_norms(search, centre + share * (point - centre))
+
+    return mixed(_largest(lambda share: search.fits(mixed(share))))
+
+
+def _at_full_norms(search: Search, point: FloatArray) -> FloatArray:
+    """W and H scaled to the norms allowed, less what rounding may add."""
+    W, H = search.split(point)
+    squares = np.maximum(1 - search.norm_slack(point), SMALLEST_NORM)
+    of_w, of_h = (1 - ROOM) / np.sqrt(squares)
+    return np.concatenate([of_w * W, of_h * H]).ravel()
+
+
+def _largest(fits: Callable[[float], bool]) -> float:
+    """The largest share in [0, 1] found by bisection that fits; 0 is taken to."""
+    if fits(1.0):
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

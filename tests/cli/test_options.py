@@ -1,0 +1,140 @@
+"""Options that follow from configs."""
+
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+
+from nclab.cli import sweep
+from nclab.cli.main import app
+from nclab.cli.options import ConfigGroup, Given, Options, with_options
+from nclab.data.conic_hull import ConicHull
+from nclab.data.samples import SampleFile
+from nclab.data.teacher import Teacher
+from nclab.errors import NclabError
+from nclab.models.mlp import Shape
+from nclab.papers.sweep import SweepConfig
+from nclab.training import Recipe
+from tests.cli.runner import call
+
+NOT_OPTIONS = {"shape", "recipe", "data", "cones", "path"}
+"""Configs inside configs, and what no words of a command line can say."""
+RENAMED = {"norms": "norm", "weight_decays": "weight_decay"}
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A config inside another."""
+
+    size: int = 3
+    """How large. Or how small."""
+    quick: bool = False
+    """Whether to hurry [not always]."""
+    careful: bool = True
+    """Whether to look twice."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A config."""
+
+    inner: Inner = field(default_factory=Inner)
+    """The other one."""
+    rates: tuple[float, ...] = (1e-4, 0.25)
+    """First
+    rates."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds."""
+    order: Literal["up", "down"] = "up"
+    """Which way."""
+    most: int | None = None
+    """The most, if any."""
+    secret: Any = None
+
+
+def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[str]]:
+    """What a command with such options is given."""
+    seen: list[Any] = []
+
+    @with_options(lambda: {"it": Options(Outer, "It", names or {}, leave_out=("secret",))})
+    def command(given: Given, out: Annotated[Path, typer.Option(help="Where.")] = Path()) -> None:
+        """Do it."""
+        seen.append((given.build("it", secret=7), given.changed("it")))
+
+    program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
+    program.command(name="do")(command)
+    program.command(name="other")(lambda: None)
+    program(["do", *words], standalone_mode=False)
+    return seen[0] if seen else (Outer(), [])
+
+
+def test_what_is_not_given_is_as_in_the_config() -> None:
+    assert run() == (Outer(secret=7), [])
+
+
+def test_what_is_given_is_built() -> None:
+    words = "--size 4 --quick --no-careful --rates 1,2e-1 --seeds 3, --order down --most 5"
+    config, changed = run(*words.split())
+    inner = Inner(size=4, quick=True, careful=False)
+    assert config == Outer(inner, (1.0, 0.2), (3,), "down", 5, secret=7)
+    assert type(config.order) is str
+    assert changed == [word for word in words.replace("no-", "").split() if word[:2] == "--"]
+    assert run("--dim", "9", names={"inner.size": "dim"})[0].inner.size == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "pattern"),
+    [
+        (("--rates", "big"), "Expected numbers in --rates, got 'big'."),
+        (("--seeds", "0.5"), "Expected integers in --seeds, got '0.5'."),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(words: tuple[str, ...], pattern: str) -> None:
+    with pytest.raises(NclabError, match=re.escape(pattern)):
+        run(*words)
+
+
+def test_help_is_the_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    run("--help")
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for words in ("How large. [default: 3]", "Whether to hurry [not always].", "First rates."):
+        assert words in shown
+    assert "[default: 1e-4,0.25]" in shown
+    assert "<up|down>" in shown
+    assert "small" not in shown
+    assert "--secret" not in shown
+
+
+def test_one_flag_means_one_thing() -> None:
+    with pytest.raises(AssertionError, match="two --most"):
+        run(names={"inner.size": "most"})
+
+
+def test_every_field_of_a_sweep_is_an_option() -> None:
+    flags = set(re.findall(r"--[a-z-]+", call("sweep", "--help").out))
+    for config in (SweepConfig, Shape, Recipe, ConicHull, SampleFile, Teacher):
+        for one in fields(config):
+            name = RENAMED.get(one.name, one.name).replace("_", "-")
+            asked = {f"--{name}", f"--teacher-{name}", f"--data-{name}"}
+            assert one.name in NOT_OPTIONS or flags & asked, one.name
+    assert {"--layers", "--measure", "--seeds", "--data-seed", "--data", "--out"} <= flags
+
+
+def test_a_sweep_by_itself_is_its_config() -> None:
+    groups = sweep._configs()
+    given: dict[str, Any] = {}
+    for group in groups.values():
+        for option in group.all():
+            plain = option.default
+            given[option.name] = ",".join(map(str, plain)) if isinstance(plain, tuple) else plain
+    data = groups["teacher"].build(given)
+    assert (data, groups["conic"].build(given)) == (Teacher(), ConicHull())
+    assert groups["sweep"].build(given, data=data) == SweepConfig()
+
+
+def test_what_needs_torch_is_made_when_it_is_called() -> None:
+    group: Any = typer.main.get_command(app)
+    assert "epochs" not in {option.name for option in group.commands["sweep"].params}

@@ -1,0 +1,114 @@
+"""Collapse against weight decay: rows, judges and pictures."""
+
+from typing import Any
+
+import pytest
+
+from nclab.errors import NclabError
+from nclab.papers.experiment import preset_of
+from nclab.papers.pan2023 import fig31
+from nclab.papers.verdict import Verdict
+from tests.papers.pan2023 import thesis_rows
+from tests.papers.pan2023.spoiled import each
+from tests.papers.pan2023.tiny import DECAYS, panel
+
+ETF = "simplex ETF, −1/(C−1)"
+
+
+def test_every_seed_has_its_own_data(numbers: dict[str, dict[str, Any]]) -> None:
+    rows = [row for row in numbers["pan2023_fig31"]["rows"] if row["norm"] == "affine"]
+    assert len(rows) == 4
+    assert len({row["loss"] for row in rows}) == 4
+    assert {(row["seed"], row["weight_decay"]) for row in rows} == {
+        (seed, decay) for seed in (0, 1) for decay in DECAYS
+    }
+
+
+def test_the_paper_preset_is_the_thesis() -> None:
+    config = fig31.PRESETS["paper"]
+    assert (config.layers, config.networks.width, config.networks.samples) == (6, 300, 10_000)
+    assert (config.networks.epochs, config.networks.batch) == (300, 128)
+    assert config.weight_decays == (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(NclabError, match="one of quick, paper; got 'huge'"):
+        preset_of(fig31, "huge")
+
+
+def test_a_failed_run_with_perfect_accuracy_has_not_converged() -> None:
+    numbers = thesis_rows.fig31()
+    failed = each("rows", lambda row: {"converged": False, "accuracy": 1.0})(numbers)
+    assert fig31.converges.judge(failed).verdict is Verdict.NOT_REPRODUCED
+
+
+def test_affine_alone_must_not_be_enough() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["norm"] == "affine":
+            row.update(min_intra=1.0, max_inter=-1 / 3)
+    assert fig31.only_affine.judge(numbers).verdict is Verdict.NOT_REPRODUCED
+
+
+def test_one_bad_seed_of_three_leaves_a_claim_partly_reproduced() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["seed"] == 2 and row["norm"] == "affine":
+            row["min_intra"] = 0.0
+    assert fig31.only_affine.judge(numbers).verdict is Verdict.PARTLY
+    assert fig31.affine_above_plain.judge(numbers).verdict is Verdict.PARTLY
+
+
+def test_runs_that_failed_do_not_count() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["weight_decay"] == 1e-2:
+            row.update(converged=False, min_intra=None, max_inter=None, accuracy=None)
+    assert fig31.grows.judge(numbers).verdict is Verdict.REPRODUCED
+    assert fig31.grows.judge(numbers).numbers["comparisons"] == 15
+    assert fig31.converges.judge(numbers).verdict is Verdict.PARTLY
+    assert fig31.converges.judge(numbers).numbers["comparisons"] == 57
+
+
+def test_figure_31_has_the_thesis_arrangement() -> None:
+    numbers = thesis_rows.fig31()
+    picture = fig31.pictures(numbers)[0]
+    assert picture.columns == 3
+    assert [one.title for one in picture.panels] == ["BN with affine", "BN without affine", "no BN"]
+    affine = panel(picture)
+    assert [line.label for line in affine.series] == ["min intra", "max inter", ETF]
+    assert list(affine.series[0].x) == list(thesis_rows.DECAYS)
+    assert affine.series[0].y[0] == pytest.approx(0.449)
+    low, high = affine.series[0].low, affine.series[0].high
+    assert low is not None
+    assert high is not None
+    assert [low[0], high[0]] == pytest.approx([0.448, 0.45])
+    assert affine.series[2].x == [1e-4, 1e-2]
+    assert list(affine.series[2].y) == pytest.approx([-1 / 3] * 2)
+
+
+def test_failed_runs_are_marked_and_left_out_of_the_lines() -> None:
+    picture = fig31.pictures(thesis_rows.fig31())[0]
+    none = panel(picture, 2)
+    assert max(float(x) for x in none.series[0].x if x is not None) == 3e-3
+    crosses = none.series[-1]
+    assert (crosses.label, crosses.style, crosses.marker) == ("not converged", "none", "cross")
+    assert sorted(set(crosses.x)) == [7e-3, 1e-2]  # type: ignore[type-var]
+    assert len(crosses.x) == 2 * 2 * 3
+    assert "no BN at 0.007 (3 seeds), no BN at 0.01 (3 seeds)" in picture.caption
+
+
+def test_the_difference_is_min_intra_minus_max_inter() -> None:
+    difference = panel(fig31.pictures(thesis_rows.fig31())[1])
+    assert difference.series[0].y[0] == pytest.approx(0.449 + 0.1)
+    assert difference.references[0].y == pytest.approx(4 / 3)
+
+
+def test_undefined_cosines_are_not_drawn() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if not row["converged"]:
+            row.update(min_intra=None, max_inter=None)
+    picture = fig31.pictures(numbers)[0]
+    assert [line.label for line in panel(picture, 2).series] == ["min intra", "max inter", ETF]
+    assert "no BN at 0.01" in picture.caption

@@ -1,0 +1,441 @@
+"""Certificates: reference numbers, proofs that can be checked, and an adversary."""
+
+import importlib.util
+import json
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nclab.errors import DataError
+from nclab.measurement.arrays import measure_features
+from nclab.metrics.cross_entropy import g
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.inter import mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, sharp_holds
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.scores import score_range
+from nclab.theory.certificates.worst_pair import WorstPair
+from nclab.theory.layer_peeled import g_inverse, g_prime
+from nclab.theory.statements.worst_case import worst_inter, worst_intra
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = json.loads((ROOT / "golden" / "certificates.json").read_text())
+
+
+def adversary() -> ModuleType:
+    file = ROOT.parent / "benchmarks" / "certificate_adversary.py"
+    spec = importlib.util.spec_from_file_location("certificate_adversary", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("row", GOLDEN["certificates"]["rows"])
+def test_reference_table(row: dict[str, Any]) -> None:
+    product, excess = row["product"], row["excess"]
+    certificate = certify(10, product, 1.0, g(product, 10) + excess, 0.05)
+    assert certificate.intra_lower.value == pytest.approx(row["intra_lower"], abs=1e-4)
+    assert certificate.excess_loss == pytest.approx(excess)
+    if row["inter_upper"] is None:
+        assert certificate.inter_upper.value is None
+        assert not certificate.inter_upper.valid
+    else:
+        assert certificate.inter_upper.value == pytest.approx(row["inter_upper"], abs=1e-3)
+    assert certificate.thesis_intra_lower.value == pytest.approx(
+        row["thesis_intra_lower"], abs=1e-2
+    )
+    if row["thesis_inter_upper"] is not None:
+        printed = row["thesis_inter_upper"]
+        one_decimal = round(printed, 1) == printed  # the table prints some rows to one decimal only
+        assert certificate.thesis_inter_upper.value == pytest.approx(
+            printed, abs=5e-2 if one_decimal else 1e-2
+        )
+    assert not certificate.thesis_printed_intra_lower.valid
+
+
+@pytest.mark.parametrize("row", GOLDEN["optimal_loss"])
+def test_reference_optimal_loss(row: dict[str, float]) -> None:
+    assert g(float(row["product"]), 10) == pytest.approx(row["value"], abs=1e-6)
+
+
+@pytest.mark.parametrize("row", GOLDEN["asymptotic"])
+def test_reference_asymptotic_constants(row: dict[str, float]) -> None:
+    constants = asymptotic_constants(int(row["num_classes"]), row["product"])
+    for name in ("kappa", "mu_standard", "mu_pairs"):
+        assert getattr(constants, name) == pytest.approx(row[name], rel=1e-5)
+
+
+@pytest.mark.parametrize("row", GOLDEN["true_worst_case"]["intra"])
+def test_intra_is_close_to_the_true_worst_case(row: dict[str, float]) -> None:
+    best = g(3.0, 4)
+    certificate = certify(4, 3.0, 1.0, best * (1 + row["relative_excess"]))
+    assert certificate.intra_lower.value is not None
+    gap = 1 - certificate.intra_lower.value
+    assert row["gap"] * (1 - 1e-4) <= gap <= row["gap"] * 1.01
+
+
+def test_slopes_of_the_envelope() -> None:
+    best = g(3.0, 4)
+    small, large = (certify(4, 3.0, 1.0, best * (1 + r)) for r in (1e-4, 1e-3))
+    assert small.intra_lower.value is not None
+    assert large.intra_lower.value is not None
+    assert small.inter_proof is not None
+    assert large.inter_proof is not None
+    intra = math.log10((1 - large.intra_lower.value) / (1 - small.intra_lower.value))
+    inter = math.log10((large.inter_proof.cosine + 1 / 3) / (small.inter_proof.cosine + 1 / 3))
+    assert intra == pytest.approx(1.0, abs=0.05)
+    assert inter == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(("num_classes", "product"), [(3, 2.0), (10, 5.0), (100, 10.0)])
+def test_inter_follows_kappa(num_classes: int, product: float) -> None:
+    best = g(product, num_classes)
+    excess = 1e-8 * best
+    proof = mean_cosine_upper(norms_and_loss(num_classes, product, 1.0, best + excess))
+    assert proof is not None
+    kappa = asymptotic_constants(num_classes, product).kappa
+    assert kappa is not None
+    moved = proof.cosine + 1 / (num_classes - 1)
+    assert moved == pytest.approx(kappa * math.sqrt(excess), rel=1e-2)
+
+
+def test_proof_holds_in_the_full_space() -> None:
+    """The dual matrix, rebuilt without symmetry, is semidefinite and gives the same bound."""
+    classes, product = 6, 4.0
+    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.001)
+    proof = mean_cosine_upper(given)
+    assert proof is not None
+    z11, z12, zr1, z1r, zrr, zrq = proof.logits
+    z = np.full((classes, classes), zrq)
+    np.fill_diagonal(z, zrr)
+    z[:2, 2:], z[2:, :2] = z1r, zr1
+    z[:2, :2] = [[z11, z12], [z12, z11]]
+    exps = np.exp(z - z.max(0))
+    gradient = (exps / exps.sum(0) - np.eye(classes)) / classes
+    loss = float(np.mean(np.log(exps.sum(0)) + z.max(0) - np.diag(z)))
+    pull = np.zeros((classes, classes))
+    pull[:2, :2] = [[-proof.cosine / 2, 0.5], [0.5, -proof.cosine / 2]]
+    one = np.eye(classes)
+    matrix = np.block(
+        [
+            [proof.mu_weights * one, gradient / 2],
+            [gradient.T / 2, proof.mu_features * one - proof.xi * pull],
+        ]
+    )
+    assert np.linalg.eigvalsh(matrix)[0] > -1e-15
+    total = (proof.mu_weights + proof.mu_features) * classes * product
+    bound = loss - float((gradient * z).sum()) - total
+    assert bound == pytest.approx(proof.loss_lower, rel=1e-9)
+    assert proof.loss_lower >= given.loss
+
+
+def test_dual_check_agrees_with_a_fine_grid() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        classes, p, r = int(rng.integers(2, 13)), rng.uniform(0.1, 12), rng.uniform(0.1, 1)
+        y = p * r
+        slope = -g_prime(y, classes)
+        mu, nu = r * slope / (2 * p), p * slope
+        u = np.logspace(-8, math.log10(20 * p + 50), 4000)
+        cosines = np.sqrt(2 * u * mu / -g_prime(u, classes))
+        values = g(u, classes) - u * g_prime(u, classes) / 2 + nu * cosines
+        level = g(y, classes) + mu * p**2 + nu * r
+        passes = (
+            values[cosines <= 1].min() >= level * (1 - 1e-6) and math.log(classes) - nu >= level
+        )
+        assert sharp_holds(classes, r, y, y) == passes
+
+
+def test_sharp_form_is_not_claimed_where_the_check_fails() -> None:
+    given = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
+    rho = alignment_lower(given)
+    bound = intra_lower(given, rho)
+    assert not bound.sharp
+    assert (2 * rho**2 - 1) ** 2 < bound.value < rho**2
+
+
+def test_zero_features_pointing_backwards_reach_the_mixture_bound() -> None:
+    """The worst spread of a class: some features of norm zero, turned round."""
+    classes, product, loss = 10, 5.0, 0.5
+    certificate = certify(
+        classes,
+        product,
+        1.0,
+        loss,
+        class_losses=[loss] * classes,
+        class_alphas=[product] * classes,
+        class_betas=[1.0] * classes,
+    )
+    assert certificate.class_intra_lower is not None
+    least = math.inf
+    for theta in np.linspace(0, 0.5, 2001)[:-1]:
+        score = (loss - theta * math.log(classes)) / (1 - theta)
+        if score <= 0:
+            break
+        cosine = g_inverse(score, classes) * math.sqrt(1 - theta) / product
+        if cosine <= 1:
+            least = min(least, (1 - theta) * cosine - theta)
+    assert certificate.class_intra_lower[0] <= least**2 + 1e-12
+    assert certificate.class_intra_lower[0] == pytest.approx(least**2, abs=1e-2)
+
+
+def test_adversary_finds_no_violation() -> None:
+    slacks = adversary().run(1500, seed=1)
+    assert slacks.networks >= 1500
+    assert not slacks.violations
+    assert set(slacks.checks) >= {
+        "alignment_lower",
+        "intra_lower",
+        "inter_upper",
+        "mean_cosine",
+        "class_intra_lower",
+        "deviation_upper",
+        "thesis_intra_lower",
+        "regularised_alignment",
+    }
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "product", "relative", "per_class"),
+    [(4, 3.0, 0.01, 2), (4, 3.0, 0.3, 4), (4, 3.0, 2.0, 8), (3, 2.0, 0.5, 6)],
+)
+def test_worst_case_search_respects_intra(
+    num_classes: int, product: float, relative: float, per_class: int
+) -> None:
+    best = g(product, num_classes)
+    found = worst_intra(num_classes, product, relative * best, per_class=per_class)
+    certificate = certify(num_classes, product, 1.0, best * (1 + relative))
+    assert found.feasible
+    assert certificate.intra_lower.value is not None
+    assert certificate.intra_lower.value <= found.value
+    if num_classes == 4:
+        gap, true_gap = 1 - certificate.intra_lower.value, 1 - found.value
+        assert gap == pytest.approx(true_gap, rel=0.01)
+
+
+@pytest.mark.parametrize("relative", [1e-3, 1e-2])
+def test_worst_case_search_reaches_the_cosine_of_means(relative: float) -> None:
+    best = g(3.0, 4)
+    found = worst_inter(4, 3.0, relative * best, starts=3)
+    certificate = certify(4, 3.0, 1.0, best * (1 + relative))
+    assert certificate.inter_proof is not None
+    assert certificate.inter_upper.value is not None
+    assert found.value <= certificate.inter_upper.value
+    assert certificate.inter_proof.cosine == pytest.approx(found.value, abs=1e-4)
+
+
+def test_simplex_etf_is_certified_as_collapsed() -> None:
+    certificate = certify(10, 2.0, 2.5, g(5.0, 10))
+    assert certificate.intra_lower.value == pytest.approx(1.0, abs=1e-9)
+    assert certificate.deviation_upper.value == pytest.approx(0.0, abs=1e-9)
+    assert certificate.inter_upper.value == pytest.approx(-1 / 9, abs=1e-4)
+
+
+def test_losses_of_1e_300() -> None:
+    certificate = certify(10, 30.0, 20.8, 1.5e-300)
+    assert certificate.alignment_lower.valid
+    assert certificate.intra_lower.value is not None
+    assert 0.9 < certificate.intra_lower.value < 1
+    certificate.to_dict()
+    certify(10, 100.0, 70.0, 1e-300).to_dict()
+
+
+def test_fraction_is_at_least_as_good_as_all() -> None:
+    certificate = certify(10, 2.0, 2.5, 0.06, 0.3)
+    assert certificate.fraction == pytest.approx(0.7)
+    assert certificate.fraction_alignment_lower.value is not None
+    assert certificate.alignment_lower.value is not None
+    assert certificate.fraction_alignment_lower.value > certificate.alignment_lower.value
+
+
+def test_high_loss_guarantees_nothing_and_says_so() -> None:
+    for loss in (1.5, math.log(10), 5.0):
+        certificate = certify(10, 2.0, 2.5, loss)
+        assert not certificate.alignment_lower.valid
+        assert not certificate.intra_lower.valid
+        assert certificate.inter_upper.value is None
+        assert certificate.intra_lower.reason
+
+
+def test_bias_weakens_the_bounds_but_not_the_deviation() -> None:
+    plain, biased = (certify(10, 2.0, 2.5, 0.0342017 + 1e-5, bias_norm=b) for b in (0.0, 0.05))
+    assert plain.deviation_upper.value == biased.deviation_upper.value
+    for name in ("alignment_lower", "intra_lower"):
+        assert 0.99 < getattr(biased, name).value < getattr(plain, name).value
+    assert plain.inter_upper.value is not None
+    assert biased.inter_upper.value is not None
+    assert plain.inter_upper.value < biased.inter_upper.value < 0
+
+
+def test_large_bias_can_lose_a_class() -> None:
+    assert not certify(10, 2.0, 2.5, 0.035, bias_norm=10.0).alignment_lower.valid
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((1, 1.0, 1.0, 0.5), "classes"),
+        ((10, -1.0, 1.0, 0.5), "alpha"),
+        ((10, 1.0, 0.0, 0.5), "beta"),
+        ((10, 1.0, 1.0, math.nan), "loss"),
+        ((10, 1.0, 1.0, math.inf), "loss"),
+        ((10, 2.0, 2.5, 0.03), "contradicts the norms"),
+        ((10, 2.0, 2.5, 0.04, 1.0), "delta"),
+        ((10, 2.0, 2.5, 0.04, 0.0), "delta"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        certify(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"class_losses": [0.04] * 10}, "missing"),
+        ({"class_losses": [0.04] * 9}, "missing"),
+        (
+            {"class_losses": [0.04] * 9, "class_alphas": [2.0] * 10, "class_betas": [2.5] * 10},
+            "shape",
+        ),
+        (
+            {"class_losses": [0.05] * 10, "class_alphas": [2.0] * 10, "class_betas": [2.5] * 10},
+            "average",
+        ),
+        (
+            {"class_losses": [0.04] * 10, "class_alphas": [2.0] * 10, "class_betas": [2.0] * 10},
+            "class 0",
+        ),
+        (
+            {"class_losses": [0.04] * 10, "class_alphas": [2.0] * 10, "class_betas": [3.0] * 10},
+            "centred rows",
+        ),
+    ],
+)
+def test_bad_class_arrays_are_one_line(arrays: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        certify(10, 2.0, 2.5, 0.04, **arrays)
+    assert "\n" not in str(caught.value)
+
+
+def test_measurement_gets_a_bound_for_every_class() -> None:
+    rng = np.random.default_rng(0)
+    weight = 3 * (np.eye(5) - 0.2)
+    labels = np.repeat(np.arange(5), 20)
+    features = 2 * weight[labels] / 3 + 0.05 * rng.normal(size=(100, 5))
+    collapse = measure_features(features, labels, weight=weight)
+    certificate = collapse.certificate(0.2)
+    assert certificate.class_intra_lower is not None
+    assert (certificate.class_intra_lower <= collapse.intra_cosine.numpy()).all()
+    assert certificate.class_intra_lower.mean() > 0.5
+    assert collapse.max_inter is not None
+    with pytest.raises(DataError, match="no classifier"):
+        measure_features(features, labels).certificate()
+
+
+def test_trained_network_with_batch_norm_has_a_guarantee() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(400, 16)
+    y = x[:, :4].argmax(1)
+    body = torch.nn.Sequential(
+        torch.nn.Linear(16, 192),
+        torch.nn.BatchNorm1d(192),
+        torch.nn.ReLU(),
+        torch.nn.Linear(192, 192),
+        torch.nn.BatchNorm1d(192),
+        torch.nn.ReLU(),
+        torch.nn.Linear(192, 32),
+        torch.nn.BatchNorm1d(32),
+    )
+    head = torch.nn.Linear(32, 4, bias=False)
+    parameters = [*body.parameters(), *head.parameters()]
+    optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 400)
+    for _ in range(400):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(head(body(x)), y).backward()
+        optimiser.step()
+        schedule.step()
+    collapse = measure_features(body(x).detach(), y, weight=head.weight.detach())
+    certificate = collapse.certificate()
+    assert collapse.accuracy == 1
+    assert certificate.class_intra_lower is not None
+    assert (certificate.class_intra_lower <= collapse.intra_cosine.numpy()).all()
+    assert certificate.class_intra_lower.mean() >= 0.5
+    assert not certificate.thesis_intra_lower.valid
+
+
+def test_score_range_brackets_the_product() -> None:
+    low, high = score_range(norms_and_loss(10, 2.0, 2.5, 0.04))
+    assert low < 5 < high
+
+
+def test_sectors_describe_the_simplex() -> None:
+    sectors = WorstPair(7, 3.0)
+    assert sectors.cosine(sectors.etf) == pytest.approx(-1 / 6)
+    assert sectors.loss_at(sectors.etf)[0] == pytest.approx(g(3.0, 7), rel=1e-12)
+    rng = np.random.default_rng(0)
+    x = sectors.etf + 0.1 * rng.normal(size=24)
+    _, gradient = sectors.loss_at(x)
+    move = rng.normal(size=24)
+    numeric = sectors.loss_at(x + 1e-6 * move)[0] - sectors.loss_at(x - 1e-6 * move)[0]
+    assert gradient @ move == pytest.approx(numeric / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (float("nan"), 2.0, 2.0, 0.1),
+        (float("inf"), 2.0, 2.0, 0.1),
+        ("10", 2.0, 2.0, 0.1),
+        (None, 2.0, 2.0, 0.1),
+        (10, "a", 2.0, 0.1),
+        (10, [1.0, 2.0], 2.0, 0.1),
+        (10, 1e-100, 1e-100, 2.302585092994046),
+        (10, 2.0, 2.0, 0.1, "x"),
+    ],
+)
+def test_nonsense_is_one_line(arguments: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        certify(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("relative", [1e-3, 0.5, 500.0])
+def test_without_pairs_all_else_is_the_same(relative: float) -> None:
+    loss = g(5.0, 10) * (1 + relative)
+    arrays: Any = {
+        "class_losses": [loss] * 10,
+        "class_alphas": [2.0] * 10,
+        "class_betas": [2.5] * 10,
+    }
+    whole = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
+    part = certify(10, 2.0, 2.5, loss, 0.2, pairs=False, **arrays).to_dict()
+    assert part["inter_upper"] is None
+    for found in (whole, part):
+        del found["inter_upper"], found["bounds"]["inter_upper"]
+    assert part == whole
+
+
+def test_a_misspelt_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="pair"):
+        certify(10, 2.0, 2.5, 0.05, pair=False)  # type: ignore[call-arg]
+
+
+def test_numbers_may_be_tensors() -> None:
+    plain = certify(10, 2.2, 2.3, 0.035)
+    given = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
+    assert certify(10, *given).to_dict() == plain.to_dict()  # type: ignore[arg-type]
+    assert str(certify(10, *given)) == str(plain)  # type: ignore[arg-type]

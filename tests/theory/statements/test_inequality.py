@@ -1,0 +1,13 @@
+"""What counts as holding."""
+
+import math
+
+import numpy as np
+
+from nclab.theory.statements.inequality import Inequality
+
+
+def test_nan_does_not_hold() -> None:
+    """A side that is not a number never passes."""
+    both = Inequality(np.array([math.nan]), "<=", np.array([1.0]), "")
+    assert not both.always

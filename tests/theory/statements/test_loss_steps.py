@@ -1,0 +1,69 @@
+"""The steps of the proof of Theorem 2.3.1 on at least 10,000 data sets."""
+
+import numpy as np
+import pytest
+
+from nclab.errors import DataError
+from nclab.metrics import simplex_etf
+from nclab.theory.statements.loss_steps import (
+    argument_range,
+    argument_range_printed,
+    class_loss_bound,
+    log_sum_step,
+    log_sum_step_printed,
+    minimal_loss,
+    sample_losses,
+    tangent_step,
+)
+from tests.theory.statements.lemma_data import DRAWS, assert_true, weights_and_features
+
+
+def test_no_loss_is_below_m() -> None:
+    """Minimality of m for C = 2 to 7, the bound of every class, and the range of its argument."""
+    rng = np.random.default_rng(11)
+    losses, classwise, ranges, printed = [], [], [], []
+    for classes in range(2, 8):
+        w, h = weights_and_features(rng, classes, 1700)
+        losses.append(minimal_loss(w, h))
+        classwise.append(class_loss_bound(w, h))
+        ranges.append(argument_range(w, h))
+        printed.append(argument_range_printed(w, h))
+        at_etf = losses[-1].slack[::10]
+        assert (np.abs(at_etf) <= np.asarray(losses[-1].tolerance)[::10]).all()
+        # One class that takes all: equality in the repaired range, and out of the printed one.
+        reached = ranges[-1].slack[5::10, 0] / ranges[-1].right[5::10, 0]
+        assert np.abs(reached).max() < 1e-12
+        assert not printed[-1].holds[5::10, 0].any()
+    assert_true(losses)
+    assert_true(classwise)
+    assert_true(ranges)
+
+
+def test_losses_below_rounding() -> None:
+    """A loss of exp(-600) is not zero, and the bound by m is still tight."""
+    etf = simplex_etf(3, 2).numpy()
+    both = minimal_loss(20 * etf, 20 * etf[:, None])
+    assert 0 < float(both.left) < 1e-250
+    assert both.always
+    assert float(both.left) == pytest.approx(float(both.right), rel=1e-11)
+
+
+def test_steps_of_the_proof() -> None:
+    """(2.17) to (2.18) fails as printed whenever there is a gap; both repaired steps hold."""
+    rng = np.random.default_rng(12)
+    argument, gap = rng.uniform(-30, 10, DRAWS), 10 ** rng.uniform(-6, 2, DRAWS)
+    printed = log_sum_step_printed(10, argument, gap)
+    visible = gap > 1e-3 * (1 + 9 * np.exp(argument))
+    assert visible.sum() > 1000
+    assert not printed.holds[visible].any()
+    assert_true([log_sum_step(10, argument, gap)])
+    product = rng.uniform(0, 15, DRAWS)
+    assert_true(
+        [tangent_step(7, product, rng.normal(size=DRAWS) * 10 ** rng.uniform(-6, 1, DRAWS))]
+    )
+
+
+def test_bad_inputs_are_refused() -> None:
+    """One line that says what was expected."""
+    with pytest.raises(DataError, match="same C >= 2 and d"):
+        sample_losses(np.ones((2, 3)), np.ones((3, 1, 3)))

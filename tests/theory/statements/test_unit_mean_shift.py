@@ -1,0 +1,76 @@
+"""Lemma 2.4.6 on at least 10,000 data sets: as printed, repaired, linear."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nclab.errors import DataError
+from nclab.theory.statements.unit_mean_shift import (
+    opposed_cosine,
+    opposed_cosine_counterexample,
+    opposed_cosine_printed,
+    opposed_inner,
+    opposed_inner_linear,
+    unit_mean_shift,
+    unit_mean_shift_linear,
+)
+from nclab.theory.statements.unit_means import pairing
+from tests.theory.statements.lemma_data import DRAWS, SIZES, assert_true, features_and_vectors
+
+
+def test_lemma_2_4_6() -> None:
+    """False as printed; repaired for inner product and cosine, and with a linear error."""
+    counterexample = opposed_cosine_counterexample()
+    assert counterexample.tested == 1
+    assert not counterexample.always
+    rng = np.random.default_rng(8)
+    printed, repaired, cosine, linear = [], [], [], []
+    for size in SIZES:
+        h, w = features_and_vectors(rng, size)
+        w *= -np.sign((w * h.mean(1)).sum(1, keepdims=True))
+        printed.append(opposed_cosine_printed(w, h, 1e-9))
+        repaired.append(opposed_inner(w, h))
+        cosine.append(opposed_cosine(w, h))
+        linear.append(opposed_inner_linear(w, h))
+        data = pairing(w, h)
+        stronger = 2 * (1 - data.ratio**2) <= 4 * np.cbrt(np.maximum(1 - data.ratio, 0)) + 1e-12
+        assert stronger.all()
+    assert not all(both.always for both in printed)
+    assert_true(repaired)
+    assert_true(cosine)
+    assert_true(linear)
+
+
+def test_cosine_form_where_its_bound_is_positive_and_small() -> None:
+    """w nearly orthogonal to tight clouds: here dividing by the norm of the unit mean matters."""
+    rng = np.random.default_rng(9)
+    h = np.array([1.0, 0.0, 0.0]) + 10 ** rng.uniform(-5, -0.3, (DRAWS, 1, 1)) * rng.normal(
+        size=(DRAWS, 4, 3)
+    )
+    mean = h.mean(1)
+    w = rng.normal(size=(DRAWS, 3))
+    w -= mean * ((w * mean).sum(1) / (mean**2).sum(1) + rng.uniform(0, 0.1, DRAWS))[:, None]
+    assert_true([opposed_cosine(w, h)], at_least=9000)
+    assert_true([opposed_inner(w, h)], at_least=9000)
+    assert_true([opposed_inner_linear(w, h)], at_least=9000)
+
+
+def test_unit_mean_shift() -> None:
+    """The linear lemma behind 2.4.6; two features of different norms reach its first form."""
+    rng = np.random.default_rng(10)
+    general, linear = [], []
+    for size in SIZES:
+        h, _ = features_and_vectors(rng, size)
+        general.append(unit_mean_shift(h))
+        linear.append(unit_mean_shift_linear(h))
+    assert_true(general)
+    assert_true(linear)
+    pair = unit_mean_shift(rng.normal(size=(50, 2, 3)))
+    assert np.abs(pair.slack).max() < 1e-12
+
+
+def test_bad_inputs_are_refused() -> None:
+    """One line that says what was expected."""
+    with pytest.raises(DataError, match="finite"):
+        unit_mean_shift([[math.nan, 1.0]])

@@ -1,0 +1,195 @@
+"""The worst-case search: feasible, sharp against an independent bound, with the known slopes."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, brentq, minimize_scalar
+
+from nclab.errors import DataError
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.intra import intra_lower
+from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.worst_case import WorstCase, worst_inter, worst_intra
+from nclab.theory.statements.worst_case_problem import pose
+
+CLASSES, PRODUCT = 4, 3.0
+INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
+"""inter + 1/(C - 1) for C = 4, product 3, two samples, by an independent search."""
+KAPPA = 5.84228
+"""Asymptotic constant of the inter-class cosine for C = 4, product 3."""
+
+
+def one_class_loss(score: float, classes: int) -> float:
+    """g, written out again."""
+    return math.log1p((classes - 1) * math.exp(-classes / (classes - 1) * score))
+
+
+def alignment_bound(classes: int, product: float, excess: float) -> float:
+    """The smallest cosine of a classifier row and its class mean, by the exact 1-D problem."""
+    lowest = one_class_loss(product, classes)
+
+    def loss_above(cosine: float) -> float:
+        def loss(p: float) -> float:
+            others = one_class_loss((classes * product - p) / (classes - 1), classes)
+            return (one_class_loss(cosine * p, classes) + (classes - 1) * others) / classes
+
+        best = minimize_scalar(
+            loss, bounds=(0, classes * product), method="bounded", options={"xatol": 1e-10}
+        )
+        return float(best.fun) - lowest - excess
+
+    return float(brentq(loss_above, 0.0, 1.0, xtol=1e-14))
+
+
+def assert_feasible(found: WorstCase) -> None:
+    """Norms, loss and cosine, by slow loops that share nothing with the search."""
+    classes, per_class = found.features.shape[:2]
+    total = 0.0
+    for c in range(classes):
+        for h in found.features[c]:
+            logits = found.weight @ h
+            total += math.log1p(sum(math.exp(z - logits[c]) for z in np.delete(logits, c)))
+    lowest = one_class_loss(found.product, classes)
+    assert total / (classes * per_class) - lowest <= found.excess * (1 + 1e-9)
+    alpha = math.sqrt((found.features**2).sum() / (classes * per_class))
+    beta = math.sqrt((found.weight**2).sum() / classes)
+    assert alpha * beta <= found.product * (1 + 1e-9)
+    assert found.feasible
+    assert (found.alpha, found.beta) == pytest.approx((alpha, beta))
+
+
+def unit_mean(rows: FloatArray) -> FloatArray:
+    """Mean of the rows scaled to norm one."""
+    mean: FloatArray = np.mean([h / np.linalg.norm(h) for h in rows], axis=0)
+    return mean
+
+
+def slope(x: list[float], y: list[float]) -> float:
+    """Exponent fitted on logarithms."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def test_intra_reaches_the_bound_with_slope_one() -> None:
+    """1 - intra is within 0.5 % of 1 - rho^2 and never above it; it grows linearly in the loss."""
+    lowest = one_class_loss(PRODUCT, CLASSES)
+    shares, deviations = [1e-4, 1e-3, 1e-2], []
+    for share in shares:
+        found = worst_intra(CLASSES, PRODUCT, share * lowest, starts=2)
+        assert_feasible(found)
+        assert found.value == pytest.approx(float((unit_mean(found.features[0]) ** 2).sum()))
+        bound = 1 - alignment_bound(CLASSES, PRODUCT, share * lowest) ** 2
+        assert 0.995 * bound <= 1 - found.value <= bound * (1 + 1e-6)
+        deviations.append(1 - found.value)
+    assert slope(shares, deviations) == pytest.approx(1.0, abs=0.05)
+
+
+def test_inter_has_slope_one_half() -> None:
+    """The deviation from -1/(C-1) grows like the square root of the loss, with constant kappa."""
+    lowest = one_class_loss(PRODUCT, CLASSES)
+    deviations = []
+    for share, golden in INTER_GOLDEN.items():
+        found = worst_inter(CLASSES, PRODUCT, share * lowest, starts=2)
+        assert_feasible(found)
+        means = [unit_mean(found.features[c]) for c in (0, 1)]
+        assert found.value == pytest.approx(float(means[0] @ means[1]))
+        deviations.append(found.value + 1 / (CLASSES - 1))
+        assert deviations[-1] == pytest.approx(golden, rel=1e-4)
+    assert slope(list(INTER_GOLDEN), deviations) == pytest.approx(0.5, abs=0.05)
+    assert deviations[0] / math.sqrt(1e-4 * lowest) == pytest.approx(KAPPA, rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("excess", "intra", "inter"), [(1e-3, 0.901424, 0.235141), (1e-4, 0.989384, 0.006444)]
+)
+def test_ten_classes(excess: float, intra: float, inter: float) -> None:
+    """C = 10, product 5, against an independent search."""
+    assert worst_intra(10, 5.0, excess, starts=1).value == pytest.approx(intra, abs=1e-6)
+    assert worst_inter(10, 5.0, excess, starts=1).value == pytest.approx(inter, abs=1e-6)
+
+
+def test_every_start_agrees_near_the_optimum() -> None:
+    """No luck is involved: six starts, one value."""
+    lowest = one_class_loss(PRODUCT, CLASSES)
+    for search in (worst_intra, worst_inter):
+        values = search(CLASSES, PRODUCT, 0.1 * lowest).start_values
+        assert len(values) == 6
+        assert max(values) - min(values) < 1e-8
+
+
+def test_short_samples_beat_the_squared_alignment() -> None:
+    """Where features are short enough, intra falls below rho^2: that bound needs its condition."""
+    excess = 0.1 * one_class_loss(1.0, 3)
+    found = worst_intra(3, 1.0, excess, per_class=8)
+    assert_feasible(found)
+    assert found.value < alignment_bound(3, 1.0, excess) ** 2 - 0.1
+    lengths = np.linalg.norm(found.features[0], axis=1)
+    assert lengths.min() < 0.1 * lengths.max()
+
+
+@pytest.mark.parametrize("per_class", [2, 4])
+@pytest.mark.parametrize(("classes", "product"), [(2, 2.0), (3, 1.0), (4, 3.0), (6, 5.0)])
+def test_the_guarantee_survives_its_adversary(classes: int, product: float, per_class: int) -> None:
+    """No worst case lies below the intra-class cosine that the loss guarantees."""
+    lowest = one_class_loss(product, classes)
+    for share in (1e-2, 0.2, 1.0):
+        found = worst_intra(classes, product, share * lowest, per_class=per_class, starts=4)
+        given = norms_and_loss(classes, product, 1.0, lowest * (1 + share))
+        assert intra_lower(given, alignment_lower(given)).value <= found.value + 1e-9
+
+
+def test_two_classes_have_a_linear_inter() -> None:
+    """With two classes the logits have no freedom: inter + 1 is linear in the loss."""
+    excesses = [1e-4, 1e-3]
+    deviations = [worst_inter(2, 2.0, e, per_class=1, starts=2).value + 1 for e in excesses]
+    assert slope(excesses, deviations) == pytest.approx(1.0, abs=0.05)
+
+
+def test_more_loss_is_never_better() -> None:
+    """Monotone in the excess, from nearly optimal to chance, and feasible all the way."""
+    found = [worst_intra(3, 2.0, e, starts=2) for e in (1e-5, 1e-3, 1e-1, 0.8)]
+    values = [case.value for case in found]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(alignment_bound(3, 2.0, 1e-5) ** 2, abs=1e-6)
+    assert values[-1] < 1e-6
+    for case in found:
+        assert_feasible(case)
+
+
+@pytest.mark.parametrize("free", [1, 2])
+def test_gradients(free: int) -> None:
+    """Cosine, loss and norms against differences, away from the optimum."""
+    search = pose(3, 2.0, 0.1, 2, None, free)
+    point = search.optimum() + 0.5 * np.random.default_rng(0).normal(size=search.size)
+    for both in (search.cosine_and_gradient, search.excess_and_gradient):
+        numeric = approx_fprime(point, lambda x, f=both: f(x)[0], 1e-7)
+        np.testing.assert_allclose(both(point)[1], numeric, atol=1e-6)
+    numeric = approx_fprime(point, search.norm_slack, 1e-7)
+    np.testing.assert_allclose(search.norm_slack_gradient(point), numeric, atol=1e-6)
+
+
+def test_result_does_not_depend_on_anything_but_the_seed() -> None:
+    """The same call gives the same numbers."""
+    first, second = (worst_intra(3, 2.0, 1e-2, starts=1, seed=7) for _ in range(2))
+    assert first.value == second.value
+    np.testing.assert_array_equal(first.features, second.features)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((1, 3.0, 0.1), {}, "at least 2 classes"),
+        ((4, 3.0, 0.1), {"dim": 2}, "dimension C - 1"),
+        ((4, 0.0, 0.1), {}, "positive product"),
+        ((4, 3.0, 0.0), {}, "positive excess"),
+        ((4, 3.0, 1e-12), {}, "rounding decides"),
+        ((4, 3.0, 0.1), {"starts": 0}, "at least 1 start"),
+    ],
+)
+def test_bad_problems_are_refused(
+    arguments: tuple[int, float, float], options: dict[str, int], message: str
+) -> None:
+    """One line that says what was expected."""
+    with pytest.raises(DataError, match=message):
+        worst_intra(*arguments, **options)
