@@ -45,7 +45,10 @@ def record(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
     file.parent.mkdir(exist_ok=True)
     manifest = {**numbers.get("manifest", {}), **provenance}
     content = json.dumps(
-        {**numbers, "manifest": manifest}, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        {**numbers, "manifest": manifest},
+        allow_nan=False,
+        ensure_ascii=False,
+        separators=(",", ":"),
     )
     write_whole(file, (content.replace("},{", "},\n{") + "\n").encode())
     recorded.cache_clear()
