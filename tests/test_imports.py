@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "theory": {"metrics"},
     "figures": set(),
     "measurement": {"features", "figures", "metrics", "statistics", "theory"},
-    "ulpm": {"data", "figures", "measurement", "metrics", "statistics"},
+    "ulpm": {"data", "metrics", "statistics"},
     "monitor": {"features", "measurement", "metrics", "records", "statistics"},
     "report": {"figures", "metrics", "records"},
     "papers": {

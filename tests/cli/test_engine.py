@@ -100,7 +100,7 @@ def test_experiments_get_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     seen = []
 
-    def run(**options: Any) -> dict[str, Any]:
+    def run(config: Any, **options: Any) -> dict[str, Any]:
         seen.append(options["engine"].here)
         raise nclab.NclabError("Seen enough.")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nclab.data.arrays import read_arrays
+from nclab.records import read_run
 from tests.cli.runner import call
 
 SMALL = ("ulpm", "--classes", 3, "--per-class", 2, "--dim", 2)
@@ -63,13 +64,14 @@ def test_out_writes_a_run_that_other_commands_read(tmp_path: Path) -> None:
     done = call(*SMALL, "--method", "flow", "--log-time", 40, "--out", folder, "--json")
     assert done.code == 0, done.err
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"manifest.json", "samples.jsonl", "point.safetensors"}
+    assert names >= {"manifest.json", "journal.jsonl", "point.safetensors"}
     assert names >= {"quantities.png", "quantities.pdf", "margins.png", "margins.pdf"}
-    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    run = read_run(folder)
+    samples = run.of_kind("sample")
     answer = json.loads(done.out)
     assert samples[-1]["margin"] == answer["margin"]
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["config"]["log_time"] == 40
+    assert samples[-1]["log_time"] == answer["log_time"]
+    assert run.manifest.config["log_time"] == 40
     assert set(read_arrays(folder / "point.safetensors")) == {"weight", "features", "labels"}
     measured = json.loads(call("measure", folder / "point.safetensors", "--json").out)
     assert measured["margin"] == pytest.approx(answer["margin"])
@@ -86,7 +88,7 @@ def test_without_matplotlib_everything_else_is_written(
     done = call(*SMALL, "--steps", 200, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert "no figures: A figure needs matplotlib" in done.out
-    assert (tmp_path / "run" / "samples.jsonl").exists()
+    assert (tmp_path / "run" / "journal.jsonl").exists()
     done = call("landscape", tmp_path / "run" / "point.safetensors", "--out", tmp_path / "point")
     assert done.code == 0, done.err
     assert "no figures: A figure needs matplotlib" in done.out
@@ -107,6 +109,7 @@ def test_without_matplotlib_everything_else_is_written(
         (("--method", "normalised", "--steps", 5, "--noise", 1), "with descent only"),
         (("--steps", 5, "--noise", -1), "noise >= 0"),
         (("--steps", 5, "--scale", 0), "positive scale"),
+        (("--steps", 5, "--seed", -1), "a seed of 0 or more, got -1"),
         (("--steps", 5, "--scale", 1e200), "a scale up to 1e+150, got 1e+200"),
         (("--steps", 0), "at least 1 step, got 0"),
         (("--steps", 10**21), "at most 1e+15 steps"),

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from nclab.report.columns import Columns
-from nclab.report.follower import Frames
 
 
 def lines(count: int, *, start: int = 0) -> list[bytes]:
@@ -75,17 +74,6 @@ def test_a_table_has_at_most_the_rows_asked_for() -> None:
     places, values = columns.table(20)
     assert len(places["step"]) == len(values["fc", "min_intra"]) == 20
     assert places["step"][-1] == 996
-
-
-def test_frames_keep_both_ends() -> None:
-    frames = Frames(limit=10)
-    for n in range(95):
-        frames.extend([b'{"kind":"g","step":%d}' % n])
-    steps = [record["step"] for record in frames.records(5)]
-    assert steps[0] == 0
-    assert steps[-1] == 94
-    assert len(steps) == 5
-    assert len(frames.lines()) <= 21
 
 
 def test_lists_are_passed_over_and_names_stay() -> None:

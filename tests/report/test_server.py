@@ -13,7 +13,7 @@ import uvicorn
 
 from nclab.errors import NclabError
 from nclab.records import open_run
-from nclab.report.guard import allowed
+from nclab.report.access import allowed
 from nclab.report.server import application, listen
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, reproduced

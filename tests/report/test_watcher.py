@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nclab.errors import RecordError
 from nclab.records import open_run
-from nclab.report.follower import Follower
+from nclab.report.growing_run import GrowingRun
+from nclab.report.site import write_report
 from nclab.report.watcher import Selection, Watcher
 from tests.report.folders import train
 
@@ -75,48 +77,47 @@ def test_a_bad_run_is_a_problem_of_its_own(
     for name in ("bad", "good"):
         with open_run(watcher.root / name, kind="fleet", config={}, seed=0) as run:
             run.append(measurement(1))
-    refresh = Follower.refresh
+    refresh = GrowingRun.refresh
 
-    def failing(run: Follower) -> bool:
+    def failing(run: GrowingRun) -> bool:
         if run.name == "bad":
-            raise OverflowError("too large")
+            raise RecordError("Cannot read bad/journal.jsonl")
         return refresh(run)
 
-    monkeypatch.setattr(Follower, "refresh", failing)
+    monkeypatch.setattr(GrowingRun, "refresh", failing)
     for _ in range(2):
         watcher.refresh()
         assert [run["name"] for run in watcher.list_runs()] == ["good"]
         assert "The run bad is left out" in (watcher.render("index.html") or "")
 
 
-def test_a_run_that_cannot_be_drawn_is_left_out(
-    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_that_cannot_be_read_is_left_out(watcher: Watcher) -> None:
     with open_run(watcher.root / "bad", kind="fleet", config={}, seed=0) as run:
         run.append(measurement(1))
+    watcher.refresh()
+    (watcher.root / "bad/journal.jsonl").unlink()
+    (watcher.root / "bad/journal.jsonl").mkdir()
+    watcher.refresh()
+    assert watcher.run("bad") is None
+    page = watcher.render("index.html") or ""
+    assert "The run bad is left out: Cannot read bad/journal" in page
 
-    def failing(run: Follower) -> int:
+
+def test_our_own_mistakes_are_not_called_damage(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_run(watcher.root / "one", kind="fleet", config={}, seed=0) as run:
+        run.append(measurement(1))
+
+    def failing(run: GrowingRun) -> int:
         raise OverflowError("too large")
 
     watcher.refresh()
-    monkeypatch.setattr(Follower, "last_measurement", failing)
-    assert watcher.run("bad") is None
-    assert "The run bad is left out" in (watcher.render("index.html") or "")
-
-
-def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
-    folder = tmp_path / "one"
-    with open_run(folder, kind="fleet", config={}, seed=0) as run:
-        for step in range(5):
-            run.append(measurement(step))
-        follower = Follower(folder, root=tmp_path)
-        follower.refresh()
-        assert follower.measured() == 5
-        run.resume(0)
-        run.append(measurement(7))
-        follower.refresh()
-    assert follower.measured() == 1
-    assert follower.curve(("second", "min_intra"), "step") == ([7.0], [0.7])
+    monkeypatch.setattr(GrowingRun, "last_measurement", failing)
+    with pytest.raises(OverflowError, match="too large"):
+        watcher.run("one")
+    with pytest.raises(OverflowError, match="too large"):
+        write_report(watcher.root)
 
 
 def test_what_a_page_draws_is_complete(tmp_path: Path) -> None:

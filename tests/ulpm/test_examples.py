@@ -18,7 +18,7 @@ from nclab.ulpm.examples import (
     printed_gradient_coefficient,
     run_escape,
 )
-from nclab.ulpm.landscape import Kind
+from nclab.ulpm.landscape import PointKind
 from nclab.ulpm.problem import log_gradient
 from tests.ulpm.golden import GOLDEN
 
@@ -53,7 +53,7 @@ def test_printed_coefficient_is_another() -> None:
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.5])
 def test_it_is_a_strict_saddle(scale: float) -> None:
     found = classify(example_problem(), example_point(scale))
-    assert found.kind is Kind.strict_saddle
+    assert found.kind is PointKind.strict_saddle
     expected = FACTS["smallest_eigenvalue"][str(scale)]
     assert found.smallest_eigenvalue == pytest.approx(expected, abs=1e-4)
     assert found.negative_eigenvalues == FACTS["negative_eigenvalues"]

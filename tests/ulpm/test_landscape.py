@@ -9,7 +9,7 @@ from nclab.errors import NclabError
 from nclab.ulpm import Problem, classify, curvature, descend, escape, minimise_on_sphere
 from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs, tangent
 from nclab.ulpm.examples import DIRECTION
-from nclab.ulpm.landscape import Kind, along_circle
+from nclab.ulpm.landscape import PointKind, along_circle
 from nclab.ulpm.separation import optimal_point
 from tests.reference.slow_ulpm import sphere_hessian
 
@@ -45,7 +45,7 @@ def test_lanczos_knows_a_minimum_by_its_zero_eigenvalues(monkeypatch: pytest.Mon
     problem = Problem(10, 8, 12)
     assert optimal_point(problem).size > curvature.DENSE
     found = classify(problem, 3 * optimal_point(problem, seed=2))
-    assert found.kind is Kind.global_minimum
+    assert found.kind is PointKind.global_minimum
     assert abs(found.relative_eigenvalue) < 1e-7
     assert found.negative_eigenvalues == 0
 
@@ -53,7 +53,7 @@ def test_lanczos_knows_a_minimum_by_its_zero_eigenvalues(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 40.0])
 def test_simplex_etfs_are_global_minima_at_every_radius(factor: float) -> None:
     found = classify(PROBLEM, factor * optimal_point(PROBLEM, seed=4))
-    assert found.kind is Kind.global_minimum
+    assert found.kind is PointKind.global_minimum
     assert abs(found.log_gap) < 1e-11
     assert found.negative_eigenvalues == 0
 
@@ -61,7 +61,7 @@ def test_simplex_etfs_are_global_minima_at_every_radius(factor: float) -> None:
 def test_points_on_the_way_are_not_critical() -> None:
     theta = descend(PROBLEM, steps=50, rate=0.2).theta
     found = classify(PROBLEM, theta)
-    assert found.kind is Kind.not_critical
+    assert found.kind is PointKind.not_critical
     assert found.gap > 0
     way = escape(PROBLEM, theta, angle=1e-4)
     assert way is not None
@@ -77,7 +77,7 @@ def test_pairs_of_opposite_classes_are_a_strict_saddle_in_any_dimension() -> Non
     W[:, :4] = DIRECTION
     theta = problem.join(W, np.repeat(W, 2, axis=0) / math.sqrt(2))
     found = classify(problem, theta)
-    assert found.kind is Kind.strict_saddle
+    assert found.kind is PointKind.strict_saddle
     assert found.relative_gradient < 1e-14
     way = escape(problem, theta)
     assert way is not None
@@ -119,10 +119,10 @@ def test_a_plateau_is_critical_though_its_gradient_is_rounding() -> None:
     features = np.repeat(pairs, 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1)) + 0.1
     point = np.concatenate([np.zeros((3, 2)), features])
     assert tangent(problem, point).relative == 0
-    assert classify(problem, point).kind is Kind.strict_saddle
+    assert classify(problem, point).kind is PointKind.strict_saddle
     way = escape(problem, point)
     assert way is not None
     assert way.order == 2
     assert way.actual < 0
     tiny = np.concatenate([np.zeros((3, 2)), 1e-7 * pairs.repeat(2, axis=0)])
-    assert classify(problem, tiny).kind is Kind.not_critical
+    assert classify(problem, tiny).kind is PointKind.not_critical

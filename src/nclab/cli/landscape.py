@@ -1,12 +1,19 @@
 """`nclab landscape`: what a point is on its sphere."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nclab.cli.output import print_json, print_table
-from nclab.cli.ulpm import Reduction
+
+
+class Reduction(StrEnum):
+    """The loss over samples."""
+
+    mean = "mean"
+    sum = "sum"
 
 
 def command(
@@ -23,21 +30,21 @@ def command(
     ] = Reduction.sum,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="New folder for the answer and figures.")
+        Path | None, typer.Option(metavar="RUN", help="New folder for the run and figures.")
     ] = None,
 ) -> None:
     """Classify a point of the layer-peeled model: not critical, strict saddle or global minimum.
 
     Example: [bold]nclab landscape --example 3.1 --out runs/saddle[/bold]
     """
-    from nclab.ulpm import examined as ulpm_landscape
-    from nclab.ulpm.recorded import prepare_folder
+    from nclab.papers.ulpm_runs import prepare_folder, write_examination
+    from nclab.ulpm.examination import examine, find_point
 
-    subject = ulpm_landscape.find(point, example, scale=scale, reduction=reduction.value)
+    subject = find_point(point, example, scale=scale, reduction=reduction.value)
     folder = None if out is None else prepare_folder(out)
-    survey = ulpm_landscape.survey(subject)
-    lines = [] if folder is None else ulpm_landscape.write_survey(survey, folder)
+    found = examine(subject)
+    lines = [] if folder is None else write_examination(found, folder)
     if as_json:
-        print_json(survey.to_dict())
+        print_json(found.to_dict())
     else:
-        print_table(*survey.show(), *lines)
+        print_table(*found.show(), *lines)

@@ -41,11 +41,12 @@ def command(
 
 def _row(view: "RunView") -> dict[str, Any]:
     """One run in plain values."""
-    measured = view.last("measurement") or {}
+    from nclab.records.schema import MEASUREMENT, last_layer
+
+    measured = view.last(MEASUREMENT) or {}
     end = view.end or {}
-    layers = measured.get("layers") or [{}]
     train = measured.get("train") or {}
-    last = layers[-1]  # measured on all data, as in the rows of a sweep and on the pages
+    last = last_layer(measured)  # of all data, as in the rows of a sweep and on the pages
     step = view.heartbeat.get("step", measured.get("step"))
     return {
         "name": view.name,

@@ -189,7 +189,7 @@ def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
     if scale == "linear":
         return {"type": "linear"}
     known = [value for value in _numbers(values) if value is not None and value > 0]
-    decades = math.log10(max(known) / min(known)) if known else 0.0
+    decades = math.log10(max(known)) - math.log10(min(known)) if known else 0.0
     ticks = {"dtick": max(1, round(decades / 5))} if decades >= 1.5 else {"nticks": 6}
     return {"type": "log", "exponentformat": "power", **ticks}
 

@@ -5,7 +5,8 @@ Every figure is described once, here; `figures/draw.py` and `figures/interactive
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from nclab.errors import NclabError
 
@@ -96,6 +97,8 @@ class Picture(NamedTuple):
 
 TUPLES = {"x_names", "y_names", "x_ticks", "y_range", "value_range"}
 """Fields that JSON turns into lists."""
+HUGE = 1e300
+"""No number of a picture is larger."""
 
 
 def to_json(picture: Picture) -> dict[str, Any]:
@@ -109,16 +112,25 @@ def to_json(picture: Picture) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> Picture:
-    """The picture that `to_json` wrote; raises NclabError where it is none."""
+    """The picture that `to_json` wrote; raises NclabError where it is none or cannot be drawn.
+
+    >>> short = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),))
+    >>> from_json(to_json(Picture("p", "", (short,))))
+    Traceback (most recent call last):
+    nclab.errors.NclabError: it cannot be drawn: in panel 1 the series 'run' has uneven columns
+    """
     try:
         panels = tuple(_panel_from_json(panel) for panel in content["panels"])
         size = tuple(content["panel_size"])
-        return Picture(**{**content, "panels": panels, "panel_size": size})
+        picture = Picture(**{**content, "panels": panels, "panel_size": size})
     except (KeyError, TypeError, ValueError) as error:
         raise NclabError(
             f"Expected a picture as nclab writes it, got one that does not fit: {error}. "
             "Make the figures anew."
         ) from error
+    if wrong := _misfit(picture):
+        raise NclabError(f"it cannot be drawn: {wrong}")
+    return picture
 
 
 def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
@@ -135,14 +147,79 @@ def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
 
 
 def _panel_from_json(content: Mapping[str, Any]) -> Panel | HeatMap:
-    rest = {name: value for name, value in content.items() if name != "kind"}
+    rest = dict(content)
+    kind = rest.pop("kind")
     for name in TUPLES & rest.keys():
         rest[name] = None if rest[name] is None else tuple(rest[name])
-    if content["kind"] == "heat map":
+    if kind == "heat map":
         return HeatMap(**rest)
     rest["series"] = tuple(Series(**one) for one in rest["series"])
     rest["references"] = tuple(Reference(**one) for one in rest["references"])
     return Panel(**rest)
+
+
+def _misfit(picture: Picture) -> str:
+    """What no renderer could draw, empty if there is nothing."""
+    if wrong := _wrong_field(picture, "the picture"):
+        return wrong
+    if not picture.panels or picture.columns < 1:
+        return "it has no panels or no columns"
+    for place, panel in enumerate(picture.panels, start=1):
+        wrong = _wrong_field(panel, "it")
+        if not wrong and isinstance(panel, Panel):
+            wrong = _wrong_panel(panel)
+        elif not wrong and isinstance(panel, HeatMap):
+            across, down = {len(row) for row in panel.values}, len(panel.values)
+            fits = {len(names) for names in (panel.x_names, panel.x)} <= across | {0}
+            fits &= {len(names) for names in (panel.y_names, panel.y)} <= {down, 0}
+            wrong = "" if len(across) == 1 and across != {0} and fits else "the matrix is uneven"
+        if wrong:
+            return f"in panel {place} {wrong}"
+    return ""
+
+
+def _wrong_panel(panel: Panel) -> str:
+    for one in panel.series:
+        if wrong := _wrong_field(one, f"the series {one.label!r}"):
+            return wrong
+        columns = (one.x, one.y, one.low, one.high)
+        if len({len(column) for column in columns if column is not None}) > 1:
+            return f"the series {one.label!r} has uneven columns"
+    for reference in panel.references:
+        if wrong := _wrong_field(reference, f"the reference {reference.label!r}"):
+            return wrong
+    x = [*panel.x_ticks, *(one.x for one in panel.references if one.x is not None)]
+    y = [*(panel.y_range or ()), *(one.y for one in panel.references if one.y is not None)]
+    for name, scale, places in (("x", panel.x_scale, x), ("y", panel.y_scale, y)):
+        if scale != "linear" and any(place <= 0 for place in places):
+            return f"{name} is logarithmic and has places that are not positive"
+    if panel.x_names and len(panel.x_names) != len(panel.x_ticks):
+        return "there are not as many names of ticks as ticks"
+    return ""
+
+
+def _wrong_field(one: Any, what: str) -> str:
+    """The first field of a part of a picture whose value is not of the field's type."""
+    for name, kind in get_type_hints(type(one)).items():
+        if not _fits(getattr(one, name), kind):
+            return f"{what} has a wrong {name}"
+    return ""
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value that was JSON is of an annotated type; parts are looked into on their own."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is tuple and Ellipsis not in inner:
+        return isinstance(value, tuple) and [*map(_fits, value, inner)] == [True] * len(inner)
+    if origin is not None:
+        return isinstance(value, list | tuple) and all(_fits(one, inner[0]) for one in value)
+    if kind is float:
+        return type(value) in (int, float) and -HUGE <= value <= HUGE
+    return type(value) is kind if kind in (int, str, NoneType) else isinstance(value, kind)
 
 
 def _numbers(values: Any) -> list[float | None] | None:

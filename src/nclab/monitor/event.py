@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
+from nclab.records.schema import MEASUREMENT, MeasurementRecord
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
@@ -72,14 +73,15 @@ class Event:
 
     def to_record(self) -> dict[str, Any]:
         """One line of a journal: plain JSON values."""
-        return {
-            "kind": "measurement",
+        record: MeasurementRecord = {
+            "kind": MEASUREMENT,
             "step": self.step,
             "epoch": self.epoch,
             "source": self.source,
             "layers": [collapse.to_dict() for collapse in self.layers],
             "train": self.train(),
         }
+        return dict(record)
 
     def train(self) -> dict[str, float | None]:
         """Loss and accuracy of the classifier on the data of this event."""

@@ -10,6 +10,7 @@ from nclab.errors import NclabWarning
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
 from nclab.records.run import refuse_other
+from nclab.records.schema import ALARM
 
 KIND = "monitor"
 """Of the runs that a sink opens."""
@@ -86,7 +87,7 @@ class RecordSink:
         journal.append(event.to_record())
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes)}
-            journal.append({"kind": "alarm", "step": event.step, "epoch": event.epoch, **about})
+            journal.append({"kind": ALARM, "step": event.step, "epoch": event.epoch, **about})
         if self.run is not None:
             self.run.beat(step=event.step)
 

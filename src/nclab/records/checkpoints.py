@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from nclab.errors import NclabError, RecordError
 from nclab.files import write_whole
 from nclab.records.lines import exact
+from nclab.records.schema import SCHEMA, CheckpointAbout
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FOLDER = "checkpoints"
-SCHEMA = 1
 DIGEST = 16
 BLANK = "0" * (2 * DIGEST)
 NAME = re.compile(r"step-(\d+)\.safetensors")
@@ -65,7 +65,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             kind = type(tensor).__name__
             raise RecordError(f"Expected {name} of a checkpoint as a tensor, got a {kind}.")
     # One metadata entry, because safetensors writes several in no fixed order.
-    about = {
+    about: CheckpointAbout = {
         "checksum": BLANK,
         "schema": SCHEMA,
         "step": checkpoint.step,

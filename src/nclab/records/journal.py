@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
-from nclab.records.lines import decode, encode
+from nclab.records.lines import decode, encode, opening
+from nclab.records.schema import END, SCHEMA, START, StartRecord
 
 FILE = "journal.jsonl"
-SCHEMA = 1
-HEADING = {"kind": "start", "schema": SCHEMA}
+HEADING: StartRecord = {"kind": START, "schema": SCHEMA}
 """The first line of every journal; readers leave it out."""
 
-END = b'{"kind":"end",'
+ENDING = opening(END)
 BLOCK = 1 << 20
 
 
@@ -67,7 +67,7 @@ def scan(path: Path) -> Scan:
 def check_heading(record: Mapping[str, Any], path: Path) -> None:
     """Refuse a journal that a newer nclab has written."""
     schema = record.get("schema")
-    if record.get("kind") != "start" or not isinstance(schema, int):
+    if record.get("kind") != START or not isinstance(schema, int):
         raise RecordError(f"Expected a journal of nclab, got {path}. Take another folder.")
     if schema > SCHEMA:
         raise RecordError(
@@ -76,7 +76,7 @@ def check_heading(record: Mapping[str, Any], path: Path) -> None:
         )
 
 
-class Journal:
+class JournalWriter:
     """The one writer of a journal. `length` and `checksum` cover what is written so far."""
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class Journal:
     @property
     def end(self) -> dict[str, Any] | None:
         """The last record if it ends the run, as a reader would see it."""
-        return decode(self._last_line) if self._last_line.startswith(END) else None
+        return decode(self._last_line) if self._last_line.startswith(ENDING) else None
 
     @property
     def is_new(self) -> bool:
@@ -160,7 +160,7 @@ class Journal:
             for line in stream:
                 offset += len(line)
                 record = decode(line) or {}
-                if record.get("kind") == "end":
+                if record.get("kind") == END:
                     break
                 if later or record.get("step", -1) >= step:
                     later += 1

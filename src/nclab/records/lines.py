@@ -23,6 +23,15 @@ def encode(record: Mapping[str, Any]) -> bytes:
     return f"{to_json({'kind': kind, **record})}\n".encode("ascii")
 
 
+def opening(kind: str) -> bytes:
+    """How the line of a record of this kind begins.
+
+    >>> opening("end")
+    b'{"kind":"end"'
+    """
+    return f'{{"kind":"{kind}"'.encode()
+
+
 def decode(line: bytes) -> dict[str, Any] | None:
     """The record of a line, or None where the line is damaged.
 

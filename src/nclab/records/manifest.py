@@ -16,8 +16,8 @@ from typing import Any
 import nclab
 from nclab.errors import RecordError
 from nclab.files import write_whole
-from nclab.records.journal import SCHEMA
 from nclab.records.lines import exact
+from nclab.records.schema import SCHEMA
 
 FILE = "manifest.json"
 FORMAT = "nclab run"

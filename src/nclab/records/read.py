@@ -2,25 +2,25 @@
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
-from nclab.records.lines import decode
+from nclab.records.lines import decode, opening
 from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import Manifest, read_manifest
+from nclab.records.schema import END, MEASUREMENT, START, State
 
-State = Literal["running", "finished", "failed", "stopped"]
 Record = dict[str, Any]
 
 DEPTH = 3
 GLANCE_BYTES = 1 << 16
-GLANCED = (b'{"kind":"measurement"', b'{"kind":"end"')
+GLANCED = (opening(MEASUREMENT), opening(END))
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RunView:
     @property
     def end(self) -> Record | None:
         """The record that ended the run, with its summary."""
-        return self.last("end")
+        return self.last(END)
 
 
 def read_run(
@@ -85,10 +85,10 @@ def glance(folder: str | os.PathLike[str]) -> RunView:
         record = decode(line) if line.startswith(GLANCED) else None
         if record is not None:
             wanted.setdefault(record["kind"], record)
-            if record["kind"] == "measurement":
+            if record["kind"] == MEASUREMENT:
                 break
-    records = [wanted[kind] for kind in ("measurement", "end") if kind in wanted]
-    return _view(place, manifest, records, wanted.get("end"))
+    records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
+    return _view(place, manifest, records, wanted.get(END))
 
 
 def find_runs(root: str | os.PathLike[str], *, damaged: list[str] | None = None) -> list[Path]:
@@ -105,7 +105,7 @@ def parse(
     lines: Iterable[bytes], path: Path, *, kinds: Collection[str] | None, arrays: bool
 ) -> Iterator[Record]:
     """The records of some lines, without the heading; damaged ones are warned of."""
-    starts = None if kinds is None else tuple(f'{{"kind":"{kind}"'.encode() for kind in kinds)
+    starts = None if kinds is None else tuple(map(opening, kinds))
     for line in lines:
         if starts is not None and not line.startswith(starts) and line.startswith(b'{"kind":"'):
             continue
@@ -113,7 +113,7 @@ def parse(
         if record is None:
             message = f"A damaged line of {path} is left out: {line[:40]!r}..."
             warnings.warn(message, NclabWarning, stacklevel=3)
-        elif record["kind"] != "start" and (kinds is None or record["kind"] in kinds):
+        elif record["kind"] != START and (kinds is None or record["kind"] in kinds):
             yield record if arrays else cast(Record, without_arrays(record))
 
 
@@ -142,17 +142,13 @@ def _is_array(value: Any) -> bool:
 
 def _view(folder: Path, manifest: Manifest, records: list[Record], end: Record | None) -> RunView:
     heartbeat = read_state(folder)
-    state = _state(folder, end, heartbeat)
-    step, total = heartbeat.get("step"), heartbeat.get("total")
-    progress = None
-    if state == "finished":
-        progress = 1.0
-    elif isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
-        progress = min(1.0, step / total)
+    state = state_of(folder, end, heartbeat)
+    progress = progress_of(state, heartbeat)
     return RunView(folder, manifest.name, manifest, records, state, progress, heartbeat)
 
 
-def _state(folder: Path, end: Record | None, heartbeat: dict[str, Any]) -> State:
+def state_of(folder: Path, end: Record | None, heartbeat: Mapping[str, Any]) -> State:
+    """The state of a run, from its last record, its lock and its last heartbeat."""
     if end is not None:
         return "finished" if end.get("state") == "finished" else "failed"
     if is_held(folder):
@@ -160,9 +156,23 @@ def _state(folder: Path, end: Record | None, heartbeat: dict[str, Any]) -> State
     return "failed" if heartbeat.get("state") == "failed" else "stopped"
 
 
+def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
+    """From 0 to 1, None where a run does not say how long it is.
+
+    >>> progress_of("running", {"step": 1, "total": 4}), progress_of("finished", {})
+    (0.25, 1.0)
+    """
+    if state == "finished":
+        return 1.0
+    step, total = heartbeat.get("step"), heartbeat.get("total")
+    if not (isinstance(step, int | float) and isinstance(total, int | float) and total > 0):
+        return None
+    return step / total if 0 < step < total else float(step > 0)
+
+
 def _end_of(content: bytes) -> Record | None:
     last = decode(content[content.rfind(b"\n", 0, len(content) - 1) + 1 :])
-    return last if last and last["kind"] == "end" else None
+    return last if last and last["kind"] == END else None
 
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:

@@ -1,15 +1,17 @@
-"""Results: `numbers.json` of an experiment and `claims.json` beside it, read and written here."""
+"""Results: `numbers.json` of an experiment, `claims.json` and `skipped.json` beside it."""
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nclab import __version__
-from nclab.errors import NclabError
+from nclab.errors import NclabError, RecordError
 from nclab.files import write_whole
+from nclab.records.schema import NumbersHeading
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
@@ -32,16 +34,25 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, text.encode())
 
 
+def parse_json(path: Path) -> Any:
+    """What a file holds, None for a number that is not finite; RecordError where it is damaged."""
+    try:
+        content = path.read_bytes()
+        return json.loads(content, parse_constant=lambda _: None, parse_float=_finite)
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(f"{type(error).__name__}: {error}") from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file; an empty one where there is none or it is damaged."""
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError):
+        content = parse_json(path)
+    except RecordError:
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> dict[str, Any]:
+def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> NumbersHeading:
     """What tells one result from another; a result with the same heading need not be redone."""
     return {
         "experiment": name,
@@ -68,12 +79,12 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """
     found = {}
     for name in names:
-        try:
-            found[name] = _numbers((runs / name / NUMBERS).read_text(), name)
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, RecursionError) as error:
-            found[name] = {UNREADABLE: f"{type(error).__name__}: {error}"}
+        path = runs / name / NUMBERS
+        if path.exists():
+            try:
+                found[name] = _numbers(parse_json(path), name)
+            except RecordError as error:
+                found[name] = {UNREADABLE: str(error)}
     return found
 
 
@@ -85,8 +96,12 @@ def digest(runs: Path, name: str) -> str:
         return ""
 
 
-def _numbers(text: str, name: str) -> dict[str, Any]:
-    numbers = json.loads(text)
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _numbers(numbers: Any, name: str) -> dict[str, Any]:
     if not isinstance(numbers, dict):
         return {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
     if numbers.get("experiment", name) != name:

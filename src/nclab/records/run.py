@@ -14,7 +14,7 @@ from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import Heartbeat
 from nclab.records.journal import FILE as JOURNAL
-from nclab.records.journal import Journal, damage_message
+from nclab.records.journal import JournalWriter, damage_message
 from nclab.records.lines import exact
 from nclab.records.lock import Lock
 from nclab.records.manifest import FILE as MANIFEST
@@ -26,6 +26,7 @@ from nclab.records.manifest import (
     write_manifest,
 )
 from nclab.records.read import glance
+from nclab.records.schema import END
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +76,7 @@ def open_run(
         if (place / MANIFEST).exists():
             manifest = read_manifest(place)
             _same(manifest, wanted, place)
-            journal = Journal(place / JOURNAL)
+            journal = JournalWriter(place / JOURNAL)
         else:
             manifest = wanted
             journal = _first_journal(place, manifest)
@@ -138,9 +139,9 @@ def _surroundings(manifest: Manifest, old: Manifest) -> dict[str, Any]:
     return found
 
 
-def _first_journal(folder: Path, manifest: Manifest) -> Journal:
+def _first_journal(folder: Path, manifest: Manifest) -> JournalWriter:
     """A new run: the journal first, so that a folder with a manifest always has one."""
-    journal = Journal(folder / JOURNAL)
+    journal = JournalWriter(folder / JOURNAL)
     try:
         if journal.damage is not None or not journal.is_new:
             raise RecordError(
@@ -158,7 +159,9 @@ def _first_journal(folder: Path, manifest: Manifest) -> Journal:
 class Run:
     """The one writer of a run; made by `open_run`."""
 
-    def __init__(self, folder: Path, manifest: Manifest, journal: Journal, lock: Lock) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, journal: JournalWriter, lock: Lock
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self._journal = journal
@@ -283,7 +286,7 @@ class Run:
 
     def _end(self, summary: dict[str, Any]) -> None:
         self._goes_on()
-        self._journal.append({"kind": "end", **summary})
+        self._journal.append({"kind": END, **summary})
         self._journal.flush()
         why = {"why": summary["why"]} if "why" in summary else {}
         self._heartbeat.beat(summary["state"], **why)

@@ -7,6 +7,7 @@ from math import nan
 from typing import Any
 
 from nclab.records.lines import decode
+from nclab.records.schema import EPOCH, layers_of, title_of_layer
 
 Key = tuple[str, str]
 """Layer and metric; the layer is empty for what belongs to the whole network."""
@@ -15,9 +16,10 @@ LIMIT = 500
 BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
-PLACES = ("step", "epoch")
-HUGE = 10**300
-"""JSON has whole numbers that no float holds; they are passed over."""
+PLACES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
+"""What curves are drawn over, as records and as pages call it."""
+HUGE = 1e300
+"""JSON has numbers that no float holds; they are passed over."""
 ARRAY = re.compile(rb'(?<!\\)":\[[][0-9eE+.,\- nul]*\]')
 """A list of numbers as the value of a key; curves need none, and they are most of a record."""
 
@@ -79,11 +81,7 @@ class Columns:
     ) -> tuple[dict[str, list[float | None]], dict[Key, list[float | None]]]:
         """Places and columns of at most so many rows, evenly chosen, always with the newest."""
         rows = len(self)
-        count = max(1, most - (not self._newest_kept))
-        if rows > count:
-            picked = [round(n * (rows - 1) / max(1, count - 1)) for n in range(count)]
-        else:
-            picked = list(range(rows))
+        picked = evenly(rows, max(1, most - (not self._newest_kept)))
         places = {name: [_known(at[row]) for row in picked] for name, at in self._at.items()}
         columns: dict[Key, list[float | None]] = {}
         for key in self.names():
@@ -95,6 +93,10 @@ class Columns:
             for key, values in columns.items():
                 values.append(self._newest.get(key))
         return places, columns
+
+    def has(self, place: str) -> bool:
+        """Whether some record says where it is in this."""
+        return place in self._newest_at or any(value == value for value in self._at[place])
 
     def names(self) -> list[Key]:
         """Every curve there is, in the order in which records name them."""
@@ -127,30 +129,39 @@ class Columns:
             known.append(value)
 
 
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many of the first numbers, evenly chosen, with both ends; of one the last.
+
+    >>> evenly(3, 9), evenly(100, 4), evenly(100, 1)
+    ([0, 1, 2], [0, 33, 66, 99], [99])
+    """
+    if count <= most:
+        return list(range(count))
+    return [count - 1 if most < 2 else round(n * (count - 1) / (most - 1)) for n in range(most)]
+
+
 def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, float]]:
     """Where a record is in training, and its numbers by layer and metric."""
     at: dict[str, float] = {}
     found: dict[Key, float] = {}
-    prefix = "train " if record.get("kind") == "epoch" else ""
-    for name, value in record.items():
-        kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
-        if name in PLACES:
+    for place, layer in enumerate(layers_of(record)):
+        title = title_of_layer(layer, place)
+        for name, value in layer.items():
+            kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
             if kind is float or (kind is int and -HUGE < value < HUGE):
+                found[title, name] = value
+    own, train = record.get("layer"), record.get("train")
+    title = own if type(own) is str else ""
+    prefix = "train " if record.get("kind") == EPOCH else ""
+    for name, value in record.items():
+        kind = type(value)
+        if kind is float or (kind is int and -HUGE < value < HUGE):
+            if name in PLACES:
                 at[name] = value
-        elif kind is float or (kind is int and -HUGE < value < HUGE):
-            found["", prefix + name] = value
-        elif name == "train" and kind is dict:
-            for key, number in value.items():
-                if _is_number(number):
-                    found["", "train " + key] = number
-        elif name == "layers" and kind is list:
-            for place, layer in enumerate(value):
-                if type(layer) is not dict:
-                    continue
-                title = str(layer.get("layer") or f"layer {place + 1}")
-                for key, number in layer.items():
-                    if _is_number(number):
-                        found[title, key] = number
+            else:
+                found[title, prefix + name] = value
+    if type(train) is dict:
+        found |= {("", f"train {name}"): value for name, value in train.items() if is_number(value)}
     return at, found
 
 
@@ -159,8 +170,9 @@ def _decode(line: bytes) -> dict[str, Any]:
     return decode(ARRAY.sub(b'":null', line)) or {}
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and -HUGE < value < HUGE)
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a page can show."""
+    return type(value) in (float, int) and -HUGE < value < HUGE
 
 
 def _known(value: float) -> float | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nclab.errors import NclabError
-from nclab.figures.picture import Picture
+from nclab.errors import NclabError, RecordError
+from nclab.figures.picture import Picture, from_json
 from nclab.records import find_runs
-from nclab.records.results import digest
-from nclab.report.checks import read_claims, read_numbers, read_papers, read_picture
+from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
+from nclab.report.foreign_files import read_claims, read_numbers, read_papers, read_skipped
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
@@ -38,7 +37,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentFolder:
     """The numbers and the figures of one experiment."""
 
     name: str
@@ -71,7 +70,7 @@ class Content:
     """A folder of runs, read once."""
 
     root: Path
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[ExperimentFolder, ...]
     claims: tuple[Mapping[str, Any], ...]
     skipped: tuple[tuple[str, str], ...]
     """What, and why."""
@@ -85,7 +84,7 @@ class Content:
         key = experiment.split("_")[0]
         return key if key in self.papers else ""
 
-    def of_paper(self, key: str) -> tuple[Experiment, ...]:
+    def of_paper(self, key: str) -> tuple[ExperimentFolder, ...]:
         """The experiments of a paper; those of none for the empty key."""
         return tuple(one for one in self.experiments if self.paper_of(one.name) == key)
 
@@ -104,7 +103,7 @@ def read_content(root: Path) -> Content:
         for found in [_experiment(folder, root, problems)]
         if found is not None
     ]
-    judged = _json(root / "claims.json", problems, root)
+    judged = _json(root / CLAIMS, problems, root)
     ledger = judged if isinstance(judged, dict) else {"claims": judged}
     claims = read_claims(ledger.get("claims"), problems)
     stale = _stale(root, ledger.get("judged_from"), claims)
@@ -113,7 +112,7 @@ def read_content(root: Path) -> Content:
         root,
         experiments=tuple(replace(one, stale=one.name in stale) for one in experiments),
         claims=tuple({**one, "stale": one["needs"] in stale} for one in claims),
-        skipped=tuple(_skipped(_json(root / "skipped.json", problems, root), problems)),
+        skipped=tuple(read_skipped(_json(root / SKIPPED, problems, root), problems)),
         papers=read_papers(ledger.get("papers"), {name.split("/")[0] for name in names}, problems),
         problems=tuple(problems),
     )
@@ -132,8 +131,8 @@ def _stale(root: Path, judged_from: Any, claims: list[dict[str, Any]]) -> set[st
 
 def stamp(root: Path) -> list[tuple[str, int, int]]:
     """What changes when any file that `read_content` reads does; costs no reading."""
-    files = [root / "claims.json", root / "skipped.json"]
-    files += [*root.glob("*/numbers.json"), *root.glob(f"*/*{PICTURE}")]
+    files = [root / CLAIMS, root / SKIPPED]
+    files += [*root.glob(f"*/{NUMBERS}"), *root.glob(f"*/*{PICTURE}")]
     found = []
     for file in files:
         with contextlib.suppress(OSError):
@@ -174,15 +173,15 @@ def check_folder(root: Path) -> Path:
     return root
 
 
-def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | None:
-    numbers_file = folder / "numbers.json"
+def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFolder | None:
+    numbers_file = folder / NUMBERS
     numbers = _json(numbers_file, problems, root)
     pictures: dict[str, Picture] = {}
     for path in sorted(folder.glob(f"*{PICTURE}")):
         content = _json(path, problems, root)
         try:
             if isinstance(content, dict):
-                pictures[path.name.removesuffix(PICTURE)] = read_picture(content)
+                pictures[path.name.removesuffix(PICTURE)] = from_json(content)
         except NclabError as error:
             problems.append(f"{path.relative_to(root)}: {error}")
     # A figure without its numbers is better than none.
@@ -195,8 +194,8 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> Experiment | N
     if numbers is None and not figures:
         return None
     file = numbers_file if isinstance(numbers, dict) else None
-    kept = {} if numbers is None else read_numbers(numbers, f"{folder.name}/numbers.json", problems)
-    return Experiment(folder.name, kept, figures, file)
+    kept = {} if numbers is None else read_numbers(numbers, f"{folder.name}/{NUMBERS}", problems)
+    return ExperimentFolder(folder.name, kept, figures, file)
 
 
 def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
@@ -213,23 +212,7 @@ def _json(path: Path, problems: list[str], root: Path) -> Any:
     if not path.is_file() or not inside(path, root):
         return None
     try:
-        return json.loads(path.read_bytes(), parse_constant=lambda _: None)
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_json(path)
+    except RecordError as error:
         problems.append(f"{path.relative_to(root)} cannot be read: {error}")
         return None
-
-
-def _skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
-    if isinstance(content, dict):
-        return [(str(name), str(why)) for name, why in content.items()]
-    if content is not None and not isinstance(content, list):
-        problems.append("skipped.json: expected a list or an object")
-        return []
-    found = []
-    for one in content or []:
-        if isinstance(one, dict):
-            what = one.get("what") or one.get("name") or one.get("experiment") or ""
-            found.append((str(what), str(one.get("why") or one.get("reason") or "")))
-        else:
-            found.append((str(one), ""))
-    return found

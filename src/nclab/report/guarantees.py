@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nclab.report.follower import last_layer
+from nclab.records.schema import last_layer
 
 NOTHING = "At this loss nothing is guaranteed: a whole class could be lost."
 OLDER = "No certificate: this record is older than certificates in records."

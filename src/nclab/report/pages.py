@@ -11,9 +11,11 @@ from typing import Any
 import nclab
 from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
-from nclab.report.content import Content, Experiment, Figure
+from nclab.records.schema import last_layer
+from nclab.report.columns import PLACES
+from nclab.report.content import Content, ExperimentFolder, Figure
 from nclab.report.environment import environment, pretty
-from nclab.report.follower import Follower, last_layer
+from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
 
 ASSETS = Path(__file__).with_name("assets")
@@ -31,7 +33,7 @@ class Pages:
     """Renders the pages of one folder."""
 
     content: Content
-    runs: Mapping[str, Follower]
+    runs: Mapping[str, GrowingRun]
     """By slug."""
     plotly: bool
     live: bool = False
@@ -132,6 +134,7 @@ class Pages:
         facts = {
             "command": manifest.command,
             "seed": manifest.seed,
+            "outcome": (run.end or {}).get("outcome"),
             "created": manifest.created,
             "device": manifest.device,
             "machine": manifest.machine,
@@ -146,6 +149,7 @@ class Pages:
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
             alarms=run.alarms[-50:],
+            places=[PLACES[name] for name in run.places()],
         )
 
     def live_page(self) -> str:
@@ -175,7 +179,7 @@ class Pages:
             )
         )
 
-    def _beside(self, experiment: Experiment) -> list[Mapping[str, Any]]:
+    def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:
         """The claims that an experiment is about."""
         figures = {figure.name for figure in experiment.figures}
         return [

@@ -1,10 +1,11 @@
 """What the page of one run draws: curves, class cosines and the 3-D picture, small enough."""
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nclab.report.follower import SIZES, Follower, last_layer
+from nclab.records.schema import SAMPLE, last_layer
+from nclab.report.columns import PLACES, evenly, is_number
+from nclab.report.growing_run import SIZES, GrowingRun, known
 from nclab.report.guarantees import guarantees
 
 EVERY_LAYER = (
@@ -25,11 +26,20 @@ EVERY_LAYER = (
     "alpha",
 )
 """Metrics that a small page keeps for every layer; of the last layer it keeps all."""
+FIRST = (
+    *("train loss", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc1_within_variation"),
+    *("nc2_equiangularity_means", "nc3_self_duality", "nc4_ncc_accuracy", "excess_loss"),
+)
+"""Metrics that a page draws before any is chosen."""
+FIRST_OF_SAMPLES = (
+    *("log_loss", "margin", "normalised_margin", "alignment", "nc2_norm_variation_means"),
+    *("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality", "kkt_epsilon"),
+)
+"""The same for the layer-peeled model."""
+SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
-DAMAGED = (TypeError, ValueError, OverflowError)
-"""What a frame raises that holds no numbers."""
 
 
 class Room(NamedTuple):
@@ -56,17 +66,18 @@ def room_for(runs: int) -> Room:
     return Room(points=max(30, 7200 // runs), frames=24, spots=100, everything=False)
 
 
-def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
+def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()
-    classes = last_layer(last).get("num_classes")
+    metrics = _metrics(run, last_layer(last).get("num_classes"))
     return {
         "slug": slug,
         **summary(run),
         "layers": layers,
-        "metrics": _metrics(run, classes),
+        "metrics": metrics,
+        "first": _first(run, [metric["name"] for metric in metrics]),
         "tables": _tables(run, layers, space),
         "cosines": _cosines(run, space),
         "geometry": _geometry(run, space),
@@ -75,7 +86,7 @@ def run_data(run: Follower, *, slug: str, room: Room | None = None) -> dict[str,
     }
 
 
-def summary(run: Follower) -> dict[str, Any]:
+def summary(run: GrowingRun) -> dict[str, Any]:
     """A run in one line of a table."""
     return {
         "name": run.name,
@@ -88,7 +99,7 @@ def summary(run: Follower) -> dict[str, Any]:
     }
 
 
-def _metrics(run: Follower, classes: Any) -> list[dict[str, Any]]:
+def _metrics(run: GrowingRun, classes: Any) -> list[dict[str, Any]]:
     """Names in the order of the tables, with their meaning and their value at collapse."""
     from nclab.metrics.catalogue import BY_NAME
 
@@ -105,8 +116,14 @@ def _metrics(run: Follower, classes: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _tables(run: Follower, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
+def _first(run: GrowingRun, names: list[str]) -> list[str]:
+    wanted = FIRST_OF_SAMPLES if SAMPLE in run.columns else FIRST
+    return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
+
+
+def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
     tables = []
+    shown = run.places()
     for kind, columns in run.columns.items():
         places, values = columns.table(room.points)
         kept = [
@@ -116,44 +133,35 @@ def _tables(run: Follower, layers: Sequence[str], room: Room) -> list[dict[str, 
             and any(value is not None for value in y)
             and (room.everything or layer in ("", *layers[-1:]) or metric in EVERY_LAYER)
         ]
-        tables.append(
-            {"kind": kind, **{k: short(v, 9) for k, v in places.items()}, "columns": kept}
-        )
+        at = {PLACES[name]: short(places[name], 9) for name in PLACES if name in shown}
+        tables.append({"kind": kind, **at, "columns": kept})
     return tables
 
 
-def _cosines(run: Follower, room: Room) -> dict[str, Any] | None:
+def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     """The class cosines of the last layer, one matrix a frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
-        matrix = last_layer(record).get("inter_cosine")
-        if not isinstance(matrix, list) or not 0 < len(matrix) <= MOST_CLASSES:
-            continue
-        try:
-            flat = [None if v is None else round(v * FINE) for row in matrix for v in row]
-        except DAMAGED:
-            continue
-        frames.append({"epoch": record.get("epoch"), "step": record.get("step"), "values": flat})
+        matrix = last_layer(record).get("inter_cosine") or []
+        flat = _fine(matrix, holes=True)
+        if flat is not None and 0 < len(matrix) <= MOST_CLASSES:
+            frames.append({**_moment(record), "values": flat})
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
     return {"classes": size, "fine": FINE, "frames": frames}
 
 
-def _geometry(run: Follower, room: Room) -> list[dict[str, Any]]:
+def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
     """The 3-D picture of every layer that has one."""
     by_layer: dict[str, list[dict[str, Any]]] = {}
     for record in run.geometry.records():
         by_layer.setdefault(str(record.get("layer") or ""), []).append(record)
     most = max(2, room.frames // max(1, len(by_layer)))
     return [
-        {
-            "layer": layer,
-            "fine": FINE,
-            "frames": frames,
-        }
+        {"layer": layer, "fine": FINE, "frames": frames}
         for layer, all_ in by_layer.items()
-        if (frames := _frames(_some(all_, most), room.spots))
+        if (frames := _frames([all_[n] for n in evenly(len(all_), most)], room.spots))
     ]
 
 
@@ -161,34 +169,34 @@ def _frames(records: list[dict[str, Any]], spots: int) -> list[dict[str, Any]]:
     """Frames without those that are damaged, or of features that were not finite."""
     frames = []
     for record in records:
-        with contextlib.suppress(*DAMAGED):
-            frames.append(_frame(record, spots))
+        labels, points = (record.get(name) or [] for name in ("labels", "points"))
+        if not (isinstance(labels, list) and isinstance(points, list)):
+            continue
+        step = max(1, -(-len(points) // spots))
+        seen = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
+        seen = {"points": _fine(points[::step]), **seen}
+        if None not in seen.values():
+            about = {**_moment(record), "share": known(record.get("share"))}
+            frames.append({**about, "labels": known(labels[::step]), **seen})
     return frames
 
 
-def _frame(record: dict[str, Any], spots: int) -> dict[str, Any]:
-    labels, points = record.get("labels") or [], record.get("points") or []
-    step = max(1, -(-len(points) // spots))
-    return {
-        "epoch": record.get("epoch"),
-        "step": record.get("step"),
-        "share": record.get("share"),
-        "labels": labels[::step],
-        "points": _fine(points[::step]),
-        "means": _fine(record.get("means") or []),
-        "weights": _fine(record.get("weights") or []),
-        "etf": _fine(record.get("etf") or []),
-    }
+def _moment(record: dict[str, Any]) -> dict[str, Any]:
+    return {"epoch": known(record.get("epoch")), "step": known(record.get("step"))}
 
 
-def _fine(rows: Sequence[Sequence[float]]) -> list[int]:
-    return [round(value * FINE) for row in rows for value in row]
+def _fine(rows: Any, *, holes: bool = False) -> list[int | None] | None:
+    """The numbers of a matrix in whole thousandths, None if it is none.
 
-
-def _some(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    if len(records) <= most:
-        return records
-    return [records[round(n * (len(records) - 1) / (most - 1))] for n in range(most)]
+    >>> _fine([[0.5, 1.0]]), _fine([[0.5, None]]), _fine([[None]], holes=True), _fine([1])
+    ([500, 1000], None, [None], None)
+    """
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return None
+    flat = [value for row in rows for value in row]
+    if not all(is_number(value) or (holes and value is None) for value in flat):
+        return None
+    return [None if value is None else round(value * FINE) for value in flat]
 
 
 def short(values: Sequence[float | None], digits: int = 6) -> list[float | int | None]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nclab.errors import NclabError
+from nclab.report.access import ReadOnlyAccess
+from nclab.report.answers import Answers
 from nclab.report.content import check_folder
-from nclab.report.desk import Desk
-from nclab.report.guard import Guard
 from nclab.report.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -73,27 +73,27 @@ def application(
         raise NclabError(
             "The live page needs starlette. Run `pip install nclab[serve]`."
         ) from error
-    desk = Desk(Watcher(root), stopping)
+    answers = Answers(Watcher(root), stopping)
     routes = [
-        Route("/", desk.home),
-        Route("/live.html", desk.live),
-        Route("/api/runs", desk.runs),
-        Route("/api/curves", desk.curves),
-        Route("/api/events", desk.events),
-        Route("/api/changes", desk.changes),
-        Route("/api/run/{slug}", desk.run),
-        Route("/assets/{name}", desk.asset),
-        Route("/data/{kind}/{name}", desk.data),
-        Route("/data/claims.json", desk.claims),
-        Route("/{name:path}", desk.page),
+        Route("/", answers.live),
+        Route("/live.html", answers.live),
+        Route("/api/runs", answers.runs),
+        Route("/api/curves", answers.curves),
+        Route("/api/events", answers.events),
+        Route("/api/changes", answers.changes),
+        Route("/api/run/{slug}", answers.run),
+        Route("/assets/{name}", answers.asset),
+        Route("/data/{kind}/{name}", answers.data),
+        Route("/data/claims.json", answers.claims),
+        Route("/{name:path}", answers.page),
     ]
 
     @contextlib.asynccontextmanager
     async def reading(_: Starlette) -> AsyncIterator[None]:
         # Long journals are read before anyone asks.
-        first = asyncio.create_task(desk.read())
+        first = asyncio.create_task(answers.fresh())
         yield
         first.cancel()
 
-    guard = Middleware(Guard, host=host)
-    return Starlette(routes=routes, middleware=[guard], lifespan=reading)
+    access = Middleware(ReadOnlyAccess, host=host)
+    return Starlette(routes=routes, middleware=[access], lifespan=reading)

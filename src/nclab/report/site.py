@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nclab.errors import NclabError
+from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import to_json
 from nclab.files import write_whole
 from nclab.progress import track
-from nclab.report.checks import ODD
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
-from nclab.report.follower import Follower
+from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
+from nclab.report.picture_csv import picture_csv
 from nclab.report.run_data import Room, room_for, run_data
-from nclab.report.table import picture_csv
 
 MARK = "report.json"
 FORMAT = "nclab report"
@@ -27,7 +26,7 @@ OURS = ("assets", "data", "papers", "runs")
 
 
 @dataclass(frozen=True)
-class Report:
+class WrittenReport:
     """A report that was written."""
 
     page: Path
@@ -44,17 +43,17 @@ class Report:
         return {**vars(self), "page": str(self.page), "claims": dict(self.claims)}
 
 
-def write_report(runs: Path, out: Path | None = None) -> Report:
+def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
     """Write the report of a folder of runs; by default into `report` in that folder."""
     root = check_folder(runs)
     target = root / "report" if out is None else out
     _check_target(target)
     problems: list[str] = []
     content = read_content(root)
-    followers, scripts = read_runs(root, problems)
+    found, scripts = read_runs(root, problems)
     content = replace(content, problems=(*content.problems, *problems))
     plotly = plotly_script()
-    pages = Pages(content, followers, plotly=plotly is not None)
+    pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
     files |= {f"data/{name}": text for name, text in _data(content)}
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
@@ -69,41 +68,41 @@ def write_report(runs: Path, out: Path | None = None) -> Report:
     for claim in content.claims:
         verdict = str(claim.get("verdict") or "open")
         tally[verdict] = tally.get(verdict, 0) + 1
-    return Report(
+    return WrittenReport(
         page=target / "index.html",
         figures=sum(len(one.figures) for one in content.experiments),
         claims=tally,
-        runs=len(followers),
+        runs=len(found),
         skipped=len(content.skipped),
         bytes=sum(file.stat().st_size for file in target.rglob("*") if file.is_file()),
     )
 
 
-def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, Follower], dict[str, str]]:
+def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, GrowingRun], dict[str, str]]:
     """Every run of a folder, read to its end, and its script, both by slug."""
-    found: dict[str, Follower] = {}
+    found: dict[str, GrowingRun] = {}
     scripts: dict[str, str] = {}
     folders = runs_below(root, problems)
     room = room_for(len(folders))
     for folder in track(folders, "reading runs"):
         try:
-            run = Follower(folder, root=root)
+            run = GrowingRun(folder, root=root)
             run.refresh()
-            slug = slug_of(run)
-            scripts[slug] = run_script(slug, run, room)
-        except ODD as error:
+        except RecordError as error:
             problems.append(problem_of(folder, root, error))
             continue
+        slug = slug_of(run)
+        scripts[slug] = run_script(slug, run, room)
         found[slug] = run
     return found, scripts
 
 
-def problem_of(folder: Path, root: Path, error: Exception) -> str:
+def problem_of(folder: Path, root: Path, error: RecordError) -> str:
     """Why a run is not shown, in one line."""
-    return f"The run {folder.relative_to(root)} is left out: {type(error).__name__}: {error}"
+    return f"The run {folder.relative_to(root)} is left out: {error}"
 
 
-def slug_of(run: Follower) -> str:
+def slug_of(run: GrowingRun) -> str:
     """The name of a run's page."""
     return safe_name(run.name if run.path == "." else run.path)
 
@@ -134,7 +133,7 @@ def figure_script(id_: str, picture: Any) -> str:
     return f"nclab.addFigure({json.dumps(id_)}, {compact(spec(picture))});\n"
 
 
-def run_script(slug: str, run: Follower, room: Room) -> str:
+def run_script(slug: str, run: GrowingRun, room: Room) -> str:
     """The same for what the page of a run draws."""
     return f"nclab.gotRun({compact(run_data(run, slug=slug, room=room))});\n"
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nclab.report.checks import ODD
+from nclab.errors import RecordError
 from nclab.report.columns import Key
 from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.follower import Follower
+from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data, short, summary
 from nclab.report.site import plotly_script, problem_of, slug_of
@@ -34,14 +34,14 @@ class Watcher:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.runs: dict[str, Follower] = {}
+        self.runs: dict[str, GrowingRun] = {}
         self.versions: dict[str, int] = {}
         """By slug, a number that grows whenever the run does."""
         self.content: Content = read_content(root)
         self.plotly = plotly_script()
         self._problems: list[str] = []
         self._odd: dict[Path, str] = {}
-        """Runs that could not be read or drawn, and why."""
+        """Runs that could not be read, and why."""
         self._lock = threading.Lock()
         self._looked = self._searched = 0.0
         self._stamp = stamp(root)
@@ -58,7 +58,7 @@ class Watcher:
             for slug, run in list(self.runs.items()):
                 try:
                     grown = run.refresh()
-                except ODD as error:
+                except RecordError as error:
                     self._leave_out(slug, error)
                     continue
                 if grown:
@@ -74,8 +74,8 @@ class Watcher:
             if folder in known or folder in self._odd:
                 continue
             try:
-                run = Follower(folder, root=self.root)
-            except ODD as error:  # looked at again: only its manifest was read
+                run = GrowingRun(folder, root=self.root)
+            except RecordError as error:  # looked at again: only its manifest was read
                 self._problems.append(problem_of(folder, self.root, error))
                 continue
             self.runs[slug_of(run)] = run
@@ -128,23 +128,17 @@ class Watcher:
             return found
 
     def run(self, slug: str) -> dict[str, Any] | None:
-        """What the page of a run draws, None if there is no such run or it cannot be drawn."""
+        """What the page of a run draws, None if there is no such run."""
         with self._lock:
             run = self.runs.get(slug)
-            if run is None:
-                return None
-            try:
-                return run_data(run, slug=slug)
-            except ODD as error:
-                self._leave_out(slug, error)
-                return None
+            return None if run is None else run_data(run, slug=slug)
 
-    def _leave_out(self, slug: str, error: Exception) -> None:
+    def _leave_out(self, slug: str, error: RecordError) -> None:
         run = self.runs.pop(slug)
         self._odd[run.folder] = problem_of(run.folder, self.root, error)
 
 
-def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:
+def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for key in _keys(run, selection):
         x, y = run.curve(key, selection.place)
@@ -155,7 +149,7 @@ def _curves(run: Follower, selection: Selection) -> list[dict[str, Any]]:
     return found
 
 
-def _keys(run: Follower, selection: Selection) -> list[Key]:
+def _keys(run: GrowingRun, selection: Selection) -> list[Key]:
     keys = [key for key in run.names() if key[1] == selection.metric]
     whole = [key for key in keys if not key[0]]
     layers = [key for key in keys if key[0]]

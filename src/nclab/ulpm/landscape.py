@@ -12,7 +12,7 @@ from nclab.ulpm.curvature import smallest_eigenpairs, square_norm, tangent
 from nclab.ulpm.problem import Array, Problem, log_loss, optimal_log_loss
 
 
-class Kind(StrEnum):
+class PointKind(StrEnum):
     """What a point of the sphere is."""
 
     not_critical = "not critical"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 class Landscape:
     """What a point is on its sphere, and how far above the best."""
 
-    kind: Kind
+    kind: PointKind
     smallest_eigenvalue: float
     """Of the Hessian of L on the sphere; 0 when L itself is below 1e-308."""
     relative_eigenvalue: float
@@ -90,13 +90,13 @@ def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Land
     best = optimal_log_loss(problem, square)
     relative = float(pairs.values[0]) / pairs.size if pairs.size > 0 else 0.0
     if here.relative > tolerance:
-        kind = Kind.not_critical
+        kind = PointKind.not_critical
     elif relative < -tolerance:  # before the gap: near zero even a saddle's is below rounding
-        kind = Kind.strict_saddle
+        kind = PointKind.strict_saddle
     elif here.log_loss - best <= max(tolerance**2, 1e-12):
-        kind = Kind.global_minimum
+        kind = PointKind.global_minimum
     else:
-        kind = Kind.degenerate
+        kind = PointKind.degenerate
     return Landscape(
         kind,
         smallest_eigenvalue=float(pairs.values[0]) * math.exp(min(here.log_loss, 700.0)),

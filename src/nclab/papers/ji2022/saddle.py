@@ -23,7 +23,7 @@ from nclab.progress import track
 from nclab.text import number
 from nclab.threads import one_thread
 from nclab.ulpm.curvature import smallest_eigenpairs
-from nclab.ulpm.examined import escape_samples, find, slice_below, survey
+from nclab.ulpm.examination import escape_samples, examine, find_point, slice_below
 from nclab.ulpm.examples import (
     example_multipliers,
     example_point,
@@ -34,8 +34,7 @@ from nclab.ulpm.examples import (
     printed_gradient_coefficient,
     run_escape,
 )
-from nclab.ulpm.landscape import Kind as Place
-from nclab.ulpm.landscape import classify
+from nclab.ulpm.landscape import PointKind, classify
 from nclab.ulpm.problem import log_gradient, pull
 from nclab.ulpm.separation import certify
 
@@ -80,10 +79,10 @@ def run(
     per_seed = []
     with one_thread():
         points = [
-            {"scale": scale, **survey(find(None, "3.1", scale=scale)).to_dict()}
+            {"scale": scale, **examine(find_point(None, "3.1", scale=scale)).to_dict()}
             for scale in config.scales
         ]
-        piece = slice_below(find(None, "3.1"))
+        piece = slice_below(find_point(None, "3.1"))
         for seed in track(seeds, "runs from the saddle"):
             runs = run_escape(**lengths, rate=config.rate, noise=config.noise, seed=seed)
             per_seed.append({"seed": seed, **runs.ends()})
@@ -326,9 +325,9 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
         f"the saddle, is {rows[0]['family']}"
     )
     saddle = all(
-        row["point"] == Place.strict_saddle.value and row["eigenvalue"] < 0 for row in rows
+        row["point"] == PointKind.strict_saddle.value and row["eigenvalue"] < 0 for row in rows
     )
-    printed = all(row["family"] == Place.strict_saddle.value for row in rows)
+    printed = all(row["family"] == PointKind.strict_saddle.value for row in rows)
     if printed:
         return Finding(Verdict.HOLDS, evidence, numbers)
     return Finding(Verdict.CORRECTED if saddle else Verdict.REFUTED, evidence, numbers)

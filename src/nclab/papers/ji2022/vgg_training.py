@@ -17,6 +17,7 @@ from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
+from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.trainer import Trainer, TrainerRecipe
 
 KIND = "fig3"
@@ -160,10 +161,8 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     """One row for each measured epoch of a run, from its journal."""
     view = read_run(folder)
     found = []
-    for record in view.records:
-        if record["kind"] != "measurement":
-            continue
-        last = record["layers"][-1]
+    for record in view.of_kind(MEASUREMENT):
+        last = last_layer(record)
         row: dict[str, Any] = {"seed": view.manifest.seed, "epoch": int(record["epoch"])}
         row["step"] = record["step"]
         row |= {name: last[name] for name in MEASURED}
@@ -182,7 +181,7 @@ class RecordedTraining:
 
     def append(self, record: dict[str, Any]) -> None:
         """What the monitor records, with the rate of the last epoch."""
-        if record["kind"] == "measurement":
+        if record["kind"] == MEASUREMENT:
             record = record | {"train": record["train"] | {"rate": self.rate}}
         self.run.append(record)
 
@@ -204,7 +203,7 @@ class RecordedTraining:
         if self.solo.epoch in self.config.pictured_epochs():
             seen = geometry(*self._features())
             moment = {"step": self.solo.steps, "epoch": self.solo.epoch}
-            self.run.append({"kind": "geometry", **moment, "layer": report.last.layer, **seen})
+            self.run.append({"kind": GEOMETRY, **moment, "layer": report.last.layer, **seen})
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""

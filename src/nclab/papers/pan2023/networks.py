@@ -11,6 +11,7 @@ from nclab.engine import LOCAL, Engine
 from nclab.models.mlp import Norm, Shape
 from nclab.papers.sweep import SweepConfig, train_sweep
 from nclab.records import read_run
+from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training import Recipe
 
 Data = Literal["teacher", "conic"]
@@ -104,5 +105,4 @@ PAPER = Networks()
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
     """The measured layers of a network at its end, in order; empty if it never got there."""
-    record = read_run(out / "fleet" / row["run"]).last("measurement")
-    return [] if record is None else list(record["layers"])
+    return list(layers_of(read_run(out / "fleet" / row["run"]).last(MEASUREMENT)))

@@ -13,6 +13,7 @@ from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
 from nclab.papers.sweep.rows import summary
 from nclab.records import Run, open_run, read_run
+from nclab.records.schema import EPOCH, GEOMETRY, MEASUREMENT, MeasurementRecord
 from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 from nclab.training.backend import choose_backend
@@ -121,7 +122,7 @@ class _Training:
         train: dict[str, float] = {}
         if stats.alive:
             train = {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
-            run.append({"kind": "epoch", "step": step, "epoch": epoch, **train})
+            run.append({"kind": EPOCH, "step": step, "epoch": epoch, **train})
         if epoch in self.measured or not stats.alive:
             self._measure(index, epoch if stats.alive else epoch - 1, train)
         over = epoch == self.epochs or not stats.alive
@@ -136,7 +137,7 @@ class _Training:
         if why is None and self.fleet.epoch < self.epochs:
             return
         run = self.runs[index]
-        found = summary(read_run(run.folder, kinds=("measurement",)).last("measurement"))
+        found = summary(read_run(run.folder, kinds=(MEASUREMENT,)).last(MEASUREMENT))
         if why is None:
             run.finish(**found)
         else:
@@ -145,8 +146,13 @@ class _Training:
 
     def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
         config, run = self.group.config, self.runs[index]
-        moment = {"step": epoch * self.group.steps, "epoch": epoch}
-        record = {"kind": "measurement", **moment, "layers": [], "train": train}
+        record: MeasurementRecord = {
+            "kind": MEASUREMENT,
+            "step": epoch * self.group.steps,
+            "epoch": epoch,
+            "layers": [],
+            "train": {**train},
+        }
         model = self.fleet.model(index, statistics=config.statistics)
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
@@ -154,5 +160,7 @@ class _Training:
         except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
-        run.append({**record, "layers": [collapse.to_dict() for collapse in measured.layers]})
-        run.append({"kind": "geometry", **moment, **measured.geometry})
+        record["layers"] = [collapse.to_dict() for collapse in measured.layers]
+        run.append(record)
+        moment = {"step": record["step"], "epoch": epoch}
+        run.append({"kind": GEOMETRY, **moment, **measured.geometry})

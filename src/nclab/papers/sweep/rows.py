@@ -7,6 +7,7 @@ from typing import Any
 
 from nclab.errors import NclabError
 from nclab.records import glance
+from nclab.records.schema import last_layer
 
 Row = dict[str, Any]
 
@@ -36,7 +37,7 @@ ONE_DIRECTION = 1e-6
 
 def summary(measurement: dict[str, Any] | None) -> Row:
     """The numbers of a row, from the last measurement record; None where there is none."""
-    last = measurement["layers"][-1] if measurement and measurement["layers"] else {}
+    last = last_layer(measurement)
     record = measurement or {}
     numbers = {name: last.get(name) for name in MEASURED}
     return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers}

@@ -9,19 +9,8 @@ nclab.runPage = () => {
   if (!data) return null;
   const charts = [];
   const page = {};
-  const settings = { place: "epoch", log: true };
-  const first = [
-    "train loss",
-    "loss",
-    "min_intra",
-    "max_inter",
-    "nc1_trace_pinv",
-    "nc1_within_variation",
-    "nc2_equiangularity_means",
-    "nc3_self_duality",
-    "nc4_ncc_accuracy",
-    "excess_loss",
-  ];
+  const over = document.getElementById("place");
+  const settings = { place: over ? over.value : "epoch", log: true };
 
   function info(name) {
     return (
@@ -101,16 +90,9 @@ nclab.runPage = () => {
       return;
     }
     const names = data.metrics.map((one) => one.name);
-    first
-      .filter((name) => names.indexOf(name) >= 0)
-      .slice(0, 9)
-      .forEach((name) => {
-        addChart(box, name, 210);
-      });
-    if (!charts.length)
-      names.slice(0, 6).forEach((name) => {
-        addChart(box, name, 210);
-      });
+    data.first.forEach((name) => {
+      addChart(box, name, 210);
+    });
     names.forEach((name) => {
       chooser.appendChild(nclab.element("option", { value: name, text: name }));
     });
@@ -134,7 +116,7 @@ nclab.runPage = () => {
     }
     meaning();
     chooser.addEventListener("change", again);
-    document.getElementById("place").addEventListener("change", (event) => {
+    over.addEventListener("change", (event) => {
       settings.place = event.target.value;
       again();
     });

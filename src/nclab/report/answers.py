@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.figures.picture import to_json
+from nclab.report.columns import PLACES
 from nclab.report.content import Figure, safe_name
+from nclab.report.picture_csv import picture_csv
 from nclab.report.site import assets, compact, figure_script
-from nclab.report.table import picture_csv
 from nclab.report.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
@@ -29,24 +30,17 @@ TYPES = {
 }
 
 
-class Desk:
+class Answers:
     """Answers requests; paths are looked up, never joined to a folder."""
 
     def __init__(self, watcher: Watcher, stopping: Callable[[], bool]) -> None:
         self._watcher, self._stopping = watcher, stopping
         self._assets = dict(assets(watcher.plotly))
 
-    async def _fresh(self) -> Watcher:
+    async def fresh(self) -> Watcher:
+        """The runs as they are now."""
         await asyncio.to_thread(self._watcher.refresh)
         return self._watcher
-
-    async def read(self) -> None:
-        """Read everything once."""
-        await self._fresh()
-
-    async def home(self, request: "Request") -> "Response":
-        """The live page."""
-        return await self.live(request)
 
     async def live(self, request: "Request") -> "Response":
         """The page on which runs are compared; its numbers come by events."""
@@ -59,31 +53,31 @@ class Desk:
         from starlette.responses import HTMLResponse
 
         name = request.path_params["name"]
-        watcher = await self._fresh()
+        watcher = await self.fresh()
         text = await asyncio.to_thread(watcher.render, name)
         if text is None:  # perhaps of a run that has just begun
             await asyncio.to_thread(watcher.refresh, again=True)
             text = await asyncio.to_thread(watcher.render, name)
-        return _missing() if text is None else HTMLResponse(text)
+        return _missing() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
 
     async def runs(self, request: "Request") -> "Response":
         """All runs, each in one line."""
-        return _json((await self._fresh()).list_runs())
+        return _json((await self.fresh()).list_runs())
 
     async def run(self, request: "Request") -> "Response":
         """Everything that the page of one run draws."""
-        watcher = await self._fresh()
+        watcher = await self.fresh()
         data = await asyncio.to_thread(watcher.run, request.path_params["slug"])
         return _missing() if data is None else _json(data)
 
     async def curves(self, request: "Request") -> "Response":
         """The chosen curves of all runs."""
-        watcher = await self._fresh()
+        watcher = await self.fresh()
         return _json(await asyncio.to_thread(watcher.curves, _selection(request), {}))
 
     async def claims(self, request: "Request") -> "Response":
         """Every claim."""
-        return _json(list((await self._fresh()).content.claims))
+        return _json(list((await self.fresh()).content.claims))
 
     async def asset(self, request: "Request") -> "Response":
         """A script or the style sheet."""
@@ -99,7 +93,7 @@ class Desk:
     async def data(self, request: "Request") -> "Response":
         """Numbers and images behind the pages."""
         kind, name = request.path_params["kind"], request.path_params["name"]
-        watcher = await self._fresh()
+        watcher = await self.fresh()
         found: str | bytes | None = None
         if kind == "runs" and name.endswith(".js"):
             data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
@@ -146,7 +140,7 @@ class Desk:
         since: dict[str, int] = {}
         before: Any = None
         while not self._stopping() and not await request.is_disconnected():
-            watcher = await self._fresh()
+            watcher = await self.fresh()
             runs = await asyncio.to_thread(watcher.list_runs)
             if not selection.metric and (metric := _first_metric(runs)):
                 selection = selection._replace(metric=metric)
@@ -166,7 +160,7 @@ class Desk:
         before: int | None = None
         yield ": here\n\n"
         while not self._stopping() and not await request.is_disconnected():
-            version = (await self._fresh()).versions.get(slug)
+            version = (await self.fresh()).versions.get(slug)
             if before is not None and version != before:
                 yield _event({"run": slug, "version": version})
             before = version
@@ -182,10 +176,9 @@ def _first_metric(runs: list[dict[str, Any]]) -> str:
 
 def _selection(request: "Request") -> Selection:
     query = request.query_params
-    place = query.get("place", "epoch")
-    return Selection(
-        query.get("metric", ""), query.get("layer", "last"), place if place == "step" else "epoch"
-    )
+    asked = query.get("place")
+    place = next((name for name, shown in PLACES.items() if shown == asked), "epoch")
+    return Selection(query.get("metric", ""), query.get("layer", "last"), place)
 
 
 def _event(value: Any) -> str:

@@ -9,10 +9,9 @@ import numpy as np
 from nclab.data.arrays import LABELS, WEIGHT, pick, pick_optional, read_arrays
 from nclab.errors import DataError, NclabError
 from nclab.ulpm.curvature import smallest_eigenpairs
-from nclab.ulpm.examples import EscapeRuns, example_point, example_problem, run_escape
+from nclab.ulpm.examples import EscapeRuns, example_point, example_problem
 from nclab.ulpm.landscape import Escape, Landscape, Slice, classify, escape, sphere_slice
 from nclab.ulpm.problem import Array, Problem, Reduction
-from nclab.ulpm.recorded import write_manifest, write_point, write_samples
 from nclab.ulpm.trajectory import Trajectory
 
 FEATURES = ("features", "X", "inputs", "H")
@@ -31,7 +30,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Examination:
     """A point, what it is, and the way down."""
 
     subject: Subject
@@ -79,12 +78,12 @@ class Survey:
         return [f"{self.subject.name}: {sizes}, radius {found.radius:.6g}", table]
 
 
-def find(
+def find_point(
     path: Path | None, example: str | None, *, scale: float = 1.0, reduction: Reduction = "sum"
 ) -> Subject:
     """The point of a file or of an example of the paper.
 
-    >>> find(None, "3.1").theta.shape
+    >>> find_point(None, "3.1").theta.shape
     (8, 4)
     """
     if (path is None) == (example is None):
@@ -142,40 +141,14 @@ def _class_order(labels: Any, classes: int, rows: int) -> Any:
     return np.argsort(labels, kind="stable")
 
 
-def survey(subject: Subject) -> Survey:
+def examine(subject: Subject) -> Examination:
     """Classify a point and look for the way down.
 
-    >>> survey(find(None, "3.1")).landscape.kind.value
+    >>> examine(find_point(None, "3.1")).landscape.kind.value
     'strict saddle'
     """
     landscape = classify(subject.problem, subject.theta)
-    return Survey(subject, landscape, escape(subject.problem, subject.theta))
-
-
-def write_survey(found: Survey, folder: Path) -> list[str]:
-    """Write the answer, the point and figures: a slice of the loss and, for the example, escapes.
-
-    Returns a line for every file, or for why there is no figure.
-
-    >>> import tempfile
-    >>> lines = write_survey(survey(find(None, "3.1")), Path(tempfile.mkdtemp()))
-    >>> [Path(line).name for line in lines][:3]
-    ['manifest.json', 'point.safetensors', 'stuck.jsonl']
-    """
-    subject = found.subject
-    config = {"point": subject.name, "scale": subject.scale, **found.to_dict()}
-    written = [
-        write_manifest(folder, config),
-        write_point(folder / "point.safetensors", subject.problem, subject.theta),
-    ]
-    runs = None if subject.scale is None else escape_samples(run_escape(scale=subject.scale))
-    for name, rows in (runs or {}).items():
-        written.append(write_samples(folder / f"{name}.jsonl", rows))
-    lines = [f"wrote {path}" for path in written]
-    try:
-        return lines + [f"wrote {path}" for path in _figures(subject, runs, folder)]
-    except NclabError as error:  # the extra is not installed
-        return [*lines, f"no figures: {error}"]
+    return Examination(subject, landscape, escape(subject.problem, subject.theta))
 
 
 def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
@@ -196,25 +169,12 @@ def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
 def slice_below(subject: Subject) -> Slice:
     """The loss around a point: down along the smallest eigenvalue, up along a larger one.
 
-    >>> slice_below(find(None, "3.1")).log_losses.shape
+    >>> slice_below(find_point(None, "3.1")).log_losses.shape
     (61, 61)
     """
     count = min(64, subject.theta.size - 1)
     vectors = smallest_eigenpairs(subject.problem, subject.theta, count=count).vectors
     return sphere_slice(subject.problem, subject.theta, vectors[[0, -1]])
-
-
-def _figures(
-    subject: Subject, runs: dict[str, list[dict[str, Any]]] | None, folder: Path
-) -> list[Path]:
-    from nclab.figures import ulpm as figures
-    from nclab.figures.draw import save
-
-    piece = slice_below(subject)
-    written = save(figures.slice_picture(figures.slice_map(*piece)), folder)
-    if runs is not None:
-        written += save(figures.escape_picture(figures.escape_panels(runs)), folder)
-    return written
 
 
 def _rows(run: Trajectory, *, after: float | None = None) -> list[dict[str, Any]]:

@@ -1,25 +1,8 @@
 """Files that others may have written, held against what the pages expect of them."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from nclab.errors import NclabError
-from nclab.figures.interactive import spec
-from nclab.figures.picture import Picture, from_json, to_json
-from nclab.report.table import picture_csv
-
-ODD = (
-    NclabError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What a file that others wrote may raise; it must not cost the reader all the other files."""
 TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone")
 NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, ""),
@@ -54,24 +37,6 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def read_picture(content: Mapping[str, Any]) -> Picture:
-    """The picture in a file, if everything that a report makes of it can be made.
-
-    >>> from nclab.figures.picture import Panel, Series
-    >>> short = Picture("p", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
-    >>> read_picture(to_json(short))
-    Traceback (most recent call last):
-    nclab.errors.NclabError: it cannot be drawn: zip() argument 2 is shorter than argument 1
-    """
-    picture = from_json(content)
-    try:
-        json.dumps([spec(picture), to_json(picture)], allow_nan=False)
-        picture_csv(picture)
-    except ODD as error:
-        raise NclabError(f"it cannot be drawn: {error}") from error
-    return picture
-
-
 def read_numbers(content: Any, where: str, problems: list[str]) -> dict[str, Any]:
     """The numbers of an experiment without the parts that pages could not show; those are said."""
     if not isinstance(content, dict):
@@ -101,6 +66,27 @@ def read_papers(content: Any, wanted: set[str], problems: list[str]) -> dict[str
     for key, paper in (content or {}).items():
         if key in wanted and isinstance(paper, dict):
             found[key] = {name: paper.get(name, "") for name in ("title", "authors", "year")}
+    return found
+
+
+def read_skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
+    """What was skipped, and why; older folders have a list of objects.
+
+    >>> read_skipped({"tour": "no data"}, []), read_skipped([{"what": "tour", "why": "no"}], [])
+    ([('tour', 'no data')], [('tour', 'no')])
+    """
+    if isinstance(content, dict):
+        return [(str(name), str(why)) for name, why in content.items()]
+    if content is not None and not isinstance(content, list):
+        problems.append("skipped.json: expected a list or an object")
+        return []
+    found = []
+    for one in content or []:
+        if isinstance(one, dict):
+            what = one.get("what") or one.get("name") or one.get("experiment") or ""
+            found.append((str(what), str(one.get("why") or one.get("reason") or "")))
+        else:
+            found.append((str(one), ""))
     return found
 
 

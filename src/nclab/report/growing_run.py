@@ -1,16 +1,18 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from nclab.errors import RecordError
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
+from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode
-from nclab.records.lock import is_held
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.report.columns import LIMIT, Columns, Key
+from nclab.records.read import progress_of, state_of
+from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
+from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -18,7 +20,7 @@ SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
 
-class Follower:
+class GrowingRun:
     """Reads a journal once; every `refresh` reads what was added since."""
 
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
@@ -40,15 +42,17 @@ class Follower:
         self.heartbeat: dict[str, Any] = {}
 
     def refresh(self) -> bool:
-        """Read what is new; whether there was anything."""
-        journal = self.folder / "journal.jsonl"
-        try:
-            size = journal.stat().st_size
-        except OSError:
-            size = 0
+        """Read what is new; whether there was anything. RecordError if it cannot be read."""
         before = (self.heartbeat, self.end)
         self.heartbeat = read_state(self.folder)
-        content = b"" if size == self._size else self._tail.content()
+        try:
+            size = (self.folder / JOURNAL).stat().st_size
+        except OSError:
+            size = 0
+        try:
+            content = b"" if size == self._size else self._tail.content()
+        except OSError as error:
+            raise RecordError(f"Cannot read {self.path}/{JOURNAL}: {error.strerror}.") from error
         self._size = size
         if self._tail.restarted and content:
             self._begin()
@@ -57,15 +61,15 @@ class Follower:
         return bool(content) or before != (self.heartbeat, self.end)
 
     def _take(self, kind: str, lines: Sequence[bytes]) -> None:
-        if kind == "end":
-            self.end = decode(lines[-1])
-        elif kind == "geometry":
+        if kind == END:
+            self.end = known(decode(lines[-1]))
+        elif kind == GEOMETRY:
             self.geometry.extend(lines)
-        elif kind == "alarm":
-            self.alarms += [record for record in map(decode, lines) if record]
-        elif kind != "start":
+        elif kind == ALARM:
+            self.alarms += [known(record) for record in map(decode, lines) if record]
+        elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
-            if kind == "measurement":
+            if kind == MEASUREMENT:
                 self.measurements.extend(lines)
 
     @property
@@ -74,23 +78,20 @@ class Follower:
         return self.manifest.name
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         """running, finished, failed or stopped."""
-        if self.end is not None:
-            return "finished" if self.end.get("state") == "finished" else "failed"
-        if is_held(self.folder):
-            return "running"
-        return "failed" if self.heartbeat.get("state") == "failed" else "stopped"
+        return state_of(self.folder, self.end, self.heartbeat)
 
     @property
     def progress(self) -> float | None:
         """From 0 to 1, None where the run does not say how long it is."""
-        if self.state == "finished":
-            return 1.0
-        step, total = self.heartbeat.get("step"), self.heartbeat.get("total")
-        if isinstance(step, int | float) and isinstance(total, int | float) and total > 0:
-            return min(1.0, max(0.0, step / total)) if step < total else 1.0
-        return None
+        return progress_of(self.state, self.heartbeat)
+
+    def places(self) -> list[str]:
+        """What its curves are drawn over, what says most first."""
+        known = [name for name in PLACES if any(one.has(name) for one in self.columns.values())]
+        timed = ["log_time"] if "log_time" in known else []
+        return ["epoch", "step", *timed] if "epoch" in known or not timed else [*timed, "step"]
 
     def layers(self) -> list[str]:
         """Names of the measured layers, the last is what the classifier reads."""
@@ -113,23 +114,26 @@ class Follower:
 
     def last_measurement(self) -> dict[str, Any]:
         """The newest measurement with all its arrays, empty if there is none."""
-        return (decode(self.measurements.newest) or {}) if self.measurements.newest else {}
+        found: dict[str, Any] = known(decode(self.measurements.newest) or {})
+        return found
 
     def measured(self) -> int:
         """How many measurements there are."""
-        columns = self.columns.get("measurement")
+        columns = self.columns.get(MEASUREMENT)
         return columns.seen if columns else 0
 
 
-def last_layer(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The layer that the classifier reads, empty where a measurement has none.
+def known(value: Any) -> Any:
+    """What was JSON, without the numbers that no page can show: infinite ones, and 10 ** 400.
 
-    >>> last_layer({"layers": [{"layer": "fc"}]}), last_layer({"layers": 5})
-    ({'layer': 'fc'}, {})
+    >>> known({"step": 3, "loss": float("inf"), "counts": [10 ** 400, "a"]})
+    {'step': 3, 'loss': None, 'counts': [None, 'a']}
     """
-    layers = record.get("layers")
-    last = layers[-1] if isinstance(layers, list) and layers else {}
-    return last if isinstance(last, dict) else {}
+    if isinstance(value, dict):
+        return {name: known(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [known(one) for one in value]
+    return value if isinstance(value, bool | str) or is_number(value) else None
 
 
 def _checked(manifest: Manifest, folder: Path) -> Manifest:
@@ -222,11 +226,7 @@ class Frames:
         kept = self._kept
         if kept and (self.seen - 1) % self.stride:
             kept = [*kept, self.newest]
-        if most is None or len(kept) <= most:
-            return list(kept)
-        if most < 2:
-            return kept[-1:]
-        return [kept[round(n * (len(kept) - 1) / (most - 1))] for n in range(most)]
+        return [kept[place] for place in evenly(len(kept), len(kept) if most is None else most)]
 
     def records(self, most: int | None = None) -> list[dict[str, Any]]:
         """The same, decoded."""

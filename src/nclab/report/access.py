@@ -24,7 +24,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class ReadOnlyAccess:
     """Refuses foreign names and everything but reading; adds the headers of every answer."""
 
     def __init__(self, app: "ASGIApp", host: str) -> None:

@@ -1,0 +1,221 @@
+"""What nclab writes to disk and reads from it: every record, every file, every word in them.
+
+A run is a folder with a `ManifestFile`, a journal of records, a `StateFile` and checkpoints that
+begin with `CheckpointAbout`. A folder of experiments has a file of `NumbersHeading` and numbers in
+each, and beside them `ClaimsFile` and a file of what was skipped: names with reasons. Writers fill
+these dictionaries, so that a wrong word is a wrong type; readers, which meet damaged and foreign
+files too, ask the functions below. Fields may be added; one that changes its meaning raises
+`SCHEMA`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+SCHEMA: Final = 1
+"""Written into manifests, journals and checkpoints; files with a larger one are refused."""
+START: Final = "start"
+EPOCH: Final = "epoch"
+MEASUREMENT: Final = "measurement"
+SAMPLE: Final = "sample"
+GEOMETRY: Final = "geometry"
+ALARM: Final = "alarm"
+END: Final = "end"
+
+State = Literal["running", "finished", "failed", "stopped"]
+Train = dict[str, float | None]
+"""Loss, accuracy and rate of the training itself."""
+LayerNumbers = dict[str, Any]
+"""One measured layer, as `Collapse.to_dict` gives it; its name is under `layer`."""
+
+
+class StartRecord(TypedDict):
+    """The first line of every journal."""
+
+    kind: Literal["start"]
+    schema: int
+
+
+class EpochRecord(TypedDict):
+    """An epoch of training: what the training itself knows."""
+
+    kind: Literal["epoch"]
+    step: int
+    epoch: int
+    loss: float
+    accuracy: float
+    rate: float
+
+
+class MeasurementRecord(TypedDict):
+    """All measured layers at one moment, the one that the classifier reads last."""
+
+    kind: Literal["measurement"]
+    step: int
+    epoch: NotRequired[float]
+    log_time: NotRequired[float | None]
+    """Of the layer-peeled model, in place of epochs; None at the start, t = 0."""
+    source: NotRequired[str]
+    """Of a monitor: training, a running estimate; loader, an exact measurement."""
+    layers: list[LayerNumbers]
+    train: Train
+    why: NotRequired[str]
+    """Where there are no layers: what could not be measured."""
+
+
+class SampleRecord(TypedDict):
+    """A moment of the layer-peeled model; beside these, every field of a `ulpm.Sample`."""
+
+    kind: Literal["sample"]
+    step: int
+    log_time: float | None
+    layer: str
+    """Whose curves the numbers belong to: the features, or one of several descents in a run."""
+
+
+class GeometryRecord(TypedDict):
+    """Features, class means, classifiers and simplex in three dimensions, see `geometry`."""
+
+    kind: Literal["geometry"]
+    step: int
+    epoch: float
+    layer: NotRequired[str]
+    share: float
+    classes: int
+    points: list[list[float]]
+    labels: list[int]
+    means: list[list[float]]
+    weights: list[list[float]]
+    etf: list[list[float]]
+
+
+class AlarmRecord(TypedDict):
+    """What a monitor warned of."""
+
+    kind: Literal["alarm"]
+    step: int
+    epoch: float
+    name: str
+    layer: str
+    classes: list[int]
+    value: float
+    message: str
+    severe: bool
+
+
+class EndRecord(TypedDict):
+    """The last line of a run that ended; beside these, its summary."""
+
+    kind: Literal["end"]
+    state: Literal["finished", "failed"]
+    why: NotRequired[str | None]
+    outcome: NotRequired[str]
+    """What was found, in a word or a line."""
+
+
+class ManifestFile(TypedDict):
+    """`manifest.json`: what a run is; `Manifest` in memory."""
+
+    name: str
+    kind: str
+    config: dict[str, Any]
+    seed: int | None
+    created: str
+    commit: str | None
+    versions: dict[str, str]
+    device: str
+    machine: str
+    command: str
+    backend: NotRequired[str | None]
+    format: Literal["nclab run"]
+    schema: int
+
+
+class StateFile(TypedDict):
+    """`state.json`, the heartbeat; beside these, what else the writer tells."""
+
+    state: State
+    step: NotRequired[int]
+    total: NotRequired[int | None]
+    why: NotRequired[str | None]
+    pid: int
+    updated: float
+
+
+class CheckpointAbout(TypedDict):
+    """The metadata of a checkpoint."""
+
+    checksum: str
+    schema: int
+    step: int
+    journal_length: int
+    journal_checksum: int
+    extra: dict[str, Any]
+
+
+class NumbersHeading(TypedDict):
+    """How `numbers.json` begins; the numbers of the experiment are beside it."""
+
+    experiment: str
+    preset: str
+    seeds: list[int]
+    settings: dict[str, Any]
+    nclab: str
+    manifest: NotRequired[dict[str, Any]]
+    """Commit, versions and command."""
+
+
+class ClaimRow(TypedDict):
+    """A claim with its finding."""
+
+    id: str
+    kind: str
+    text: str
+    source: str
+    verdict: str
+    mark: str
+    tone: str
+    evidence: str
+    numbers: dict[str, Any]
+    preset: str | None
+    needs: str
+    links: dict[str, str | None]
+
+
+class ClaimsFile(TypedDict):
+    """`claims.json`; in older folders the list of claims alone."""
+
+    preset: NotRequired[str]
+    code: NotRequired[str]
+    judged_from: dict[str, str]
+    """The digest of the numbers of every experiment that was judged."""
+    papers: dict[str, dict[str, Any]]
+    claims: list[ClaimRow]
+
+
+def layers_of(record: Mapping[str, Any] | None) -> Sequence[LayerNumbers]:
+    """The measured layers of a record, without what is none.
+
+    >>> layers_of({"layers": [{"layer": "fc"}, 5]}), layers_of({"layers": 5}), layers_of(None)
+    ([{'layer': 'fc'}], [], [])
+    """
+    layers = record.get("layers") if record else None
+    return [one for one in layers if type(one) is dict] if type(layers) is list else []
+
+
+def last_layer(record: Mapping[str, Any] | None) -> LayerNumbers:
+    """The layer that the classifier reads, empty where a record has none.
+
+    >>> last_layer({"layers": [{"layer": "conv"}, {"layer": "fc"}]}), last_layer({"layers": []})
+    ({'layer': 'fc'}, {})
+    """
+    layers = layers_of(record)
+    return layers[-1] if layers else {}
+
+
+def title_of_layer(layer: Mapping[str, Any], place: int) -> str:
+    """The name of a layer, or which one it is.
+
+    >>> title_of_layer({"layer": "fc"}, 0), title_of_layer({}, 1)
+    ('fc', 'layer 2')
+    """
+    return str(layer.get("layer") or f"layer {place + 1}")

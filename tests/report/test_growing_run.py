@@ -1,0 +1,103 @@
+"""A run is read as it grows, whatever someone has put into its files."""
+
+import json
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.errors import RecordError
+from nclab.records import open_run
+from nclab.report.content import Content
+from nclab.report.growing_run import Frames, GrowingRun
+from nclab.report.pages import Pages
+from nclab.report.run_data import run_data
+from nclab.report.site import compact
+from tests.report.damage import damaged
+
+LAYER = {
+    "layer": "fc",
+    "num_classes": 2,
+    "balanced_loss": 0.1,
+    "min_intra": 0.9,
+    "inter_cosine": [[1.0, None], [-0.5, 1.0]],
+    "intra_cosine": [0.9, 0.8],
+    "certificate": {"excess_loss": 0.01, "intra_lower": 0.8, "class_intra_lower": [0.7, 0.6]},
+}
+CORNERS = [[0.1, 0.2, 0.3], [1.0, 0.0, 0.0]]
+RECORDS: list[dict[str, Any]] = [
+    {"kind": "epoch", "step": 1, "epoch": 1, "loss": 0.5, "accuracy": 0.9, "rate": 0.1},
+    {"kind": "measurement", "step": 1, "epoch": 1, "layers": [LAYER], "train": {"loss": 0.5}},
+    {"kind": "geometry", "step": 1, "epoch": 1, "share": 1.0, "labels": [0, 1], "points": CORNERS}
+    | dict.fromkeys(("means", "weights", "etf"), CORNERS),
+    {"kind": "alarm", "step": 1, "name": "nan", "classes": [1], "value": 3.0, "severe": True},
+    {"kind": "sample", "step": 1, "log_time": 0.5, "layer": "features", "margin": 1.0},
+    {"kind": "end", "state": "failed", "why": "the loss is not finite", "outcome": "diverged"},
+]
+
+
+def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    with open_run(folder, kind="fleet", config={}, seed=0) as run:
+        for step in range(5):
+            run.append({"kind": "measurement", "step": step, "loss": step / 10})
+        growing = GrowingRun(folder, root=tmp_path)
+        growing.refresh()
+        assert growing.measured() == 5
+        run.resume(0)
+        run.append({"kind": "measurement", "step": 7, "loss": 0.7})
+        growing.refresh()
+    assert growing.measured() == 1
+    assert growing.curve(("", "loss"), "step") == ([7.0], [0.7])
+
+
+def test_frames_keep_both_ends() -> None:
+    frames = Frames(limit=10)
+    for n in range(95):
+        frames.extend([b'{"kind":"g","step":%d}' % n])
+    steps = [record["step"] for record in frames.records(5)]
+    assert steps[0] == 0
+    assert steps[-1] == 94
+    assert len(steps) == 5
+    assert len(frames.lines()) <= 21
+
+
+def line(record: Any) -> bytes:
+    """As a writer puts it, but for what it would refuse."""
+    return json.dumps(record, separators=(",", ":")).replace("Infinity", "1e999").encode() + b"\n"
+
+
+def look(folder: Path) -> None:
+    """Make everything that pages show of a run."""
+    run = GrowingRun(folder, root=folder.parent)
+    run.refresh()
+    compact(run_data(run, slug="a"))
+    pages = Pages(Content(folder.parent, (), (), ()), {"a": run}, plotly=False)
+    assert pages.render("runs/a.html")
+    assert pages.render("runs.html")
+
+
+@pytest.mark.parametrize("place", range(len(RECORDS)))
+def test_a_wrong_value_in_a_record_costs_no_page(tmp_path: Path, place: int) -> None:
+    folder = tmp_path / "one"
+    open_run(folder, kind="fleet", config={}, seed=0).close()
+    start = (folder / "journal.jsonl").read_bytes()
+    others = [line(record) for record in RECORDS]
+    for spoiled in islice(damaged(RECORDS[place]), place % 5, None, 5):
+        lines = [*others[:place], line(spoiled), *others[place + 1 :]]
+        (folder / "journal.jsonl").write_bytes(start + b"".join(lines))
+        look(folder)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "state.json"])
+def test_a_wrong_value_beside_the_journal_is_read_or_refused(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "one"
+    with open_run(folder, kind="fleet", config={"rate": 0.1}, seed=0) as run:
+        run.beat(step=1, total=2)
+    content = json.loads((folder / file).read_bytes())
+    for spoiled in islice(damaged(content), 0, None, 3):
+        (folder / file).write_bytes(line(spoiled))
+        with suppress(*([RecordError] if file == "manifest.json" else [])):
+            look(folder)
