@@ -63,6 +63,11 @@ def judge_experiment(name: str, numbers: Numbers) -> list[dict[str, Any]]:
     return [judged_here(one, numbers) for one in registry.claims() if one.needs == name]
 
 
+def judge_needing(name: str, here: Numbers) -> list[dict[str, Any]]:
+    """The claims that an experiment is about, as `judge_all` would give them."""
+    return [judged(one, "quick", here) for one in registry.claims() if one.needs == name]
+
+
 def judged_here(claim: Claim, numbers: Numbers | None) -> dict[str, Any]:
     """One claim judged from these numbers, whatever their size, which is said."""
     return _row(claim, claim.check(numbers=numbers), numbers)
@@ -87,6 +92,7 @@ def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, 
         "here": {
             "verdict": own.verdict.value,
             "evidence": own.evidence,
+            "effects": list(own.numbers.get("effects", ())),
             "size": size_of(here),
             "relation": relation(found.verdict, own.verdict),
         },

@@ -1,0 +1,72 @@
+"""Forest plots: every effect of an experiment with its interval, beside its margin."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nclab.figures.picture import Panel, Picture, Reference, Series
+
+RECORDED, HERE = 0, 1
+"""Colours."""
+COLUMNS = 3
+
+
+def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
+    """One panel a claim, one point a part; no picture without effects.
+
+    Args:
+        judged: the claims that the experiment is about, as the ledger gives them.
+    """
+    panels = tuple(panel for row in judged if (panel := _panel(row)) is not None)
+    if not panels:
+        return []
+    return [
+        Picture(
+            f"{name}_effects",
+            "Effects with their 95 % intervals",
+            panels,
+            min(COLUMNS, len(panels)),
+            "Above the upper dashed line the claim is reproduced, below the lower one contradicted, "
+            "between them there is no effect; an interval that crosses a line is undecided.",
+        )
+    ]
+
+
+def _panel(row: Mapping[str, Any]) -> Panel | None:
+    effects = row["numbers"].get("effects") or []
+    own = (row.get("here") or {}).get("effects") or []
+    names = list(dict.fromkeys(one["what"] for one in (*effects, *own)))
+    if not names:
+        return None
+    margin = (effects or own)[0]["margin"]
+    return Panel(
+        f"{row['id'].partition('/')[2]}: {row['verdict']}",
+        "",
+        "effect",
+        tuple(
+            _series(label, kind, colour, names)
+            for label, kind, colour in (("recorded", effects, RECORDED), ("here", own, HERE))
+            if kind
+        ),
+        references=tuple(
+            Reference("margin" if sign > 0 else "", y=sign * margin)
+            for sign in ((1, -1) if margin else (1,))
+        ),
+        x_ticks=tuple(float(place) for place in range(len(names))),
+        x_names=tuple(names),
+    )
+
+
+def _series(
+    label: str, effects: Sequence[Mapping[str, Any]], colour: int, names: Sequence[str]
+) -> Series:
+    """The points of one kind of evidence, a little to the side of the others."""
+    return Series(
+        label,
+        [names.index(one["what"]) + 0.16 * colour for one in effects],
+        [one["estimate"] for one in effects],
+        [one["estimate"] if one["low"] is None else one["low"] for one in effects],
+        [one["estimate"] if one["high"] is None else one["high"] for one in effects],
+        colour=colour,
+        style="none",
+        marker="hollow" if colour == HERE else "filled",
+    )
