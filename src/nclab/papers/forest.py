@@ -25,7 +25,7 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             "Effects with their 95 % intervals",
             panels,
             min(COLUMNS, len(panels)),
-            "Above the upper dashed line the claim is reproduced, below the lower one contradicted, "
+            "Above the upper dashed line a claim is reproduced, below the lower one contradicted, "
             "between them there is no effect; an interval that crosses a line is undecided.",
         )
     ]

@@ -13,6 +13,7 @@ from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
 from nclab.papers.drawing import is_drawn, keep
 from nclab.papers.experiment import Experiment, preset_of
+from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_all, judge_needing
 from nclab.papers.registry import experiments, find_experiments, papers
 from nclab.papers.tables import shown, verdicts
@@ -78,14 +79,15 @@ class MainJob:
         if numbers is None:
             found = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
             numbers = {**found, **wanted, "manifest": _manifest()}
-            lines = keep(experiment, numbers, folder)
+            lines = []
         else:
             self.reused.append(name)
             lines = [f"reused {folder}"]
-            if not is_drawn(experiment, numbers, folder):
-                lines += keep(experiment, numbers, folder)
-        self.numbers[name] = numbers
         judged = judge_needing(name, numbers)
+        pictures = [*experiment.pictures(numbers), *forest(name, judged)]
+        if not (lines and is_drawn(pictures, folder)):
+            lines += keep(pictures, numbers, folder)
+        self.numbers[name] = numbers
         tables = [*experiment.tables(numbers), *([verdicts(judged)] if judged else [])]
         say(*map(shown, tables), *lines, "")
 
@@ -107,15 +109,9 @@ class MainJob:
 
         rows = read_json(self.out / CLAIMS).get("claims", [])
         table = Table(header_style="bold")
-        for title in (
-            "verdict",
-            "statements",
-            "results, recorded",
-            "here: agrees",
-            "differs",
-            "undecided",
-        ):
-            table.add_column(title, justify="left" if title == "verdict" else "right")
+        table.add_column("verdict")
+        for title in ("statements", "results", "here: agrees", "differs", "undecided"):
+            table.add_column(title, justify="right")
         for verdict in Verdict:
             own = [row for row in rows if row["verdict"] == verdict.value]
             if own:
@@ -125,8 +121,8 @@ class MainJob:
                 table.add_row(verdict.value, *(str(n or "") for n in (*counts, said["undecided"])))
         sizes = sorted({row["size"].partition(":")[0] for row in rows if row["size"]})
         return [
-            f"{self.report['figures']} figures, {len(rows)} claims. Verdicts on results are those of "
-            f"the recorded evidence ({', '.join(sizes) or 'none'}); beside them stands what this "
+            f"{self.report['figures']} figures, {len(rows)} claims. Results are judged from the "
+            f"recorded evidence ({', '.join(sizes) or 'none'}); beside them stands what this "
             f"run, preset {self.preset}, {len(self.seeds)} seeds, says:",
             table,
             *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
