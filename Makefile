@@ -23,11 +23,11 @@ lint: $(STAMP)
 	tools/pages
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # The same, but only the tests of what changed, as far as 45 seconds go.
 check: lint
-	$(BIN)/python -m tests.changed --numprocesses $(WORKERS) --dist loadgroup
+	$(BIN)/python -m tests.changed --numprocesses $(WORKERS)
 
 reproduce: $(STAMP)
 	$(BIN)/nclab reproduce --preset quick

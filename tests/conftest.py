@@ -1,8 +1,4 @@
-"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable.
-
-`make test` has two processes. What starts clusters, browsers or programs to kill is in the group
-"processes", whose tests never run beside each other.
-"""
+"""Shared by all tests: one thread, so that sums are reproducible and machines stay usable."""
 
 import os
 import shutil
@@ -24,17 +20,35 @@ os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a fixture for longer than one test are a group: it is made once."""
-    for item in items:
-        found: Any = getattr(item, "_fixtureinfo", None)
-        if found is None or item.get_closest_marker("xdist_group"):
-            continue
-        for definition in (one for every in found.name2fixturedefs.values() for one in every):
-            if definition.scope != "function" and definition.baseid:  # pytest's own have none
-                item.add_marker(pytest.mark.xdist_group(Path(definition.baseid).stem))
-                break
+PROCESSES = (
+    "tests/engine/",
+    "cli/test_engine.py",
+    "test_kills.py",
+    "_in_browser.py",
+    "[sweep_ray]",
+)
+"""Tests with a cluster, a browser or programs to kill: they never run beside each other."""
+
+
+def group_of(nodeid: str) -> str:
+    """What one process runs whole, since its tests share fixtures or disturb each other.
+
+    >>> group_of("tests/engine/test_ray.py::test_bad_numbers_are_refused")
+    'processes'
+    >>> group_of("tests/test_text.py::test_dashes")
+    'tests/test_text.py'
+    """
+    return "processes" if any(part in nodeid for part in PROCESSES) else nodeid.split("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out groups; `--dist loadgroup` would lose them: pytest 9.2 hides marks from it."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = group_of
+    return scheduling
 
 
 @pytest.fixture(scope="session")

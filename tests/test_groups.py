@@ -1,12 +1,20 @@
-"""Tests that keep the machine busy or share what they compute say so, and stay in one process."""
+"""When several processes run the tests, those that keep the machine busy stay apart."""
 
 from pathlib import Path
 
-SHARED = ("ray_cluster", "chromium()", "SIGKILL", "@cache")
+from tests.conftest import group_of
+
+BUSY = ("ray_cluster", "chromium()", "SIGKILL")
+ONE_ALONE = "test_docs.py"
+"""Only its example on Ray needs the cluster."""
 
 
-def test_what_is_shared_or_disturbs_others_is_in_a_group() -> None:
+def test_clusters_browsers_and_kills_are_one_group() -> None:
+    found = 0
     for file in Path(__file__).parent.rglob("test_*.py"):
-        text = file.read_text()
-        if file != Path(__file__) and any(word in text for word in SHARED):
-            assert "xdist_group" in text, file
+        busy = any(word in file.read_text() for word in BUSY)
+        if busy and file.name not in (ONE_ALONE, Path(__file__).name):
+            found += 1
+            assert group_of(f"{file}::test") == "processes", file
+    assert found > 4
+    assert group_of(f"tests/{ONE_ALONE}::test_examples_run[sweep_ray]") == "processes"

@@ -13,8 +13,6 @@ from nclab.engine import Job, JobResult, Progress, cores, run_jobs
 from nclab.errors import NclabError
 from tests.engine import jobs
 
-pytestmark = pytest.mark.xdist_group("processes")
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -31,8 +31,6 @@ from tests.engine import jobs
 from tests.engine.test_local import ROOT, wait_until_gone
 from tests.papers.sweep.small import contents, small
 
-pytestmark = pytest.mark.xdist_group("processes")
-
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 

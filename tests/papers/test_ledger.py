@@ -24,8 +24,6 @@ from tests.papers.golden import GOLDEN
 from tests.papers.spoils import SPOILS
 from tests.papers.trained import NUMBERS, TRAINED_SPOILS
 
-pytestmark = pytest.mark.xdist_group("ledger")  # numbers are gathered once
-
 ROOT = Path(__file__).parent.parent.parent
 CLAIMS = {claim.id: claim for claim in all_claims()}
 CHECKED = [claim.id for claim in all_claims() if claim.gather is not None]

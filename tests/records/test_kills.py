@@ -7,10 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.xdist_group("processes")
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -11,8 +11,6 @@ from tests.report.browser import Watched, chromium
 from tests.report.folders import NASTY, reproduced
 from tests.report.test_server import Live
 
-pytestmark = pytest.mark.xdist_group("processes")
-
 LAST = "nclab.live.chart.view.series[0].x.slice(-1)[0]"
 
 

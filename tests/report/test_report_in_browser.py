@@ -10,8 +10,6 @@ from nclab.report.site import write_report
 from tests.report.browser import Watched, chromium
 from tests.report.folders import CLAIMS, NASTY, PICTURES, reproduced
 
-pytestmark = pytest.mark.xdist_group("processes")
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:

@@ -52,11 +52,14 @@ def gather(
     if missing:
         cautions.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
     view = View(moments, classes, weight, None if weight is None else logits, look)
-    given = {"scatter": moments.has_scatter, "both": look is not None and look.predictions > 0}
+    given: dict[str | None, bool] = {
+        "scatter": moments.has_scatter,
+        "both": look is not None and look.predictions > 0,
+    }
     values: dict[str, float | None] = {}
     notes: dict[str, str] = {}
     for metric in METRICS:
-        measured = given.get(metric.needs, True) and view.allows(metric.function)
+        measured = given.get(metric.also, True) and view.allows(metric.function)
         value = view(metric.function) if measured else None
         if value is None:
             notes[metric.name] = _why_missing(metric, reasons or {}, incomplete=bool(missing))
@@ -93,13 +96,13 @@ def gather(
 
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:
-    needs = ("weight", "second look") if metric.needs == "both" else (metric.needs,)
-    for need in needs:
+    needs = metric.needs
+    for need in ("weight", "second look") if needs == "both" else (needs,):
         if need in reasons:
             return reasons[need]
     if incomplete:
         return "defined only when every class has samples"
-    return f"needs {metric.needs}, which was not given"
+    return f"needs {needs}, which was not given"
 
 
 def _cautions(moments: ClassMoments) -> list[str]:

@@ -94,13 +94,14 @@ class Report(Shown):
     def lines(self) -> list[str]:
         """What is said below the table."""
         lines = [f"classifier: {self.classifier} · {self.samples} samples"]
-        known = all(collapse.nc4_ncc_accuracy is not None for collapse in self.layers)
-        if len(self.layers) > 1 and known:
-            depth = self.effective_depth()  # by definition the last layer where none is good enough
-            reached = 1 - (self.layers[depth - 1].nc4_ncc_accuracy or 0.0) <= 0.01 + 1e-12
-            end = "" if reached else ", which no layer reaches"
+        accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
+        known = [value for value in accuracies if value is not None]
+        count = len(self.layers)
+        if len(known) == count > 1:
+            depth = effective_depth([*known, 1.0])  # beyond the last where no layer is good enough
+            end = "" if depth <= count else ", which no layer reaches"
             lines.append(
-                f"effective depth: {depth} of {len(self.layers)} layers "
+                f"effective depth: {min(depth, count)} of {count} layers "
                 f"(nearest-class-centre error ≤ 0.01{end})"
             )
         lines.extend(f"! {remark}" for remark in self.remarks)

@@ -146,7 +146,7 @@ class MainJob:
             rows = self._judged_again(before)
         sources = {
             key: {"title": one.title, "authors": one.authors, "year": one.year}
-            for key, one in papers().items()
+            for key, one in sorted(papers().items(), key=lambda item: item[0] == "beyond")
         }
         write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows})
 

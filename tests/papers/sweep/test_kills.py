@@ -8,14 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 import nclab
 from nclab.papers.sweep import train_sweep
 from tests.cli.runner import call
 from tests.papers.sweep.small import contents, small
-
-pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[3]
 KILLS = 20
