@@ -4,9 +4,25 @@ import contextlib
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
+
+
+@contextlib.contextmanager
+def explained(doing: str, path: object, kind: type[NclabError] = DataError) -> Iterator[None]:
+    """What the system refuses is one line of ours: what could not be done, and why.
+
+    >>> with explained("read", "notes.txt"):
+    ...     open("no such folder/notes.txt")
+    Traceback (most recent call last):
+    nclab.errors.DataError: Cannot read notes.txt: No such file or directory.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"Cannot {doing} {path}: {error.strerror}.") from error
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = True) -> None:
@@ -22,22 +38,18 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = T
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    try:
+    with explained("write", target):
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:
-        raise DataError(f"Cannot write {target}: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            if flush:
-                os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise DataError(f"Cannot write {target}: {error.strerror}.") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                if flush:
+                    os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
     if flush:
         flush_folder(target.parent)
 

@@ -1,7 +1,7 @@
 """Options that follow from configs."""
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -62,7 +62,7 @@ def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[s
     @with_options(lambda: {"it": Options(Outer, "It", names or {}, leave_out=("secret",))})
     def command(given: Given, out: Annotated[Path, typer.Option(help="Where.")] = Path()) -> None:
         """Do it."""
-        seen.append((given.build("it", secret=7), given.changed("it")))
+        seen.append((given["it"].build(secret=7), given["it"].changed()))
 
     program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
     program.command(name="do")(command)
@@ -130,9 +130,10 @@ def test_a_sweep_by_itself_is_its_config() -> None:
         for option in group.all():
             plain = option.default
             given[option.name] = ",".join(map(str, plain)) if isinstance(plain, tuple) else plain
-    data = groups["teacher"].build(given)
-    assert (data, groups["conic"].build(given)) == (Teacher(), ConicHull())
-    assert groups["sweep"].build(given, data=data) == SweepConfig()
+    groups = {name: replace(group, given=given) for name, group in groups.items()}
+    data = groups["teacher"].build()
+    assert (data, groups["conic"].build()) == (Teacher(), ConicHull())
+    assert groups["sweep"].build(data=data) == SweepConfig()
 
 
 def test_what_needs_torch_is_made_when_it_is_called() -> None:

@@ -14,7 +14,7 @@ from nclab.monitor.sinks import RecordSink
 from nclab.papers.ledger import judge_all
 from nclab.papers.sweep.train import train_sweep
 from nclab.papers.ulpm_runs import write_solution
-from nclab.records import schema
+from nclab.records import Manifest, schema
 from nclab.records.schema import layers_of, title_of_layer
 from nclab.ulpm.solution import UlpmConfig, solve
 from tests.papers.sweep.small import small
@@ -70,7 +70,10 @@ def check_run(folder: Path) -> set[str]:
         record = json.loads(line)
         assert wrong(record, RECORDS[record["kind"]]) == []
         kinds.add(record["kind"])
-    assert wrong(json.loads((folder / "manifest.json").read_bytes()), schema.ManifestFile) == []
+    manifest, hints = json.loads((folder / "manifest.json").read_bytes()), get_type_hints(Manifest)
+    assert manifest.keys() == hints.keys()
+    assert [name for name, kind in hints.items() if not fits(manifest[name], kind)] == []
+    assert manifest["format"] == "nclab run"
     assert wrong(json.loads((folder / "state.json").read_bytes()), schema.StateFile) == []
     for file in (folder / "checkpoints").iterdir():
         content = file.read_bytes()

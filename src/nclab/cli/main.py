@@ -38,16 +38,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="measure")(measure.command)
-app.command(name="certify")(certify.command)
-app.command(name="claims")(claims.command)
-app.command(name="reproduce")(reproduce.command)
-app.command(name="sweep")(sweep.command)
-app.command(name="ulpm")(ulpm.command)
-app.command(name="landscape")(landscape.command)
-app.command(name="runs")(runs.command)
-app.command(name="report")(report.command)
-app.command(name="serve")(serve.command)
+for one in (measure, certify, claims, reproduce, sweep, ulpm, landscape, runs, report, serve):
+    app.command(name=one.__name__.rpartition(".")[2])(one.command)
 
 
 def _show_version(asked: bool) -> None:

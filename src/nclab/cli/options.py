@@ -11,7 +11,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -50,7 +50,7 @@ class Options:
     >>> member = Options(Member, "Member", names={"norm": "batch_norm"}, leave_out=("seed",))
     >>> [option.flag for option in member.all()]
     ['--batch-norm', '--weight-decay']
-    >>> member.build({"batch_norm": "none", "weight_decay": 0.1}, seed=2)
+    >>> replace(member, given={"batch_norm": "none", "weight_decay": 0.1}).build(seed=2)
     Member(norm='none', weight_decay=0.1, seed=2)
     """
 
@@ -62,6 +62,8 @@ class Options:
     """Options that are not called as their field, as in {"shape.width": "neurons"}."""
     leave_out: Collection[str] = ()
     """Fields that are no options, as in ("shape.inputs",)."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What came, by the names of the options."""
 
     def all(self) -> Iterator[Option]:
         """In the order of the fields."""
@@ -69,30 +71,19 @@ class Options:
             name = self.names.get(path, path.rpartition(".")[2])
             yield Option(path, name, kind, default, about)
 
-    def build(self, given: Mapping[str, Any], **known: Any) -> Any:
+    def build(self, **known: Any) -> Any:
         """The config of what was given, and of what is known about the fields left out."""
-        values = {option.path: _value(option, given[option.name]) for option in self.all()}
+        values = {option.path: _value(option, self.given[option.name]) for option in self.all()}
         return _build(self.config, "", values, known)
 
-    def changed(self, given: Mapping[str, Any]) -> list[str]:
+    def changed(self) -> list[str]:
         """The flags whose values are not those that the config has by itself."""
-        pairs = ((option, _value(option, given[option.name])) for option in self.all())
+        pairs = ((option, _value(option, self.given[option.name])) for option in self.all())
         return [option.flag for option, value in pairs if value != option.default]
 
 
-class Given(NamedTuple):
-    """What the options of a command's configs were given."""
-
-    options: Mapping[str, Options]
-    values: Mapping[str, Any]
-
-    def build(self, name: str, **known: Any) -> Any:
-        """The config of a name, see `Options.build`."""
-        return self.options[name].build(self.values, **known)
-
-    def changed(self, name: str) -> list[str]:
-        """The flags of a name's config, see `Options.changed`."""
-        return self.options[name].changed(self.values)
+Given = Mapping[str, Options]
+"""The options of a command's configs by name, with what was given."""
 
 
 def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command], Command]:
@@ -114,7 +105,8 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
 
             def whole(**values: Any) -> None:
                 found = {name: values.pop(name) for name in derived}
-                command(Given(options, found), **values)
+                given = {name: replace(one, given=found) for name, one in options.items()}
+                command(given, **values)
 
             return _signed(whole, command, [*own, *derived.values()])
 

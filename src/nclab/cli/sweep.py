@@ -66,17 +66,17 @@ def command(
     from nclab.papers.sweep.rows_table import rows_table
 
     if data in ("teacher", "conic"):
-        for flag in given.changed("file"):
+        for flag in given["file"].changed():
             raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
-        source = given.build(data)
+        source = given[data].build()
     else:
-        for flag in given.changed("conic"):
+        for flag in given["conic"].changed():
             raise NclabError(
                 f"Expected {flag} with teacher or conic data only, got it with {data}: a file is "
                 "taken whole."
             )
-        source = given.build("file", path=data)
-    config = given.build("sweep", data=source)
+        source = given["file"].build(path=data)
+    config = given["sweep"].build(data=source)
     with chosen(engine, address) as place:
         rows = train_sweep(config, out, workers=workers, device=device, engine=place)
     if as_json:

@@ -31,7 +31,7 @@ def command(
     from nclab.papers.ulpm_runs import prepare_folder, to_dict, write_solution
     from nclab.ulpm.solution import solve
 
-    config = given.build("ulpm")
+    config = given["ulpm"].build()
     folder = None if out is None else prepare_folder(out)
     solution = solve(config)
     lines = [] if folder is None else write_solution(solution, folder)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nclab.data.samples import Samples
+from nclab.data.samples import Samples, check_artificial
 from nclab.data.teacher import normal
 from nclab.errors import DataError
 
@@ -51,15 +51,7 @@ class ConicHull:
     """Of the samples."""
 
     def __post_init__(self) -> None:
-        if self.inputs < 1:
-            raise DataError(f"Expected inputs of 1 or more, got {self.inputs}.")
-        if not 2 <= self.classes <= self.samples:
-            raise DataError(
-                f"Expected 2 to {self.samples} classes, one sample or more for each, "
-                f"got {self.classes}."
-            )
-        if self.seed < 0:
-            raise DataError(f"Expected a seed of 0 or more, got {self.seed}.")
+        check_artificial(self, "inputs")
         if self.cones is None and self.planes > self.inputs:
             raise DataError(
                 f"Expected inputs of dimension {self.planes} or more, as {self.planes} planes cut "

@@ -73,13 +73,7 @@ def _from_package(scratch: Path) -> Path:
 def _call(command: Sequence[str], folder: Path) -> None:
     try:
         done = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PACKAGE_SECONDS,
-            check=False,
+            command, cwd=folder, capture_output=True, errors="replace", timeout=PACKAGE_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DataError(f"{command[0]} did not run ({error})") from error

@@ -72,6 +72,20 @@ class Samples:
         return total.hexdigest()
 
 
+def check_artificial(data: Any, *sizes: str) -> None:
+    """Refuse sizes below 1, fewer than two classes or a sample for each, and a seed below 0."""
+    for name in sizes:
+        if getattr(data, name) < 1:
+            raise DataError(f"Expected {name} of 1 or more, got {getattr(data, name)}.")
+    if not 2 <= data.classes <= data.samples:
+        raise DataError(
+            f"Expected 2 to {data.samples} classes, one sample or more for each, "
+            f"got {data.classes}."
+        )
+    if data.seed < 0:
+        raise DataError(f"Expected a seed of 0 or more, got {data.seed}.")
+
+
 def read_samples(path: str | os.PathLike[str]) -> Samples:
     """The samples of a .npz or .safetensors file: X|features|inputs and y|labels|targets.
 

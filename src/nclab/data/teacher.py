@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nclab.data.samples import Samples
+from nclab.data.samples import Samples, check_artificial
 from nclab.errors import DataError
 
 Balance = Literal["standardise", "batch_norm", "reject", "none"]
@@ -57,21 +57,12 @@ class Teacher:
     """Of the samples."""
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "samples", "depth", "width"):
-            if getattr(self, name) < 1:
-                raise DataError(f"Expected {name} of 1 or more, got {getattr(self, name)}.")
-        if not 2 <= self.classes <= self.samples:
-            raise DataError(
-                f"Expected 2 to {self.samples} classes, one sample or more for each, "
-                f"got {self.classes}."
-            )
+        check_artificial(self, "inputs", "samples", "depth", "width")
         if self.balance not in get_args(Balance):
             known = ", ".join(get_args(Balance))
             raise DataError(f"Expected a balance rule, one of {known}; got {self.balance!r}.")
         if not self.max_ratio > 1:
             raise DataError(f"Expected max_ratio above 1, got {self.max_ratio:g}.")
-        if self.seed < 0:
-            raise DataError(f"Expected a seed of 0 or more, got {self.seed}.")
 
     @property
     def label(self) -> str:
@@ -89,9 +80,8 @@ class Teacher:
                 last = "equal logits"
                 continue
             counts = np.bincount(labels, minlength=self.classes)
-            if self.balance == "none" and counts.all():
-                break
-            if self.balance != "none" and counts.max() <= self.max_ratio * counts.min():
+            balanced = counts.max() <= self.max_ratio * counts.min()
+            if counts.all() if self.balance == "none" else balanced:
                 break
             last = str(counts.tolist())
         else:

@@ -55,7 +55,7 @@ OnProgress = Callable[[Progress], None]
 OnDone = Callable[[int, JobResult], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class JobList:
     """Jobs to be run, how, and what became of them so far."""
 
@@ -131,14 +131,7 @@ class Engine(ABC):
             raise NclabError(f"Expected {least} or more workers, got {workers}.")
         if threads < 1:
             raise NclabError(f"Expected 1 or more threads, got {threads}.")
-        work = JobList(
-            jobs=jobs,
-            folder=folder,
-            workers=workers,
-            threads=threads,
-            on_progress=on_progress,
-            on_done=on_done,
-        )
+        work = JobList(jobs, folder, workers, threads, on_progress, on_done)
         if jobs:
             self.run_all(work)
         return [work.results[index] for index in range(len(jobs))]

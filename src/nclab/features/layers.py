@@ -61,10 +61,10 @@ def all_layers(
     layers: list[FoundLayer] = []
     seen: set[Identity] = set()
     for call in calls:
-        identity = call.source_identity
-        if call.name not in weight_layers or identity is None or identity in seen:
+        identity, source = call.source_identity, call.source
+        if call.name not in weight_layers or identity is None or source is None:
             continue
-        if identity.storage in own_input or not _is_float(call):
+        if identity in seen or identity.storage in own_input or not source.is_floating_point():
             continue
         seen.add(identity)
         layers.append(input_layer(call, calls))
@@ -92,7 +92,3 @@ def _producer(reader: Call, calls: Sequence[Call]) -> str | None:
         and times[call.name] == 1
     ]
     return max(makers, key=lambda call: call.left).name if makers else None
-
-
-def _is_float(call: Call) -> bool:
-    return call.source is not None and call.source.is_floating_point()

@@ -190,7 +190,6 @@ class Recorder:
 def first_tensor(value: Any) -> Tensor | None:
     """The tensor itself, or the first one inside a tuple, list or mapping.
 
-    >>> import torch
     >>> first_tensor((None, {"logits": torch.ones(1)})).item()
     1.0
     """
@@ -209,7 +208,6 @@ def first_tensor(value: Any) -> Tensor | None:
 def possible_logits(output: Any) -> list[Tensor]:
     """What may be the logits in what a model returns: `logits`, or each of its tensors.
 
-    >>> import torch
     >>> [tuple(t.shape) for t in possible_logits((torch.ones(2, 3), torch.ones(2, 4)))]
     [(2, 3), (2, 4)]
     """

@@ -1,6 +1,6 @@
 """Axes on paper: linear, logarithmic, and the time axis of ji2022 with decades on top."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
         if panel.x_label:
             axis.set_xlabel(panel.x_label)
     elif panel.x_ticks:
-        axis.set_xticks(panel.x_ticks, panel.tick_names)
+        axis.set_xticks(panel.x_ticks, panel.x_names or [f"{tick:g}" for tick in panel.x_ticks])
         axis.minorticks_off()
     elif panel.x_scale == "linear" and _whole(panel):
         from matplotlib.ticker import MaxNLocator
@@ -56,17 +56,10 @@ def _time_axis(axis: "Axes") -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
     if high > 100:
-        top = axis.secondary_xaxis("top", functions=(_to_decades, _from_decades))
+        decades = (lambda x: np.asarray(x) / LN10, lambda x: np.asarray(x) * LN10)
+        top = axis.secondary_xaxis("top", functions=decades)
         top.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
         top.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"$t=10^{{{x:g}}}$"))
         top.xaxis.set_minor_formatter(NullFormatter())
         top.tick_params(labelsize=7)
         top.spines["top"].set_visible(False)
-
-
-def _to_decades(x: Any) -> Any:
-    return np.asarray(x) / LN10
-
-
-def _from_decades(x: Any) -> Any:
-    return np.asarray(x) * LN10

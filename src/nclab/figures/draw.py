@@ -107,37 +107,20 @@ def _draw_reference(axis: "Axes", reference: Reference, colours: Colours) -> Non
     line: dict[str, Any] = {"color": colours.muted, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1.8}
     halo = [withStroke(linewidth=2.5, foreground=colours.background)]
     words: dict[str, Any] = {"color": colours.muted, "fontsize": 7, "zorder": 1.9}
-    words["path_effects"] = halo
+    words |= {"path_effects": halo, "textcoords": "offset points"}
     if reference.y is not None:
         axis.axhline(reference.y, **line)
-        low, high = axis.get_ylim()
-        top = axis.transScale.transform((1, high))[1]
-        bottom = axis.transScale.transform((1, low))[1]
-        here = axis.transScale.transform((1, reference.y))[1]
-        crowded = here > bottom + 0.9 * (top - bottom)
-        axis.annotate(
-            reference.label,
-            (1.0, reference.y),
-            xycoords=axis.get_yaxis_transform(),
-            xytext=(-2, -2 if crowded else 2),
-            textcoords="offset points",
-            ha="right",
-            va="top" if crowded else "bottom",
-            **words,
-        )
+        ends = (*axis.get_ylim(), reference.y)
+        low, high, here = (axis.transScale.transform((1, y))[1] for y in ends)
+        crowded = here > low + 0.9 * (high - low)
+        words |= {"xycoords": axis.get_yaxis_transform(), "xytext": (-2, -2 if crowded else 2)}
+        words |= {"ha": "right", "va": "top" if crowded else "bottom"}
+        axis.annotate(reference.label, (1.0, reference.y), **words)
     if reference.x is not None:
         axis.axvline(reference.x, **line)
-        axis.annotate(
-            reference.label,
-            (reference.x, 1.0),
-            xycoords=axis.get_xaxis_transform(),
-            xytext=(2, -2),
-            textcoords="offset points",
-            rotation=90,
-            ha="left",
-            va="top",
-            **words,
-        )
+        words |= {"xycoords": axis.get_xaxis_transform(), "xytext": (2, -2)}
+        words |= {"ha": "left", "va": "top", "rotation": 90}
+        axis.annotate(reference.label, (reference.x, 1.0), **words)
 
 
 def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Colours) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from nclab.errors import MissingExtra
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import Colours, paper
-from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series
+from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series, finite
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
 SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
@@ -66,10 +66,10 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
             data += [trace | home for trace in _heat_map(panel, colours, box)]
             continue
         legend = "legend" if shared else f"legend{suffix}"
-        low = 0.0 if shared else box[2]
         # Beside each other, entries of one panel would run into the legend of the next.
-        way = "h" if shared else "v"
-        layout[legend] = _legend(0 if shared else box[0], low - UNDER / inside, way)
+        way, left, low = ("h", 0, 0.0) if shared else ("v", box[0], box[2])
+        at = {"x": left, "y": low - UNDER / inside, "xanchor": "left", "yanchor": "top"}
+        layout[legend] = {"orientation": way, **at}
         for one in panel.series:
             key = _plain(one.label if shared else f"{place}/{one.label}")
             first = bool(one.label) and key not in shown
@@ -105,10 +105,6 @@ def _frame(picture: Picture, colours: Colours, height: float, foot: int) -> dict
         "annotations": [],
         "shapes": [],
     }
-
-
-def _legend(x: float, y: float, way: str) -> dict[str, Any]:
-    return {"orientation": way, "x": x, "y": y, "xanchor": "left", "yanchor": "top"}
 
 
 def _boxes(picture: Picture, lines: int) -> tuple[list[tuple[float, float, float, float]], float]:
@@ -188,7 +184,7 @@ def _words_apart(ticks: Sequence[float], *, logged: bool) -> list[str]:
 def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
     if scale == "linear":
         return {"type": "linear"}
-    known = [value for value in _numbers(values) if value is not None and value > 0]
+    known = [value for value in finite(values) if value is not None and value > 0]
     decades = math.log10(max(known)) - math.log10(min(known)) if known else 0.0
     ticks = {"dtick": max(1, round(decades / 5))} if decades >= 1.5 else {"nticks": 6}
     return {"type": "log", "exponentformat": "power", **ticks}
@@ -203,8 +199,8 @@ def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]
         "mode": mode,
         "name": _plain(one.label),
         "showlegend": show,
-        "x": _numbers(one.x),
-        "y": _numbers(one.y),
+        "x": finite(one.x),
+        "y": finite(one.y),
         "line": {"color": colour, "width": 2, "dash": DASHES[one.style]},
         "marker": {
             "color": colour,
@@ -217,7 +213,7 @@ def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]
     if one.low is None or one.high is None:
         return [trace]
     if not lines:
-        low, y, high = _numbers(one.low), _numbers(one.y), _numbers(one.high)
+        low, y, high = finite(one.low), finite(one.y), finite(one.high)
         above = [_gap(top, middle) for top, middle in zip(high, y, strict=True)]
         below = [_gap(middle, foot) for middle, foot in zip(y, low, strict=True)]
         trace["error_y"] = {
@@ -240,19 +236,19 @@ def _band(one: Series, colour: str) -> list[dict[str, Any]]:
         "line": {"width": 0, "color": colour},
         "showlegend": False,
         "hoverinfo": "skip",
-        "x": _numbers(one.x),
+        "x": finite(one.x),
     }
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     fill = f"rgba({red},{green},{blue},0.18)"
     return [
-        edge | {"y": _numbers(one.low or ())},
-        edge | {"y": _numbers(one.high or ()), "fill": "tonexty", "fillcolor": fill},
+        edge | {"y": finite(one.low or ())},
+        edge | {"y": finite(one.high or ()), "fill": "tonexty", "fillcolor": fill},
     ]
 
 
 def _heat_map(panel: HeatMap, colours: Colours, box: Sequence[float]) -> list[dict[str, Any]]:
     """The colours and, on continuous axes, the line where the values are those of the centre."""
-    values = [_numbers(row) for row in panel.values]
+    values = [finite(row) for row in panel.values]
     known = [value for row in values for value in row if value is not None]
     low, high = panel.value_range or (min(known, default=0.0), max(known, default=1.0))
     stops = [list(stop) for stop in (colours.ramp if panel.centre is None else colours.diverging)]
@@ -277,8 +273,8 @@ def _heat_map(panel: HeatMap, colours: Colours, box: Sequence[float]) -> list[di
             "title": {"text": _plain(panel.value_label), "side": "right"},
         },
     }
-    trace["x"] = _numbers(panel.x) if len(panel.x) else _names(panel.x_names, values[0])
-    trace["y"] = _numbers(panel.y) if len(panel.y) else _names(panel.y_names, values)
+    trace["x"] = finite(panel.x) if len(panel.x) else _names(panel.x_names, values[0])
+    trace["y"] = finite(panel.y) if len(panel.y) else _names(panel.y_names, values)
     if not len(panel.x):
         return [trace]
     trace["zsmooth"] = "best"
@@ -332,31 +328,23 @@ def _add_reference(
         "showarrow": False,
         "font": {"size": 10, "color": colours.muted},
     }
-    across, up = f"x{suffix} domain", f"y{suffix} domain"
-    if reference.y is not None:
-        here: dict[str, Any] = {"xref": across, "yref": f"y{suffix}"}
-        edge = {"type": "line", "x0": 0, "x1": 1, "y0": reference.y, "y1": reference.y}
-        at = math.log10(reference.y) if panel.y_scale != "linear" else reference.y
-        layout["shapes"].append(edge | here | {"line": line})
-        end = {"x": 1, "y": at, "xanchor": "right", "yanchor": "bottom"}
-        layout["annotations"].append(words | here | end)
-    if reference.x is not None:
-        here = {"xref": f"x{suffix}", "yref": up}
-        edge = {"type": "line", "y0": 0, "y1": 1, "x0": reference.x, "x1": reference.x}
-        at = math.log10(reference.x) if panel.x_scale != "linear" else reference.x
-        layout["shapes"].append(edge | here | {"line": line})
-        end = {"y": 1, "x": at, "xanchor": "left", "yanchor": "top"}
-        layout["annotations"].append(words | here | end)
+    for along, across, at, scale, corner in (
+        ("x", "y", reference.y, panel.y_scale, ("right", "bottom")),
+        ("y", "x", reference.x, panel.x_scale, ("left", "top")),
+    ):
+        if at is None:
+            continue
+        here = {f"{along}ref": f"{along}{suffix} domain", f"{across}ref": f"{across}{suffix}"}
+        edge = {f"{along}0": 0, f"{along}1": 1, f"{across}0": at, f"{across}1": at}
+        end = {along: 1, across: math.log10(at) if scale != "linear" else at}
+        anchors = dict(zip(("xanchor", "yanchor"), corner, strict=True))
+        layout["shapes"].append({"type": "line", **edge, **here, "line": line})
+        layout["annotations"].append(words | here | end | anchors)
 
 
 def _plain(text: str) -> str:
     """Text as itself: plotly reads a little HTML, and user text must not become any."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _numbers(values: Numbers) -> list[float | None]:
-    plain = [None if value is None else float(value) for value in values]
-    return [value if value is not None and math.isfinite(value) else None for value in plain]
 
 
 def _gap(larger: float | None, smaller: float | None) -> float | None:

@@ -4,7 +4,7 @@ Every figure is described once, here; `figures/draw.py` and `figures/interactive
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -57,11 +57,6 @@ class Panel(NamedTuple):
     """Where x is labelled; empty lets the renderer choose."""
     x_names: tuple[str, ...] = ()
     """What stands there instead of the numbers, one for each of `x_ticks`."""
-
-    @property
-    def tick_names(self) -> tuple[str, ...]:
-        """What stands at `x_ticks`."""
-        return self.x_names or tuple(f"{tick:g}" for tick in self.x_ticks)
 
 
 class HeatMap(NamedTuple):
@@ -135,11 +130,12 @@ def from_json(content: Mapping[str, Any]) -> Picture:
 
 def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
     if isinstance(panel, HeatMap):
-        values = [_numbers(row) for row in panel.values]
-        places = {"x": _numbers(panel.x), "y": _numbers(panel.y)}
+        values = [finite(row) for row in panel.values]
+        places = {"x": finite(panel.x), "y": finite(panel.y)}
         return {"kind": "heat map", **panel._asdict(), "values": values, **places}
     series = [
-        one._asdict() | {name: _numbers(getattr(one, name)) for name in ("x", "y", "low", "high")}
+        one._asdict()
+        | {n: finite(v) for n in ("x", "y", "low", "high") if (v := getattr(one, n)) is not None}
         for one in panel.series
     ]
     references = [one._asdict() for one in panel.references]
@@ -222,9 +218,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return type(value) is kind if kind in (int, str, NoneType) else isinstance(value, kind)
 
 
-def _numbers(values: Any) -> list[float | None] | None:
+def finite(values: Iterable[Any]) -> list[float | None]:
     """Plain floats; what is not finite has no place in JSON and is nothing to draw."""
-    if values is None:
-        return None
     plain = [None if value is None else float(value) for value in values]
     return [value if value is not None and math.isfinite(value) else None for value in plain]

@@ -105,10 +105,9 @@ class _Slices:
 
 
 def _source(features: Any, labels: Any) -> Iterable[Any]:
-    is_array = isinstance(features, (Tensor, np.ndarray))
     if labels is not None:
         return _Slices(as_tensor(features, "features"), as_tensor(labels, "labels"))
-    if is_array or not isinstance(features, Iterable):
+    if isinstance(features, (Tensor, np.ndarray)) or not isinstance(features, Iterable):
         raise DataError(
             f"Expected labels beside the features, or an iterable of (features, labels) batches; "
             f"got a {type(features).__name__} alone."

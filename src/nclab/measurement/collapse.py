@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from nclab import metrics
@@ -134,20 +133,12 @@ class Collapse(Shown):
                     f"Expected a measurement with classifier and loss, but {name} is missing: "
                     f"{self.notes[name]}."
                 )
-        assert self.alpha is not None
-        assert self.beta is not None
-        assert self.balanced_loss is not None
-        assert self.class_loss is not None
-        assert self.class_beta is not None
+        own: Any = self  # where these two are measured, nothing that follows is None
         certificate = certify(
-            self.num_classes,
-            self.alpha,
-            self.beta,
-            self.balanced_loss,
-            delta,
-            class_losses=self.class_loss.cpu().numpy(),
-            class_alphas=self.class_alpha.cpu().numpy(),
-            class_betas=self.class_beta.cpu().numpy(),
+            *(own.num_classes, own.alpha, own.beta, own.balanced_loss, delta),
+            class_losses=own.class_loss.cpu().numpy(),
+            class_alphas=own.class_alpha.cpu().numpy(),
+            class_betas=own.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
             pairs=pairs,
         )
@@ -182,18 +173,7 @@ class Collapse(Shown):
         notes = dict(self.notes)
         if pairs is None:
             notes["inter_cosine"] = f"more than {PAIRS_SHOWN} classes; use .inter_cosine"
-        arrays = {
-            name: None if value is None else _finite_list(value)
-            for name, value in (
-                ("intra_cosine", self.intra_cosine),
-                ("nc3_alignment", self.nc3_alignment),
-                ("class_loss", self.class_loss),
-                ("class_alpha", self.class_alpha),
-                ("class_beta", self.class_beta),
-                ("class_variance", self.variances),
-                ("class_counts", self.counts),
-            )
-        }
+        names = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "class_beta")
         scalars = {name: _finite(value) for name, value in self.scalars().items()}
         certificate, why = self._recorded_certificate()
         if why:
@@ -203,7 +183,9 @@ class Collapse(Shown):
             **scalars,
             "max_inter_pair": list(self.max_inter_pair),
             "classes": list(self.classes),
-            **arrays,
+            **{name: _finite_list(getattr(self, name)) for name in names},
+            "class_variance": _finite_list(self.variances),
+            "class_counts": self.counts.tolist(),
             "inter_cosine": pairs,
             "certificate": certificate,
             "notes": notes,
@@ -242,7 +224,5 @@ def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
 
 
-def _finite_list(values: Tensor) -> list[float | None]:
-    if not values.dtype.is_floating_point:
-        return [int(value) for value in values]
-    return [_finite(float(value)) for value in values.to(torch.float64)]
+def _finite_list(values: Tensor | None) -> list[float | None] | None:
+    return None if values is None else [_finite(value) for value in values.double().tolist()]

@@ -73,24 +73,18 @@ def vertices(classes: int) -> Tensor:
     >>> bool(torch.allclose(vertices(7).T @ vertices(7), torch.eye(3, dtype=torch.float64)))
     True
     """
+    thirds = [2 * math.pi * k / 3 for k in range(3)]
     if classes == 2:
         spread = [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]
     elif classes == 3:
-        spread = [[math.cos(a), math.sin(a), 0.0] for a in (2 * math.pi * k / 3 for k in range(3))]
+        spread = [[math.cos(a), math.sin(a), 0.0] for a in thirds]
     elif classes == 4:
-        base = [(2 * math.pi * k / 3) for k in range(3)]
         low, out = -1 / 3, math.sqrt(8) / 3
-        spread = [[0.0, 0.0, 1.0], *([out * math.cos(a), out * math.sin(a), low] for a in base)]
+        spread = [[0.0, 0.0, 1.0], *([out * math.cos(a), out * math.sin(a), low] for a in thirds)]
     else:
         heights = [1 - (2 * k + 1) / classes for k in range(classes)]
-        spread = [
-            [
-                math.sqrt(1 - z * z) * math.cos(GOLDEN * k),
-                math.sqrt(1 - z * z) * math.sin(GOLDEN * k),
-                z,
-            ]
-            for k, z in enumerate(heights)
-        ]
+        turns = [(math.sqrt(1 - z * z), GOLDEN * k, z) for k, z in enumerate(heights)]
+        spread = [[out * math.cos(a), out * math.sin(a), z] for out, a, z in turns]
     points = torch.tensor(spread, dtype=torch.float64)
     points = points - points.mean(0)
     values, vectors = torch.linalg.eigh(points.T @ points)

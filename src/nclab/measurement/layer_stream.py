@@ -127,12 +127,18 @@ class LayerStream:
         self.scatter = scatter
         self.cache = cache
         self._kept: list[Kept] | None = None if cache is None else []
-        self.moments: ClassMoments | None = None
+        self.moments: ClassMoments
+        """Of all rows so far; there from the first of them on."""
         self.logits: LogitStatistics | None = None
         self.look: SecondLook | None = None
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows that `add` has left out."""
         self._largest_label = -1
+
+    @property
+    def started(self) -> bool:
+        """Whether there are sums."""
+        return hasattr(self, "moments")
 
     @property
     def cached(self) -> bool:
@@ -157,25 +163,24 @@ class LayerStream:
 
     def new_logits(self) -> LogitStatistics:
         """Empty sums of logits, beside the moments."""
-        assert self.moments is not None
         size, device = self.moments.num_classes, self.moments.device
         return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
         """First pass: add a batch."""
         rows, classes = self._checked(features, labels)
-        if self.moments is None:
+        if not self.started:
             self.start(rows.shape[1], rows.device)
-        assert self.moments is not None
         if self.num_classes is None and len(classes):
-            self._make_room(int(classes.max()) + 1)
+            self._largest_label = max(self._largest_label, int(classes.max()))
+            if self._largest_label >= self.moments.num_classes:
+                self.moments.grow(self._largest_label + 1)
         self.moments.add_checked(rows, classes)
         rows, classes = self._counted(rows, classes)
         self._keep(rows, classes, self._predict(rows, classes))
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         """First pass over labels that are checked and, if all rows have them, their logits."""
-        assert self.moments is not None
         usable, own = finite_rows(rows), labels
         if usable is not None:
             out = labels[~usable]
@@ -195,21 +200,17 @@ class LayerStream:
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
-        assert self._kept is not None
-        for rows, classes, predicted in self._kept:
-            self._look_at(rows, classes, predicted)
-        self._kept.clear()
+        while self._kept:
+            self._look_at(*self._kept.pop(0))
 
     def finish_second_look(self) -> None:
         """After the second pass: refuse one that has seen other data than the first."""
-        assert self.moments is not None
-        if self.look is None:
-            self.look = SecondLook(self.moments)
+        self.look = self.look or SecondLook(self.moments)
         self.look.require_same_data(self.moments)
 
     def require_classes(self, *, allow_missing: bool) -> None:
         """After the first pass: refuse no data, one class, or absent classes."""
-        if self.moments is None or self.moments.total == 0:
+        if not self.started or self.moments.total == 0:
             raise DataError("Expected at least one sample, got none. Check the data source.")
         if self.num_classes is None:
             check_sizes(self._largest_label + 1, self.moments.dim)
@@ -221,7 +222,6 @@ class LayerStream:
 
     def collapse(self, reasons: Mapping[str, str]) -> Collapse:
         """The measurement of this layer; `reasons` as for `gather`."""
-        assert self.moments is not None
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
@@ -245,19 +245,12 @@ class LayerStream:
         return collapse
 
     def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
-        seen = 0 if self.moments is None else self.moments.rows_seen
-        dim = None if self.moments is None else self.moments.dim
+        dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
         rows = as_features(features, dim=dim, first_row=seen)
         classes = as_labels(
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
         return rows, classes
-
-    def _make_room(self, num_classes: int) -> None:
-        assert self.moments is not None
-        self._largest_label = max(self._largest_label, num_classes - 1)
-        if num_classes > self.moments.num_classes:
-            self.moments.grow(num_classes)
 
     def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Without the ignored rows."""
@@ -268,12 +261,11 @@ class LayerStream:
 
     def _predict(self, rows: Tensor, classes: Tensor, *, count: bool = True) -> Tensor | None:
         """The classifier's decisions, counted into the loss side in the first pass."""
-        if self.head is None or self.logits is None or self.moments is None:
+        if self.head is None or self.logits is None:
             return None
         predicted = []
-        device = self.moments.device
-        blocks = row_blocks(rows, classes.to(device), device, width=len(self.head.weight))
-        for block, own in blocks:
+        device, width = self.moments.device, len(self.head.weight)
+        for block, own in row_blocks(rows, classes.to(device), device, width=width):
             logits = self.head.logits(block)
             predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
@@ -291,9 +283,7 @@ class LayerStream:
             self._kept[-1] = (rows.clone(), classes.clone(), predicted)
 
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        assert self.moments is not None
-        if self.look is None:
-            self.look = SecondLook(self.moments)
+        self.look = self.look or SecondLook(self.moments)
         self.look.add_checked(rows, classes, predicted)
 
 

@@ -53,6 +53,7 @@ def measure(
         allow_missing: leave out classes without samples instead of refusing.
         second_look: False for the one-pass metrics alone.
 
+    >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
     >>> x = torch.randn(60, 4, generator=generator)
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -142,7 +143,7 @@ class Measurement:
     def first_pass(self, raw: Any) -> None:
         """Run one batch; the first one also decides what is measured."""
         batch = split_batch(raw, self.device)
-        if self.layers.classifier is None:
+        if not self.layers.found:
             recorder, output = self._run(batch, None)
             self.layers.find(recorder, batch, output)
             self._open_streams()
@@ -163,7 +164,7 @@ class Measurement:
 
     def require_data(self) -> None:
         """After the first pass: refuse an empty loader and absent classes."""
-        if self.layers.classifier is None:
+        if not self.layers.found:
             raise DataError("Expected at least one batch, the loader gave none.")
         for stream in self.streams.values():
             try:

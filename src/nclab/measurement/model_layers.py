@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nclab.errors import DataError, ModelError
+from nclab.errors import ModelError, NclabError
 from nclab.features.batches import Batch
 from nclab.features.classifier import Classifier, find_classifier
 from nclab.features.layers import FoundLayer, all_layers, input_layer, named_points
@@ -44,7 +44,8 @@ class ModelLayers:
         self.wanted = layers
         self.chosen = classifier
         self.pool = pool
-        self.classifier: Classifier | None = None
+        self.classifier: Classifier
+        """There once `find` has found it."""
         self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
         self.deciders: dict[Point, nn.Module] = {}
@@ -62,22 +63,24 @@ class ModelLayers:
         self._weight_layers = [n for n, m in model.named_modules() if is_weight_layer(m)]
 
     @property
+    def found(self) -> bool:
+        """Whether the traced pass is over."""
+        return hasattr(self, "classifier")
+
+    @property
     def num_classes(self) -> int:
         """Outputs of the classifier."""
-        assert self.classifier is not None
         return len(self.classifier.weight)
 
     @property
     def classifier_name(self) -> str:
         """Name of the classifier."""
-        assert self.classifier is not None
         return self.classifier.call.name or type(self.model).__name__
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """How the classifier was found, where that needs saying."""
-        remark = None if self.classifier is None else self.classifier.remark
-        return (remark,) if remark else ()
+        return (self.classifier.remark,) if self.classifier.remark else ()
 
     @property
     def device(self) -> torch.device:
@@ -87,28 +90,20 @@ class ModelLayers:
 
     def head(self) -> Head:
         """The classifier's weights as they are now."""
-        assert self.classifier is not None
         module = self.classifier.call.module
         bias = getattr(module, "bias", None)
         return Head.checked(module.weight, bias if isinstance(bias, Tensor) else None, None)
 
     def rows(self, tensor: Tensor, module: nn.Module, *, labels: Tensor, mask: Any) -> Tensor:
         """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
-        turned = None
-        if self._sequence_first and not tensor.is_nested and tensor.ndim == 3:
+        turned, first = None, self._sequence_first
+        if first and not tensor.is_nested and tensor.ndim == 3:
             turned = is_turned(tensor, labels, module)
             # A last batch of T samples is turned as the batches before it were.
             turned = self._turned.get(id(module)) if turned is None else turned
             self._turned[id(module)] = turned
-        return to_rows(
-            tensor,
-            labels,
-            module,
-            pool=self.pool,
-            mask=mask,
-            sequence_first=self._sequence_first,
-            turned=turned,
-        )
+        how = {"pool": self.pool, "mask": mask, "sequence_first": first, "turned": turned}
+        return to_rows(tensor, labels, module, **how)
 
     def recorder(self, reader: Reader, points: Sequence[Point] | None = None) -> Recorder:
         """A recorder of the given points or, without them, one that traces the pass."""
@@ -126,20 +121,16 @@ class ModelLayers:
         for layer in self._layers(recorder.calls, batch, last):
             rows = recorder.rows.get(layer.point, NoRows("it was not called"))
             is_last = layer.identity is not None and layer.identity == last.identity
-            needed = is_last or bool(self._named)
-            if isinstance(rows, NoRows):
-                if needed:
-                    raise ModelError(f"Cannot measure {layer.name}: {rows}.")
-                self.skipped[layer.name] = str(rows)
-                continue
             try:
+                if isinstance(rows, NoRows):
+                    raise ModelError(f"Cannot measure {layer.name}: {rows}.") from rows
                 check_sizes(classes, rows.shape[1])
-            except DataError as error:
-                if needed:
+            except NclabError as error:
+                if is_last or self._named:
                     raise
-                self.skipped[layer.name] = str(error)
-                continue
-            self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
+                self.skipped[layer.name] = str(error.__cause__ or error)
+            else:
+                self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
         # The tensors of this pass are not ours to keep alive.
         self.classifier.call.source = self.classifier.call.target = None

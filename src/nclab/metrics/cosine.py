@@ -26,7 +26,6 @@ def intra_cosine(statistics: HasUnitMeans) -> Tensor:
 
     The average includes i = j, as pan2023 defines it; see `intra_cosine_offdiagonal`.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
     >>> intra_cosine(moments).tolist()
@@ -46,7 +45,6 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
 
     A zero vector has cosine 0 with itself too, so only the others are taken off.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0], [0.0, -2.0]], [0, 0, 1, 1])
     >>> intra_cosine_offdiagonal(moments).tolist()
@@ -68,7 +66,6 @@ def inter_cosine(statistics: HasUnitMeans) -> Tensor:
 
     Asks for a C x C array; `max_inter` and `mean_inter` do not.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0]], [0, 1])
     >>> inter_cosine(moments).tolist()
@@ -84,7 +81,6 @@ def min_intra(statistics: HasUnitMeans) -> float:
     Range: [0, 1]; 1 at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
     >>> min_intra(moments)
@@ -100,7 +96,6 @@ def mean_intra(statistics: HasUnitMeans) -> float:
     Range: [0, 1]; 1 at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0]], [0, 0, 1])
     >>> mean_intra(moments)
@@ -118,7 +113,6 @@ def max_inter(statistics: HasUnitMeans) -> float:
 
     Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
     >>> max_inter(moments)
@@ -132,7 +126,6 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
 
     Invariant to: rotation, scale of every single feature.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [1.0, 1.0]], [0, 1, 2])
     >>> max_inter_pair(moments)
@@ -158,7 +151,6 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    >>> from nclab import ClassMoments
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
     >>> round(mean_inter(moments), 12)

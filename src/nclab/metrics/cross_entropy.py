@@ -1,7 +1,7 @@
 """The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss."""
 
 import math
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
+
+FloatArray = NDArray[np.float64]
+Real = TypeVar("Real", float, FloatArray)
 
 
 def loss(logits: LogitStatistics) -> float:
@@ -148,11 +151,7 @@ def beta(weight: Tensor) -> float:
     return weight_norm(weight) / math.sqrt(len(weight))
 
 
-@overload
-def g(s: float, num_classes: int) -> float: ...
-@overload
-def g(s: NDArray[np.float64], num_classes: int) -> NDArray[np.float64]: ...
-def g(s: float | NDArray[np.float64], num_classes: int) -> float | NDArray[np.float64]:
+def g(s: Real, num_classes: int) -> Real:
     r"""Loss of a class whose centred classifier row and mean feature have inner product s.
 
     $$g(s) = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}s}\bigr)$$
@@ -167,7 +166,7 @@ def g(s: float | NDArray[np.float64], num_classes: int) -> float | NDArray[np.fl
     """
     others = num_classes - 1
     value = np.logaddexp(0.0, math.log(others) - num_classes / others * s)
-    return value if isinstance(value, np.ndarray) else float(value)
+    return value if isinstance(s, np.ndarray) else float(value)
 
 
 def optimal_loss(num_classes: int, product: float) -> float:

@@ -4,13 +4,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.rows import (
-    centred_rows,
-    cosine_deviation,
-    mean_norms,
-    mean_pairs,
-    weight_angles,
-)
+from nclab.metrics.rows import centred_rows, cosine_deviation, mean_norms, mean_pairs, weight_angles
 from nclab.statistics import ClassMoments
 
 

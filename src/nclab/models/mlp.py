@@ -2,7 +2,7 @@
 
 import copy
 from collections import OrderedDict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 import torch
@@ -34,12 +34,11 @@ class Shape:
     """Whether linear layers have a bias."""
 
     def __post_init__(self) -> None:
-        least = {"inputs": 1, "classes": 2, "layers": 1, "width": 1}
-        for field in fields(self):
-            value, lowest = getattr(self, field.name), least.get(field.name)
-            if lowest is not None and (not isinstance(value, int) or value < lowest):
+        for name, lowest in {"inputs": 1, "classes": 2, "layers": 1, "width": 1}.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < lowest:
                 raise ModelError(
-                    f"Expected {field.name} to be an integer of at least {lowest}, got {value!r}."
+                    f"Expected {name} to be an integer of at least {lowest}, got {value!r}."
                 )
 
     @property

@@ -33,7 +33,7 @@ def join(running: RunningEstimate) -> None:
     """Make every process's running estimate that of all; empty where none has read a batch."""
     if not bool(_gathered(torch.tensor([int(bool(running.streams))])).any()):
         return
-    if running.layers.classifier is not None:
+    if running.layers.found:
         running.start()
     AllProcesses().moments(running.streams)
 
@@ -43,9 +43,8 @@ class AllProcesses:
 
     def moments(self, streams: Sequence[LayerStream]) -> None:
         """Merge moments and logits of all processes."""
-        _agree([stream.moments.dim for stream in streams if stream.moments is not None])
+        _agree([stream.moments.dim for stream in streams])
         for stream in streams:
-            assert stream.moments is not None
             stream.moments = _joined_moments(stream.moments)
             stream.nonfinite = _sum(stream.nonfinite)
             if stream.logits is not None:
@@ -55,7 +54,6 @@ class AllProcesses:
         """Merge the second looks, or drop them if one process could not take its own."""
         everywhere = bool(_gathered(torch.tensor([int(complete)])).all())
         for stream in streams:
-            assert stream.moments is not None
             blank = partial(SecondLook, stream.moments)
             stream.look = _joined(stream.look or blank(), blank) if everywhere else None
 

@@ -91,8 +91,7 @@ class CollapseCallback(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """An epoch begins."""
         length = trainer.num_training_batches
-        known = isinstance(length, int)
-        self.monitor.epoch_begin(batches=int(length) if known else None)
+        self.monitor.epoch_begin(batches=length if isinstance(length, int) else None)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -114,11 +113,10 @@ class CollapseCallback(Callback):
         try:
             monitor.step(trainer.global_step)
         except ModelError as error:
-            name = self._model or "net"
-            hint = (
-                f"If training_step calls a module of its own, pass its name, as in model={name!r}"
-            )
-            raise ModelError(f"{error} {hint}.") from error
+            raise ModelError(
+                f"{error} If training_step calls a module of its own, pass its name, as in "
+                f"model={self._model or 'net'!r}."
+            ) from error
         if monitor.last is not before and monitor.last is not None:
             publish(trainer, monitor.last)
             for logger in trainer.loggers:

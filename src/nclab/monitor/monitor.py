@@ -50,6 +50,7 @@ class Monitor:
         sinks: callables that take each Event.
         classifier, pool: as for `nclab.measure`.
 
+    >>> import torch
     >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
     >>> loader = [(inputs[i::6], labels[i::6]) for i in range(6)]
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -256,7 +257,7 @@ class Monitor:
         self._running.clear()
         self._unread = state["running"]
         self._resumed = True  # in the middle of an epoch, perhaps
-        if self._layers.classifier is not None:
+        if self._layers.found:
             self._go_on()
 
     def _new_layers(self, layers: str | Sequence[str] | None = None) -> ModelLayers:

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
-from torch.nn.functional import linear
 
 from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
@@ -64,12 +63,8 @@ class RunningEstimate:
             self.start(device)
             here = self.streams[0].nonfinite.device
             labels = torch.cat([reading.labels.to(here) for reading in waiting])
-            labels = as_labels(
-                labels,
-                rows=len(labels),
-                ignore_index=IGNORE_INDEX,
-                num_classes=self.layers.num_classes,
-            )
+            size, classes = len(labels), self.layers.num_classes
+            labels = as_labels(labels, rows=size, ignore_index=IGNORE_INDEX, num_classes=classes)
             parts = [reading.logits for reading in waiting if reading.logits is not None]
             logits = torch.cat(parts) if len(parts) == len(waiting) else None
             for index, stream in enumerate(self.streams):
@@ -87,7 +82,6 @@ class RunningEstimate:
         head = self._head()
         measured = []
         for layer, stream in self._pairs():
-            assert stream.moments is not None
             present = int((stream.moments.counts > 0).sum())
             if present < 2:
                 skipped[layer.name] = f"it has finite features of {present} classes; 2 are needed"
@@ -101,11 +95,10 @@ class RunningEstimate:
                 measured.append(stream.collapse(reasons))
             except (DataError, LinAlgError) as error:  # never a training's end
                 skipped[layer.name] = str(error)
-        last = self.streams[-1].moments if self.streams else None
         return Report(
             layers=tuple(measured),
             classifier=self.layers.classifier_name,
-            samples=0 if last is None else last.total,
+            samples=self.streams[-1].moments.total if self.streams else 0,
             skipped=skipped,
             remarks=(*self.layers.remarks, REMARK),
         )
@@ -124,7 +117,6 @@ class RunningEstimate:
         self.flush()
         state: dict[str, Any] = {"layers": {}}
         for layer, stream in self._pairs():
-            assert stream.moments is not None
             own = {"moments": stream.moments.state_dict(), "nonfinite": stream.nonfinite.clone()}
             state["layers"][layer.name] = own
             if stream.logits is not None:
@@ -166,16 +158,9 @@ class RunningEstimate:
 
     def _logits(self, rows: list[Tensor]) -> Tensor | None:
         """Logits of pooled rows, where the classifier itself returned something else."""
-        assert self.layers.classifier is not None
-        module = self.layers.classifier.call.module
-        for layer, own in zip(self.layers.measured, rows, strict=True):
-            if layer.is_last:
-                with reading_weights(self.layers.model):
-                    weight, bias = module.weight, getattr(module, "bias", None)
-                    assert isinstance(weight, Tensor)
-                    offset = bias.double() if isinstance(bias, Tensor) else None
-                    return linear(own.double(), weight.double(), offset)
-        return None
+        own = [row for layer, row in zip(self.layers.measured, rows, strict=True) if layer.is_last]
+        head = self._head() if own else None
+        return None if head is None else head.logits(own[0].double())
 
     def _head(self) -> Head | None:
         with reading_weights(self.layers.model):

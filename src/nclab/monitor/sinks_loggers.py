@@ -149,16 +149,14 @@ class MlflowSink:
             from mlflow import MlflowClient
         except ImportError as error:
             raise MissingExtra("MlflowSink", package="mlflow-skinny", extra="log") from error
-        self._client = MlflowClient(self.tracking_uri)
+        client = self._client = MlflowClient(self.tracking_uri)
         active = mlflow.active_run()
         if self.run_id is None and active is not None:
             self.run_id = active.info.run_id
         elif self.run_id is None:
-            known = self._client.get_experiment_by_name(self.experiment)
-            where = (
-                known.experiment_id if known else self._client.create_experiment(self.experiment)
-            )
-            self.run_id, self._own = self._client.create_run(where).info.run_id, True
+            known = client.get_experiment_by_name(self.experiment)
+            where = known.experiment_id if known else client.create_experiment(self.experiment)
+            self.run_id, self._own = client.create_run(where).info.run_id, True
 
 
 MLFLOW_BATCH = 500

@@ -167,15 +167,11 @@ class NeuralCollapse(Metric):
     def compute(self) -> dict[str, Tensor]:
         """The metrics of all that was seen."""
         present = int((self.layout.moments(self.sums).counts > 0).sum())
-        found = self._collapse(None, None).scalars() if present >= 2 else {}
+        scalars = self._collapse(None, None).scalars() if present >= 2 else {}
+        found = {name: value for name, value in scalars.items() if value is not None}
         prefix = "" if self.layer is None else f"nc/{self.layer}/"
-        values = ((name, found.get(name)) for name in self.names)
-        return {
-            prefix + name: torch.tensor(
-                math.nan if value is None else value, dtype=torch.float64, device=self.sums.device
-            )
-            for name, value in values
-        }
+        made = self.sums.new_tensor
+        return {prefix + name: made(found.get(name, math.nan)) for name in self.names}
 
     def collapse(self, weight: Any = None, bias: Any = None) -> Collapse:
         """The whole measurement, with the arrays behind the scalars.

@@ -95,8 +95,8 @@ class TrainingHooks:
         return expected
 
     def _install(self) -> None:
-        known = self.layers.classifier is not None
-        self._recorder = self.layers.recorder(self._rows, self._points() if known else None)
+        points = self._points() if self.layers.found else None
+        self._recorder = self.layers.recorder(self._rows, points)
         self._recorder.active = False
         self._handles.append(before(self.layers.model, self._begin))
         self._recorder.install()
@@ -104,12 +104,9 @@ class TrainingHooks:
 
     def _points(self) -> list[Point]:
         """Where the layers are read and, last, the logits."""
-        assert self.layers.classifier is not None
         head = self.layers.classifier.call
-        return [
-            *(layer.point for layer in self.layers.measured),
-            Point(head.name, "output", head.index),
-        ]
+        layers = [layer.point for layer in self.layers.measured]
+        return [*layers, Point(head.name, "output", head.index)]
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected

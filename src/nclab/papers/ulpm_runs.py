@@ -100,8 +100,8 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     title = titles[config.method]
 
     def pictures() -> Iterable[Picture]:
-        yield figures.quantities_picture(figures.quantity_panels(rows, title=title))
-        yield figures.margins_picture(figures.margin_panels(rows, title=title))
+        yield figures.quantities_picture(rows, title=title)
+        yield figures.margins_picture(rows, title=title)
 
     return _lines(folder, pictures())
 
@@ -129,9 +129,9 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
         run.finish(outcome=found.landscape.kind.value, landscape=found.to_dict())
 
     def pictures() -> Iterable[Picture]:
-        yield figures.slice_picture(figures.slice_map(*slice_below(subject)))
+        yield figures.slice_picture(*slice_below(subject))
         if runs is not None:
-            yield figures.escape_picture(figures.escape_panels(runs))
+            yield figures.escape_picture(runs)
 
     return _lines(folder, pictures())
 

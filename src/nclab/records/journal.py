@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
+from nclab.files import explained
 from nclab.records.lines import decode, encode, opening
 from nclab.records.schema import END, SCHEMA, START, StartRecord
 
@@ -81,10 +82,8 @@ class JournalWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with explained("write", path, RecordError):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise RecordError(f"Cannot write {path}: {error.strerror}.") from error
         try:
             found = scan(path)
             self.length, self.checksum = found.end, found.checksum
@@ -135,10 +134,8 @@ class JournalWriter:
 
     def flush(self) -> None:
         """Return when everything is on the disk itself."""
-        try:
+        with explained("write", self.path, RecordError):
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise RecordError(f"Cannot write {self.path}: {error.strerror}.") from error
 
     def checksum_of(self, length: int) -> int | None:
         """CRC-32 of the first bytes, None if there are fewer."""
@@ -187,10 +184,8 @@ class JournalWriter:
             self._descriptor = -1
 
     def _truncate(self, length: int) -> None:
-        try:
+        with explained("write", self.path, RecordError):
             os.ftruncate(self._descriptor, length)
-        except OSError as error:
-            raise RecordError(f"Cannot write {self.path}: {error.strerror}.") from error
 
 
 def damage_message(path: Path, damage: Damage) -> str:

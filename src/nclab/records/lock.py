@@ -8,6 +8,7 @@ import weakref
 from pathlib import Path
 
 from nclab.errors import RecordError
+from nclab.files import explained
 
 FILE = "lock"
 TRIES, PAUSE_SECONDS = 5, 0.05
@@ -18,17 +19,16 @@ class Lock:
     """Held from its making to `close`, by this process alone."""
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor: int | None = _open(folder)
-        try:
-            _take(self._descriptor, folder)
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            self.close()
-            raise RecordError(f"Cannot write {folder / FILE}: {error.strerror}.") from error
-        except RecordError:
-            self.close()
-            raise
+        with explained("write", folder / FILE, RecordError):
+            descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
+            self._descriptor: int | None = descriptor
+            try:
+                _take(descriptor, folder)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            except BaseException:
+                self.close()
+                raise
         _HELD.add(self)
 
     def close(self) -> None:
@@ -63,13 +63,6 @@ def is_held(folder: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _open(folder: Path) -> int:
-    try:
-        return os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RecordError(f"Cannot write {folder / FILE}: {error.strerror}.") from error
 
 
 def _take(descriptor: int, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nclab import __version__
 from nclab.errors import NclabError, RecordError
-from nclab.files import write_whole
+from nclab.files import explained, write_whole
 from nclab.records.schema import NumbersHeading
 
 NUMBERS = "numbers.json"
@@ -22,10 +22,8 @@ UNREADABLE = "unreadable"
 
 def make_folder(folder: Path) -> None:
     """Make a folder, or say in one line why it cannot be made."""
-    try:
+    with explained("make the folder", folder, NclabError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NclabError(f"Cannot make the folder {folder}: {error.strerror}.") from error
 
 
 def write_json(path: Path, value: Any) -> None:

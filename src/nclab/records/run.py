@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import flush_folder, remove_leftovers
+from nclab.files import explained, flush_folder, remove_leftovers
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import Heartbeat
@@ -57,10 +57,8 @@ def open_run(
     nclab.errors.RecordError: ...config.rate: 0.1 there, 0.2 here...
     """
     place = Path(folder)
-    try:
+    with explained("write", place, RecordError):
         (place / checkpoints.FOLDER).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"Cannot write {place}: {error.strerror}.") from error
     wanted = new_manifest(
         name=name or place.resolve().name,
         kind=kind,
@@ -117,7 +115,7 @@ def _same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> None:
 
 def _same(old: Manifest, new: Manifest, folder: Path) -> None:
     """Refuse another run; warn of another version or device, which may round differently."""
-    _same_run(old, {"kind": new.kind, "seed": new.seed, "config": new.config}, folder)
+    _same_run(old, vars(new), folder)
     changed = first_difference(_surroundings(old, old), _surroundings(new, old))
     if changed:
         warnings.warn(

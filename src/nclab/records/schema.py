@@ -1,6 +1,6 @@
 """What nclab writes to disk and reads from it: every record, every file, every word in them.
 
-A run is a folder with a `ManifestFile`, a journal of records, a `StateFile` and checkpoints that
+A run is a folder with a `Manifest`, a journal of records, a `StateFile` and checkpoints that
 begin with `CheckpointAbout`. A folder of experiments has a file of `NumbersHeading` and numbers in
 each, and beside them `ClaimsFile` and a file of what was skipped: names with reasons. Writers fill
 these dictionaries, so that a wrong word is a wrong type; readers, which meet damaged and foreign
@@ -110,24 +110,6 @@ class EndRecord(TypedDict):
     why: NotRequired[str | None]
     outcome: NotRequired[str]
     """What was found, in a word or a line."""
-
-
-class ManifestFile(TypedDict):
-    """`manifest.json`: what a run is; `Manifest` in memory."""
-
-    name: str
-    kind: str
-    config: dict[str, Any]
-    seed: int | None
-    created: str
-    commit: str | None
-    versions: dict[str, str]
-    device: str
-    machine: str
-    command: str
-    backend: NotRequired[str | None]
-    format: Literal["nclab run"]
-    schema: int
 
 
 class StateFile(TypedDict):

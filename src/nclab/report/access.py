@@ -3,10 +3,10 @@
 import ipaddress
 import re
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]+)?")
@@ -27,12 +27,10 @@ HEADERS = {
 class ReadOnlyAccess:
     """Refuses foreign names and everything but reading; adds the headers of every answer."""
 
-    def __init__(self, app: "ASGIApp", host: str) -> None:
+    def __init__(self, app: ASGIApp, host: str) -> None:
         self._app, self._host = app, host
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        from starlette.responses import PlainTextResponse
-
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -4,18 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nclab.figures.picture import to_json
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+
 from nclab.report.columns import PLACES
-from nclab.report.content import Figure, safe_name
-from nclab.report.picture_csv import picture_csv
-from nclab.report.site import assets, compact, figure_script
+from nclab.report.site import assets, compact, data_files, run_script
 from nclab.report.watcher import Selection, Watcher
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 PAUSE_SECONDS = 0.5
 """Between two looks at the journals, for a page that listens."""
@@ -42,16 +38,12 @@ class Answers:
         await asyncio.to_thread(self._watcher.refresh)
         return self._watcher
 
-    async def live(self, request: "Request") -> "Response":
+    async def live(self, request: Request) -> Response:
         """The page on which runs are compared; its numbers come by events."""
-        from starlette.responses import HTMLResponse
-
         return HTMLResponse(await asyncio.to_thread(self._watcher.live_page))
 
-    async def page(self, request: "Request") -> "Response":
+    async def page(self, request: Request) -> Response:
         """A page of the report, as of now."""
-        from starlette.responses import HTMLResponse
-
         name = request.path_params["name"]
         watcher = await self.fresh()
         text = await asyncio.to_thread(watcher.render, name)
@@ -60,29 +52,27 @@ class Answers:
             text = await asyncio.to_thread(watcher.render, name)
         return _missing() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
 
-    async def runs(self, request: "Request") -> "Response":
+    async def runs(self, request: Request) -> Response:
         """All runs, each in one line."""
         return _json((await self.fresh()).list_runs())
 
-    async def run(self, request: "Request") -> "Response":
+    async def run(self, request: Request) -> Response:
         """Everything that the page of one run draws."""
         watcher = await self.fresh()
         data = await asyncio.to_thread(watcher.run, request.path_params["slug"])
         return _missing() if data is None else _json(data)
 
-    async def curves(self, request: "Request") -> "Response":
+    async def curves(self, request: Request) -> Response:
         """The chosen curves of all runs."""
         watcher = await self.fresh()
         return _json(await asyncio.to_thread(watcher.curves, _selection(request), {}))
 
-    async def claims(self, request: "Request") -> "Response":
+    async def claims(self, request: Request) -> Response:
         """Every claim."""
         return _json(list((await self.fresh()).content.claims))
 
-    async def asset(self, request: "Request") -> "Response":
+    async def asset(self, request: Request) -> Response:
         """A script or the style sheet."""
-        from starlette.responses import Response
-
         name = request.path_params["name"]
         if name not in self._assets:
             return _missing()
@@ -90,53 +80,30 @@ class Answers:
         headers = {"Cache-Control": "max-age=3600"} if name == "plotly.min.js" else {}
         return Response(self._assets[name], media_type=kind, headers=headers)
 
-    async def data(self, request: "Request") -> "Response":
+    async def data(self, request: Request) -> Response:
         """Numbers and images behind the pages."""
         kind, name = request.path_params["kind"], request.path_params["name"]
         watcher = await self.fresh()
         found: str | bytes | None = None
         if kind == "runs" and name.endswith(".js"):
             data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
-            found = None if data is None else f"nclab.gotRun({compact(data)});\n"
-        elif kind == "numbers":
-            found = self._numbers(name)
-        elif kind == "figures":
-            found = self._figure(name)
-        from starlette.responses import Response
-
+            found = None if data is None else run_script(data)
+        elif make := data_files(watcher.content).get(f"{kind}/{name}"):
+            found = make()
         media = TYPES.get(Path(name).suffix, "application/octet-stream")
         return _missing() if found is None else Response(found, media_type=media)
 
-    def _numbers(self, name: str) -> bytes | None:
-        for one in self._watcher.content.experiments:
-            if one.file is not None and name == f"{safe_name(one.name)}.json":
-                return one.file.read_bytes()
-        return None
-
-    def _figure(self, name: str) -> str | bytes | None:
-        figures = (one for exp in self._watcher.content.experiments for one in exp.figures)
-        made: dict[str, Callable[[Figure], str]] = {
-            ".js": lambda one: figure_script(one.id, one.picture),
-            ".json": lambda one: compact(to_json(one.picture)),
-            ".csv": lambda one: picture_csv(one.picture),
-        }
-        for one in figures:
-            suffix = name.removeprefix(one.id)
-            if name.startswith(one.id) and suffix in made and one.picture.panels:
-                return made[suffix](one)
-            if name.startswith(one.id) and suffix in one.images:
-                return one.images[suffix].read_bytes()
-        return None
-
-    async def events(self, request: "Request") -> "Response":
+    async def events(self, request: Request) -> Response:
         """The chosen curves as they grow: first all of them, then those that changed."""
-        return _stream(self._events(request, _selection(request)))
+        lines = self._events(request, _selection(request))
+        return StreamingResponse(lines, media_type="text/event-stream")
 
-    async def changes(self, request: "Request") -> "Response":
+    async def changes(self, request: Request) -> Response:
         """A word whenever one run has grown."""
-        return _stream(self._changes(request, request.query_params.get("run", "")))
+        lines = self._changes(request, request.query_params.get("run", ""))
+        return StreamingResponse(lines, media_type="text/event-stream")
 
-    async def _events(self, request: "Request", selection: Selection) -> AsyncIterator[str]:
+    async def _events(self, request: Request, selection: Selection) -> AsyncIterator[str]:
         since: dict[str, int] = {}
         before: Any = None
         while not self._stopping() and not await request.is_disconnected():
@@ -156,7 +123,7 @@ class Answers:
             before = runs
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _changes(self, request: "Request", slug: str) -> AsyncIterator[str]:
+    async def _changes(self, request: Request, slug: str) -> AsyncIterator[str]:
         before: int | None = None
         yield ": here\n\n"
         while not self._stopping() and not await request.is_disconnected():
@@ -174,7 +141,7 @@ def _first_metric(runs: list[dict[str, Any]]) -> str:
     return next(iter([*wanted, *known]), "")
 
 
-def _selection(request: "Request") -> Selection:
+def _selection(request: Request) -> Selection:
     query = request.query_params
     asked = query.get("place")
     place = next((name for name, shown in PLACES.items() if shown == asked), "epoch")
@@ -185,19 +152,9 @@ def _event(value: Any) -> str:
     return f"data: {json.dumps(value, separators=(',', ':'), allow_nan=False)}\n\n"
 
 
-def _stream(lines: AsyncIterator[str]) -> "Response":
-    from starlette.responses import StreamingResponse
-
-    return StreamingResponse(lines, media_type="text/event-stream")
-
-
-def _json(value: Any) -> "Response":
-    from starlette.responses import Response
-
+def _json(value: Any) -> Response:
     return Response(compact(value), media_type="application/json")
 
 
-def _missing() -> "Response":
-    from starlette.responses import PlainTextResponse
-
+def _missing() -> Response:
     return PlainTextResponse("There is no such page.\n", status_code=404)

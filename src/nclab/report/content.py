@@ -200,11 +200,8 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFold
 
 def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
     beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
-    return {s: file for s, file in beside.items() if _readable(file) and inside(file, root)}
-
-
-def _readable(file: Path) -> bool:
-    return file.is_file() and os.access(file, os.R_OK)
+    there = {suffix: file for suffix, file in beside.items() if file.is_file()}
+    return {s: file for s, file in there.items() if os.access(file, os.R_OK) and inside(file, root)}
 
 
 def _json(path: Path, problems: list[str], root: Path) -> Any:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from nclab.errors import RecordError
+from nclab.files import explained
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
@@ -26,6 +27,7 @@ class GrowingRun:
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
         self.folder = folder
         self.manifest: Manifest = _checked(read_manifest(folder), folder)
+        self.name = self.manifest.name
         self.path = folder.relative_to(root).as_posix()
         """Where the run is in the folder of runs; `.` for that folder itself."""
         self._limit = limit
@@ -49,10 +51,8 @@ class GrowingRun:
             size = (self.folder / JOURNAL).stat().st_size
         except OSError:
             size = 0
-        try:
+        with explained("read", f"{self.path}/{JOURNAL}", RecordError):
             content = b"" if size == self._size else self._tail.content()
-        except OSError as error:
-            raise RecordError(f"Cannot read {self.path}/{JOURNAL}: {error.strerror}.") from error
         self._size = size
         if self._tail.restarted and content:
             self._begin()
@@ -71,11 +71,6 @@ class GrowingRun:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
             if kind == MEASUREMENT:
                 self.measurements.extend(lines)
-
-    @property
-    def name(self) -> str:
-        """The name that the run was given."""
-        return self.manifest.name
 
     @property
     def state(self) -> State:
@@ -157,18 +152,10 @@ class Lines(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._starts)
 
-    @overload
-    def __getitem__(self, place: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[bytes]: ...
-
-    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+    def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return [self._line(start) for start in self._starts[place]]
-        return self._line(self._starts[place])
-
-    def _line(self, start: int) -> bytes:
+            return [self[at] for at in range(len(self))[place]]
+        start = self._starts[place]
         return self._content[start : self._content.index(b"\n", start)]
 
 

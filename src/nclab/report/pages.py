@@ -163,20 +163,17 @@ class Pages:
         nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
         nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
-        return (
-            environment()
-            .get_template(template)
-            .render(
-                **{"wide": False, **values},
-                root=root,
-                here=here,
-                nav=nav,
-                live=self.live,
-                plotly=self.plotly,
-                folder=self.content.root.name,
-                version=nclab.__version__,
-                made="live" if self.live else f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            )
+        page = environment().get_template(template)
+        return page.render(
+            **{"wide": False, **values},
+            root=root,
+            here=here,
+            nav=nav,
+            live=self.live,
+            plotly=self.plotly,
+            folder=self.content.root.name,
+            version=nclab.__version__,
+            made="live" if self.live else f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         )
 
     def _beside(self, experiment: ExperimentFolder) -> list[Mapping[str, Any]]:

@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nclab.errors import NclabError
-from nclab.report.access import ReadOnlyAccess
-from nclab.report.answers import Answers
+from nclab.errors import MissingExtra, NclabError
 from nclab.report.content import check_folder
 from nclab.report.watcher import Watcher
 
@@ -25,7 +23,7 @@ def serve(
     try:
         import uvicorn
     except ImportError as error:
-        raise NclabError("The live page needs uvicorn. Run `pip install nclab[serve]`.") from error
+        raise MissingExtra("The live page", package="uvicorn", extra="serve") from error
     door = listen(host, port)
     address = door.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -70,9 +68,10 @@ def application(
         from starlette.middleware import Middleware
         from starlette.routing import Route
     except ImportError as error:
-        raise NclabError(
-            "The live page needs starlette. Run `pip install nclab[serve]`."
-        ) from error
+        raise MissingExtra("The live page", package="starlette", extra="serve") from error
+    from nclab.report.access import ReadOnlyAccess
+    from nclab.report.answers import Answers
+
     answers = Answers(Watcher(root), stopping)
     routes = [
         Route("/", answers.live),

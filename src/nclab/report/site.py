@@ -2,21 +2,23 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import to_json
-from nclab.files import write_whole
+from nclab.files import explained, write_whole
 from nclab.progress import track
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
-from nclab.report.run_data import Room, room_for, run_data
+from nclab.report.run_data import room_for, run_data
 
 MARK = "report.json"
 FORMAT = "nclab report"
@@ -55,7 +57,8 @@ def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
     plotly = plotly_script()
     pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
-    files |= {f"data/{name}": text for name, text in _data(content)}
+    files |= {f"data/{name}": make() for name, make in data_files(content).items()}
+    files["data/claims.json"] = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
     for name in track(pages.names(), "pages"):
         page = pages.render(name)
@@ -64,14 +67,10 @@ def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
     _make_room(target)  # only now: an earlier report stays until the new one is there
     for name, text in files.items():
         _write(target / name, text)
-    tally: dict[str, int] = {}
-    for claim in content.claims:
-        verdict = str(claim.get("verdict") or "open")
-        tally[verdict] = tally.get(verdict, 0) + 1
     return WrittenReport(
         page=target / "index.html",
         figures=sum(len(one.figures) for one in content.experiments),
-        claims=tally,
+        claims=Counter(str(claim.get("verdict") or "open") for claim in content.claims),
         runs=len(found),
         skipped=len(content.skipped),
         bytes=sum(file.stat().st_size for file in target.rglob("*") if file.is_file()),
@@ -92,7 +91,7 @@ def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, GrowingRun], d
             problems.append(problem_of(folder, root, error))
             continue
         slug = slug_of(run)
-        scripts[slug] = run_script(slug, run, room)
+        scripts[slug] = run_script(run_data(run, slug=slug, room=room))
         found[slug] = run
     return found, scripts
 
@@ -133,9 +132,9 @@ def figure_script(id_: str, picture: Any) -> str:
     return f"nclab.addFigure({json.dumps(id_)}, {compact(spec(picture))});\n"
 
 
-def run_script(slug: str, run: GrowingRun, room: Room) -> str:
+def run_script(data: Mapping[str, Any]) -> str:
     """The same for what the page of a run draws."""
-    return f"nclab.gotRun({compact(run_data(run, slug=slug, room=room))});\n"
+    return f"nclab.gotRun({compact(data)});\n"
 
 
 def compact(value: Any) -> str:
@@ -143,28 +142,27 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _data(content: Content) -> Iterable[tuple[str, str | bytes]]:
-    """Numbers and images behind the pages."""
+def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:
+    """Numbers and images behind the pages by their path, each made when it is wanted."""
+    files: dict[str, Callable[[], str | bytes]] = {}
     for experiment in content.experiments:
         if experiment.file is not None:
-            yield f"numbers/{safe_name(experiment.name)}.json", experiment.file.read_bytes()
+            files[f"numbers/{safe_name(experiment.name)}.json"] = experiment.file.read_bytes
         for figure in experiment.figures:
-            base = f"figures/{figure.id}"
-            if figure.picture.panels:
-                yield f"{base}.js", figure_script(figure.id, figure.picture)
-                yield f"{base}.json", compact(to_json(figure.picture))
-                yield f"{base}.csv", picture_csv(figure.picture)
+            base, picture = f"figures/{figure.id}", figure.picture
+            if picture.panels:
+                files[f"{base}.js"] = partial(figure_script, figure.id, picture)
+                files[f"{base}.json"] = partial(lambda one: compact(to_json(one)), picture)
+                files[f"{base}.csv"] = partial(picture_csv, picture)
             for suffix, image in figure.images.items():
-                yield f"{base}{suffix}", image.read_bytes()
-    yield "claims.json", json.dumps(list(content.claims), indent=1, ensure_ascii=False)
+                files[f"{base}{suffix}"] = image.read_bytes
+    return files
 
 
 def _check_target(target: Path) -> None:
     """A new or empty folder, or an earlier report; every other one is refused."""
-    try:
+    with explained("write to the folder", target, NclabError):
         there = target.exists() and any(target.iterdir())
-    except OSError as error:
-        raise NclabError(f"Cannot write to the folder {target}: {error.strerror}.") from error
     if there and not _is_ours(target / MARK):
         raise NclabError(
             f"Expected a new or empty folder or an earlier report, but {target} has other files "
@@ -174,14 +172,12 @@ def _check_target(target: Path) -> None:
 
 def _make_room(target: Path) -> None:
     """Make the folders of a report; those of an earlier one are replaced, nothing else is."""
-    try:
+    with explained("make the folder", target, NclabError):
         for name in OURS:
             if (target / name).is_dir() and not (target / name).is_symlink():
                 shutil.rmtree(target / name)
         for name in FOLDERS:
             (target / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NclabError(f"Cannot make the folder {target}: {error.strerror}.") from error
     _write(target / MARK, json.dumps({"format": FORMAT}) + "\n")
 
 

@@ -59,7 +59,8 @@ class Watcher:
                 try:
                     grown = run.refresh()
                 except RecordError as error:
-                    self._leave_out(slug, error)
+                    del self.runs[slug]
+                    self._odd[run.folder] = problem_of(run.folder, self.root, error)
                     continue
                 if grown:
                     self.versions[slug] = self.versions.get(slug, 0) + 1
@@ -132,10 +133,6 @@ class Watcher:
         with self._lock:
             run = self.runs.get(slug)
             return None if run is None else run_data(run, slug=slug)
-
-    def _leave_out(self, slug: str, error: RecordError) -> None:
-        run = self.runs.pop(slug)
-        self._odd[run.folder] = problem_of(run.folder, self.root, error)
 
 
 def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:

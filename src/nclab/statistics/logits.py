@@ -74,10 +74,7 @@ class LogitStatistics:
         """Add a batch of logits (B, C); returns the predicted classes of the counted rows."""
         logits = as_features(logits, dim=self.num_classes)
         labels = as_labels(
-            labels,
-            rows=len(logits),
-            ignore_index=self.ignore_index,
-            num_classes=self.num_classes,
+            labels, rows=len(logits), ignore_index=self.ignore_index, num_classes=self.num_classes
         ).to(self.counts.device)
         rows = rows_to_read(labels, self.ignore_index)
         blocks = row_blocks(logits, labels, self.counts.device, rows=rows)

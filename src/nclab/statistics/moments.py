@@ -15,6 +15,8 @@ from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
+NO_INDEX = torch.iinfo(torch.int64).min
+"""Stands in a state for no `ignore_index`."""
 
 
 class ClassMoments(ClassSums):
@@ -44,10 +46,7 @@ class ClassMoments(ClassSums):
         """Add a batch of rows. A batch that is refused leaves the stream as it was."""
         features = as_features(features, dim=self.dim, first_row=self.rows_seen)
         labels = as_labels(
-            labels,
-            rows=len(features),
-            ignore_index=self.ignore_index,
-            num_classes=self.num_classes,
+            labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
         self.add_checked(features, labels)
 
@@ -106,53 +105,47 @@ class ClassMoments(ClassSums):
             )
         if (self._residual_scatter is None) != (other._residual_scatter is None):
             raise DataError("Expected both moments with scatter or both without. Use one setting.")
-        mine, theirs = self, other.to(self.device)
+        theirs = other.to(self.device)
         # The pivot of the larger side stays: it is the one nearer to the merged mean.
-        stay = (mine._count >= theirs._count)[:, None]
-        pivot = torch.where(stay, mine._pivot, theirs._pivot)
-        parts = [side._about(pivot) for side in (mine, theirs)]
+        stay = (self._count >= theirs._count)[:, None]
+        pivot = torch.where(stay, self._pivot, theirs._pivot)
+        added = theirs._about(pivot)
+        for name, mine in self._about(pivot).items():
+            setattr(self, name, mine + added[name])
         self._pivot = pivot
-        self._residual_sum = parts[0][0] + parts[1][0]
-        self._residual_square = parts[0][1] + parts[1][1]
-        if self._residual_scatter is not None:
-            assert parts[0][2] is not None
-            assert parts[1][2] is not None
-            self._residual_scatter = parts[0][2] + parts[1][2]
-        self._count = mine._count + theirs._count
-        self._zeros = mine._zeros + theirs._zeros
-        self._unit_sum = mine._unit_sum + theirs._unit_sum
         self.ignored += other.ignored
         self.rows_seen += other.rows_seen
         self._cache.clear()
 
-    def _about(self, pivot: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The residual sums as they would be had every row been centred by `pivot`."""
+    def _about(self, pivot: Tensor) -> dict[str, Tensor]:
+        """The sums by name, as they would be had every row been centred by `pivot`."""
         present = (self._count > 0)[:, None]
         shift = torch.where(present, self._pivot - pivot, 0.0)  # (C, d)
         count = self._count.double()[:, None]
         half_shifted = self._residual_sum + 0.5 * count * shift
-        square = self._residual_square + 2 * (shift * half_shifted).sum(1)
+        sums = {name: getattr(self, name) for name in ("_count", "_zeros", "_unit_sum")}
+        sums["_residual_sum"] = self._residual_sum + count * shift
+        sums["_residual_square"] = self._residual_square + 2 * (shift * half_shifted).sum(1)
         scatter = self._residual_scatter
         if scatter is not None and shift.any():
             cross = shift.T @ half_shifted
             scatter = scatter + cross + cross.T
-        return self._residual_sum + count * shift, square, scatter
+        return sums if scatter is None else {**sums, "_residual_scatter": scatter}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Plain tensors from which `from_state_dict` continues bit for bit."""
         state = {name.removeprefix("_"): getattr(self, name) for name in PER_CLASS}
         if self._residual_scatter is not None:
             state["residual_scatter"] = self._residual_scatter
-        no_index = torch.iinfo(torch.int64).min
-        ignore = no_index if self.ignore_index is None else self.ignore_index
+        ignore = NO_INDEX if self.ignore_index is None else self.ignore_index
         state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
         return {key: value.clone() for key, value in state.items()}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor]) -> "ClassMoments":
         """The stream that `state_dict` described."""
-        needed = {name.removeprefix("_") for name in PER_CLASS} | {"header"}
-        if missing := sorted(needed - set(state)):
+        parts = [name.removeprefix("_") for name in PER_CLASS]
+        if missing := sorted({*parts, "header"} - set(state)):
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
         header = [int(value) for value in state["header"].flatten()]
         if len(header) != 4 or state["pivot"].ndim != 2:
@@ -163,23 +156,18 @@ class ClassMoments(ClassSums):
             )
         _, ignored, rows_seen, ignore = header
         num_classes, dim = state["pivot"].shape
-        result = cls(
-            num_classes,
-            dim,
-            scatter="residual_scatter" in state,
-            ignore_index=None if ignore == torch.iinfo(torch.int64).min else ignore,
-        )
-        names = [*PER_CLASS, *(["_residual_scatter"] if "residual_scatter" in state else [])]
-        for name in names:
-            value, blank = state[name.removeprefix("_")], getattr(result, name)
+        index = None if ignore == NO_INDEX else ignore
+        result = cls(num_classes, dim, scatter="residual_scatter" in state, ignore_index=index)
+        for name in [part for part in (*parts, "residual_scatter") if part in state]:
+            value, blank = state[name], getattr(result, f"_{name}")
             if value.shape != blank.shape or value.dtype != blank.dtype:
                 raise DataError(
-                    f"Expected {name.removeprefix('_')} as {blank.dtype} {tuple(blank.shape)}, "
+                    f"Expected {name} as {blank.dtype} {tuple(blank.shape)}, "
                     f"got {value.dtype} {tuple(value.shape)}."
                 )
             if value.dtype.is_floating_point and not torch.isfinite(value).all():
-                raise DataError(f"Expected finite {name.removeprefix('_')}, got nan or inf.")
-            setattr(result, name, value.clone())
+                raise DataError(f"Expected finite {name}, got nan or inf.")
+            setattr(result, f"_{name}", value.clone())
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen

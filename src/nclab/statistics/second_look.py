@@ -58,9 +58,7 @@ class SecondLook:
         self.means_coincide = not bool(present.centred_means.any())
         self.nearest_correct = torch.zeros_like(present.counts)
         self.cosine_correct = torch.zeros_like(present.counts)
-        self.nearest_agrees = 0
-        self.cosine_agrees = 0
-        self.predictions = 0
+        self.nearest_agrees = self.cosine_agrees = self.predictions = 0
 
     def update(self, features: Any, labels: Any, predicted: Tensor | None = None) -> None:
         """Look at a batch again; `predicted` are the classifier's decisions for all its rows."""
@@ -110,11 +108,8 @@ class SecondLook:
         zero = reach == 0
         self.zero_counts.add_(own[zero].bincount(minlength=size))
         self._unit_sum.index_add_(0, own, centred.div_(reach.masked_fill(zero, 1.0)[:, None]))
-        for nearest, correct in (
-            (by_distance, self.nearest_correct),
-            (by_angle, self.cosine_correct),
-        ):
-            correct.add_(own[nearest == own].bincount(minlength=size))
+        self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
+        self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
         if decided is not None:
             self.predictions += len(decided)
             self.nearest_agrees += int((self.classes[by_distance] == decided).sum())

@@ -217,14 +217,7 @@ class ClassSums:
         return result
 
 
-PER_CLASS = (
-    "_count",
-    "_zeros",
-    "_pivot",
-    "_residual_sum",
-    "_residual_square",
-    "_unit_sum",
-)
+PER_CLASS = ("_count", "_zeros", "_pivot", "_residual_sum", "_residual_square", "_unit_sum")
 """The tensors with one row per class."""
 
 

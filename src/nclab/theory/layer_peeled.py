@@ -1,37 +1,19 @@
 """The layer-peeled loss g of one class: value, slope and inverse, down to losses of 1e-300."""
 
 import math
-from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 
-from nclab.metrics.cross_entropy import g
-
-FloatArray = NDArray[np.float64]
-
-__all__ = [
-    "FloatArray",
-    "g",
-    "g_inverse",
-    "g_inverse_log",
-    "g_prime",
-    "g_rise",
-    "g_rise_inverse",
-    "log_g",
-    "wrong_probability",
-]
+from nclab.metrics.cross_entropy import FloatArray as FloatArray
+from nclab.metrics.cross_entropy import Real
+from nclab.metrics.cross_entropy import g as g
 
 TINY_LOG = -30.0
 """Below this logarithm of a loss, log expm1 and log log1p are their two-term series."""
 
 
-@overload
-def wrong_probability(s: float, num_classes: int) -> float: ...
-@overload
-def wrong_probability(s: FloatArray, num_classes: int) -> FloatArray: ...
-def wrong_probability(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+def wrong_probability(s: Real, num_classes: int) -> Real:
     r"""Probability that goes to the wrong classes when the loss is g(s).
 
     $$q(s) = 1-e^{-g(s)}$$
@@ -44,14 +26,10 @@ def wrong_probability(s: float | FloatArray, num_classes: int) -> float | FloatA
     """
     others = num_classes - 1
     value = expit(math.log(others) - num_classes / others * s)
-    return value if isinstance(value, np.ndarray) else float(value)
+    return value if isinstance(s, np.ndarray) else float(value)
 
 
-@overload
-def g_prime(s: float, num_classes: int) -> float: ...
-@overload
-def g_prime(s: FloatArray, num_classes: int) -> FloatArray: ...
-def g_prime(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+def g_prime(s: Real, num_classes: int) -> Real:
     r"""Derivative of g.
 
     $$g'(s) = -\tfrac{C}{C-1}\,(1-e^{-g(s)})$$
@@ -65,11 +43,7 @@ def g_prime(s: float | FloatArray, num_classes: int) -> float | FloatArray:
     return -num_classes / (num_classes - 1) * wrong_probability(s, num_classes)
 
 
-@overload
-def log_g(s: float, num_classes: int) -> float: ...
-@overload
-def log_g(s: FloatArray, num_classes: int) -> FloatArray: ...
-def log_g(s: float | FloatArray, num_classes: int) -> float | FloatArray:
+def log_g(s: Real, num_classes: int) -> Real:
     r"""Logarithm of g, finite where g itself is below the smallest float.
 
     $$\log g(s)$$
@@ -90,11 +64,7 @@ def log_g(s: float | FloatArray, num_classes: int) -> float | FloatArray:
     return value if isinstance(s, np.ndarray) else float(value)
 
 
-@overload
-def g_inverse(loss: float, num_classes: int) -> float: ...
-@overload
-def g_inverse(loss: FloatArray, num_classes: int) -> FloatArray: ...
-def g_inverse(loss: float | FloatArray, num_classes: int) -> float | FloatArray:
+def g_inverse(loss: Real, num_classes: int) -> Real:
     r"""The inner product s at which g(s) equals the loss.
 
     $$g^{-1}(L) = \tfrac{C-1}{C}\bigl(\log(C-1) - \log(e^L-1)\bigr)$$
@@ -113,11 +83,7 @@ def g_inverse(loss: float | FloatArray, num_classes: int) -> float | FloatArray:
     return value if isinstance(loss, np.ndarray) else float(value)
 
 
-@overload
-def g_inverse_log(log_loss: float, num_classes: int) -> float: ...
-@overload
-def g_inverse_log(log_loss: FloatArray, num_classes: int) -> FloatArray: ...
-def g_inverse_log(log_loss: float | FloatArray, num_classes: int) -> float | FloatArray:
+def g_inverse_log(log_loss: Real, num_classes: int) -> Real:
     r"""The inner product s at which log g(s) equals the given logarithm of the loss.
 
     $$s: \log g(s) = \log L$$

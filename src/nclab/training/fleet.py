@@ -75,13 +75,11 @@ class Fleet:
         self.shape = shape
         self.members = tuple(members)
         self.recipe = recipe
-        self.inputs, self.labels = check_data(inputs, labels, shape, torch.device(device), dtype)
-        self._train_epoch = find_backend(backend, torch.device(device))
+        where = torch.device(device)
+        self.inputs, self.labels = check_data(inputs, labels, shape, where, dtype)
+        self._train_epoch = find_backend(backend, where)
         check_batches(len(self.inputs), recipe, self.members)
-        self._states = [
-            State.start(shape, member.norm, member.seed, torch.device(device), dtype)
-            for member in self.members
-        ]
+        self._states = [State.start(shape, m.norm, m.seed, where, dtype) for m in self.members]
         self._epochs = [0] * len(self.members)
         self._deaths = [""] * len(self.members)
 
@@ -110,15 +108,9 @@ class Fleet:
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
-        losses, hits = self._train_epoch(
-            state,
-            self.inputs,
-            self.labels,
-            order.to(self.inputs.device),
-            self.recipe,
-            rate=rate,
-            weight_decay=member.weight_decay,
-        )
+        data = (self.inputs, self.labels, order.to(self.inputs.device))
+        rates = {"rate": rate, "weight_decay": member.weight_decay}
+        losses, hits = self._train_epoch(state, *data, self.recipe, **rates)
         broken = _first_broken(losses, state)
         if broken is not None:
             state.restore()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
@@ -52,15 +52,10 @@ class State:
         model, random_state = MLP.seeded(shape, norm, seed=seed)
         generator = torch.Generator()
         generator.set_state(random_state)
-        size = _layout(shape, norm)[-1].end
-        state = cls(
-            shape=shape,
-            norm=norm,
-            parameters=torch.zeros(size, device=device, dtype=dtype),
-            momenta=torch.zeros(size, device=device, dtype=dtype),
-            statistics=torch.zeros(shape.layers - 1, 2, shape.width, device=device, dtype=dtype),
-            generator=generator,
-        )
+        zeros = partial(torch.zeros, device=device, dtype=dtype)
+        parameters, momenta = (zeros(_layout(shape, norm)[-1].end) for _ in range(2))
+        statistics = zeros(shape.layers - 1, 2, shape.width)
+        state = cls(shape, norm, parameters, momenta, statistics, generator)
         values = model.state_dict()
         for name, view in state.named().items():
             view.copy_(values[name])
@@ -77,15 +72,12 @@ class State:
 
     def layers(self) -> list[tuple[LayerTensors, LayerTensors]]:
         """Parameters and momenta of every layer, from the first to the classifier."""
-        vectors = (self.parameters, self.momenta)
-        views = [named_views(vector, self.shape, self.norm) for vector in vectors]
-        return [
-            (
-                LayerTensors(*map(views[0].get, names)),  # type: ignore[arg-type]
-                LayerTensors(*map(views[1].get, names)),  # type: ignore[arg-type]
-            )
-            for names in _names(self.shape)
-        ]
+
+        def of(vector: Tensor) -> list[LayerTensors]:
+            views = named_views(vector, self.shape, self.norm)
+            return [LayerTensors(*map(views.get, names)) for names in _names(self.shape)]  # type: ignore[arg-type]
+
+        return list(zip(of(self.parameters), of(self.momenta), strict=True))
 
     def model(self) -> MLP:
         """A copy as a module in evaluation mode."""

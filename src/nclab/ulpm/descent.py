@@ -1,7 +1,7 @@
 """Descent on the layer-peeled model: fixed rate, noisy or stochastic, and normalised."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -125,12 +125,13 @@ def _run(
     samples: list[Sample] = [take_sample(problem, theta, start, step=0, log_time=-math.inf)]
     outcome, message = Outcome.finished, f"{steps} steps"
     log_time = -math.inf
-    segment = _Segment(stepper, disturbance)
+    advance = _between_samples(stepper, disturbance)
     for before, after in track(list(pairwise(schedule)), method):
-        done = segment.advance(after - before)
+        done = advance(after - before)
         log_time = float(np.logaddexp(log_time, done.log_time))
         reached = stepper.theta()
-        if not (done.finite and _measurable(reached)):
+        # Finite, and the fourth powers that the invariants take are finite too.
+        if not (done.finite and np.abs(reached).max() < 1e70):
             outcome = Outcome.diverged
             message = (
                 f"grown beyond all bounds by step {before + done.steps}; the rate "
@@ -142,49 +143,38 @@ def _run(
     return Trajectory(problem, method, stepper.name, tuple(samples), theta, outcome, message)
 
 
-def _measurable(theta: Array) -> bool:
-    """Finite, and the fourth powers that the invariants take are finite too."""
-    return bool(np.abs(theta).max() < 1e70)
+def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Callable[[int], Advance]:
+    """What takes so many steps, one by one where each needs random numbers."""
+    problem = stepper.problem
+    share = np.full(problem.samples, problem.share)
+    if disturbance is None:
+        return lambda steps: stepper.advance(steps, share)
+    noise, batch = disturbance.noise, disturbance.batch
+    generator = np.random.default_rng(disturbance.seed)
+    if batch is not None and batch > problem.samples:
+        raise NclabError(f"Expected a batch of at most {problem.samples} samples, got {batch}.")
 
+    def drawn() -> Array:
+        """The weight of every sample: those of the batch carry that of all."""
+        if batch is None:
+            return share
+        weights = np.zeros_like(share)
+        chosen = generator.choice(problem.samples, batch, replace=False)
+        weights[chosen] = problem.share * problem.samples / batch
+        return weights
 
-class _Segment:
-    """Steps between two samples, one by one where each needs random numbers."""
-
-    def __init__(self, stepper: Stepper, disturbance: Disturbance | None) -> None:
-        self.stepper = stepper
-        self.disturbance = disturbance
-        problem = stepper.problem
-        self.share = np.full(problem.samples, problem.share)
-        if disturbance is not None:
-            self.generator = np.random.default_rng(disturbance.seed)
-            if disturbance.batch is not None and disturbance.batch > problem.samples:
-                raise NclabError(
-                    f"Expected a batch of at most {problem.samples} samples, "
-                    f"got {disturbance.batch}."
-                )
-
-    def advance(self, steps: int) -> Advance:
-        if self.disturbance is None:
-            return self.stepper.advance(steps, self.share)
+    def advance(steps: int) -> Advance:
         log_time = -math.inf
         for step in range(1, steps + 1):
-            done = self.stepper.advance(1, self._drawn(self.disturbance.batch))
-            if self.disturbance.noise > 0:
-                noise = self.generator.standard_normal(self.stepper.problem.shape)
-                self.stepper.move(-self.stepper.rate * self.disturbance.noise * noise)
+            done = stepper.advance(1, drawn())
+            if noise > 0:
+                stepper.move(-stepper.rate * noise * generator.standard_normal(problem.shape))
             log_time = float(np.logaddexp(log_time, done.log_time))
             if not done.finite:
                 return Advance(step, log_time, False)
         return Advance(steps, log_time, True)
 
-    def _drawn(self, batch: int | None) -> Array:
-        """The weight of every sample: those of the batch carry that of all."""
-        if batch is None:
-            return self.share
-        share = np.zeros_like(self.share)
-        chosen = self.generator.choice(len(share), batch, replace=False)
-        share[chosen] = self.share[0] * len(share) / batch
-        return share
+    return advance
 
 
 def _stepper(

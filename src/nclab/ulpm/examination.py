@@ -1,6 +1,6 @@
 """One point of the layer-peeled model examined: what it is, and the way down from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +39,7 @@ class Examination:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        way = None
-        if self.escape is not None:
-            way = {
-                "order": self.escape.order,
-                "angle": self.escape.angle,
-                "predicted": self.escape.predicted,
-                "actual": self.escape.actual,
-            }
+        way = self.escape and {n: v for n, v in vars(self.escape).items() if n != "direction"}
         return {"point": self.subject.name, **self.landscape.to_dict(), "escape": way}
 
     def show(self) -> list[Any]:
@@ -65,13 +58,8 @@ class Examination:
         if self.escape is not None:
             way = self.escape
             kind = "the gradient" if way.order == 1 else "negative curvature"
-            rows.append(
-                (
-                    "way down",
-                    f"along {kind}: the loss changes by {way.actual:.4%} at an angle of "
-                    f"{way.angle:g}, predicted {way.predicted:.4%}",
-                )
-            )
+            change = f"the loss changes by {way.actual:.4%} at an angle of {way.angle:g}"
+            rows.append(("way down", f"along {kind}: {change}, predicted {way.predicted:.4%}"))
         for row in rows:
             table.add_row(*row)
         sizes = f"C = {problem.num_classes}, N = {problem.per_class}, d = {problem.dim}"
@@ -95,9 +83,7 @@ def find_point(
         return read_point(path, reduction)
     if example != EXAMPLE:
         raise NclabError(f"Expected the example {EXAMPLE}, got {example!r}.")
-    classes, per_class, dim = 4, 1, 4
-    assert example_problem().shape == (classes + classes * per_class, dim)
-    problem = Problem(classes, per_class, dim, reduction)
+    problem = replace(example_problem(), reduction=reduction)
     return Subject(f"Example {EXAMPLE}", problem, example_point(scale), scale)
 
 

@@ -154,17 +154,16 @@ class EscapeRuns:
 
     def ends(self) -> dict[str, dict[str, float]]:
         """Where each run ended, as plain JSON values: off the ray, off the plane, and how good."""
-        return {name: _end(run) for name, run in vars(self).items()}
-
-
-def _end(run: Trajectory) -> dict[str, float]:
-    return {
-        "off_ray": off_ray(run.theta),
-        "off_plane": off_plane(run.theta),
-        "normalised_margin": run.last.normalised_margin,
-        "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
-        "log_loss": run.last.log_loss,
-    }
+        return {
+            name: {
+                "off_ray": off_ray(run.theta),
+                "off_plane": off_plane(run.theta),
+                "normalised_margin": run.last.normalised_margin,
+                "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
+                "log_loss": run.last.log_loss,
+            }
+            for name, run in vars(self).items()
+        }
 
 
 def run_escape(
@@ -190,22 +189,11 @@ def run_escape(
     (True, True)
     """
     problem, start = example_problem(), example_point(scale)
-    noisy = descend(
-        problem,
-        start,
-        steps=noisy_steps,
-        rate=rate,
-        disturbance=Disturbance(noise=noise, seed=seed),
-    )
+    batches, shaken = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
+    noisy = descend(problem, start, steps=noisy_steps, rate=rate, disturbance=shaken)
     return EscapeRuns(
         stuck=descend(problem, start, steps=steps, rate=rate),
-        stochastic=descend(
-            problem,
-            start,
-            steps=steps,
-            rate=rate,
-            disturbance=Disturbance(batch=1, seed=seed),
-        ),
+        stochastic=descend(problem, start, steps=steps, rate=rate, disturbance=batches),
         noisy=noisy,
         settled=normalised_descent(problem, noisy.theta, steps=steps, rate=5.0),
     )

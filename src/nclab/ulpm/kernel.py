@@ -19,27 +19,20 @@ LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 LARGEST_EXPONENT = 708.0
+FAST = ("reassoc", "contract", "nsz")
+"""Sums may be reordered, but inf and nan keep their meaning: divergence must be seen."""
 
 
-def _compiled(function: Function) -> Function:
-    # Sums may be reordered, but inf and nan keep their meaning: divergence must be seen.
-    return _jit(function, {"reassoc", "contract", "nsz"})
-
-
-def _compiled_strictly(function: Function) -> Function:
-    return _jit(function, {"contract"})
-
-
-def _jit(function: Function, freedoms: set[str]) -> Function:
+def _compiled(*freedoms: str) -> Callable[[Function], Function]:
     """Compiled, once for all processes; without numba the function itself, right but slow."""
     if importlib.util.find_spec("numba") is None:
-        return function
+        return lambda function: function
     import numba
 
-    return cast(Function, numba.njit(cache=True, fastmath=freedoms)(function))
+    return cast(Callable[[Function], Function], numba.njit(cache=True, fastmath={*freedoms}))
 
 
-@_compiled_strictly
+@_compiled("contract")
 def exponentials(x: Array, bits: Any, scale: Array) -> None:
     """x <- exp(x) to a unit in the last place, x being cut off at -708 and 708.
 
@@ -74,7 +67,7 @@ def exponentials(x: Array, bits: Any, scale: Array) -> None:
         x[i] *= scale[i]
 
 
-@_compiled
+@_compiled(*FAST)
 def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: Array) -> None:
     """logits (C, CN) <- e^{z_j - z_y - top}, 0 at the label; top and sums over j != y."""
     classes, samples = logits.shape
@@ -100,7 +93,7 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
             sums[i] += logits[j, i]
 
 
-@_compiled
+@_compiled(*FAST)
 def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
     """log L; factor <- share * p / (L * sum), what turns the exponentials into d log L / dz."""
     largest = -np.inf
@@ -120,7 +113,7 @@ def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
     return value
 
 
-@_compiled
+@_compiled(*FAST)
 def _logits(W: Array, Ht: Array, logits: Array) -> None:
     """logits (C, CN) <- W Ht, four features of W at a time to save loads and stores."""
     classes, dim = W.shape
@@ -139,7 +132,7 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
                 row[i] += a * Ht[k, i]
 
 
-@_compiled
+@_compiled(*FAST)
 def _weigh(weights: Array, sums: Array, factor: Array) -> None:
     """Turn the exponentials into derivatives in the logits, with minus their sum at the label."""
     classes, samples = weights.shape
@@ -152,7 +145,7 @@ def _weigh(weights: Array, sums: Array, factor: Array) -> None:
             weights[y, i] = -(sums[i] * factor[i])
 
 
-@_compiled
+@_compiled(*FAST)
 def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
     """gradient (C, d) <- weights H, four of its entries at a time."""
     classes, samples = weights.shape
@@ -174,7 +167,7 @@ def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
             gradient[j, k] = a
 
 
-@_compiled
+@_compiled(*FAST)
 def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
     """Ht -= size Wᵀ weights, five classes at a time."""
     classes, dim = W.shape
@@ -198,7 +191,7 @@ def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
                 row[i] -= a * weights[j, i]
 
 
-@_compiled
+@_compiled(*FAST)
 def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: bool) -> Any:
     """`steps` steps in place: theta -= rate grad L, or rate grad L / (L |theta|^2).
 

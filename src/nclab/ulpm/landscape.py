@@ -53,18 +53,8 @@ class Landscape:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "kind": self.kind.value,
-            "smallest_eigenvalue": self.smallest_eigenvalue,
-            "gap": self.gap,
-            "log_gap": self.log_gap,
-            "relative_eigenvalue": self.relative_eigenvalue,
-            "negative_eigenvalues": self.negative_eigenvalues,
-            "relative_gradient": self.relative_gradient,
-            "log_loss": self.log_loss,
-            "optimal_log_loss": self.optimal_log_loss,
-            "radius": self.radius,
-        }
+        first = {"kind": "", "smallest_eigenvalue": 0.0, "gap": self.gap, "log_gap": self.log_gap}
+        return {**first, **vars(self), "kind": self.kind.value}
 
 
 def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:

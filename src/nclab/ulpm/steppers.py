@@ -39,7 +39,7 @@ class Stepper(Protocol):
         """A copy of the point."""
 
 
-class NumpyStepper:
+class NumpyStepper(Stepper):
     """The portable way: the formulas of `problem`, step by step."""
 
     name = "numpy"
@@ -49,7 +49,6 @@ class NumpyStepper:
         self._theta = theta
 
     def advance(self, steps: int, share: Array) -> Advance:
-        """Take steps."""
         problem, theta = self.problem, self._theta
         W, H = problem.split(theta)
         log_time = -math.inf
@@ -70,11 +69,9 @@ class NumpyStepper:
         return Advance(steps, log_time if self.normalised else _log_time(self.rate, steps), True)
 
     def move(self, by: Array) -> None:
-        """Add to the point."""
         self._theta += by
 
     def theta(self) -> Array:
-        """A copy of the point."""
         return self._theta.copy()
 
 
@@ -87,7 +84,7 @@ def kernel_available() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-class KernelStepper:
+class KernelStepper(Stepper):
     """Small problems on one core, compiled by numba."""
 
     name = "kernel"
@@ -107,24 +104,21 @@ class KernelStepper:
         self._Ht = np.ascontiguousarray(H.T)  # (d, CN)
 
     def advance(self, steps: int, share: Array) -> Advance:
-        """Take steps."""
         done, log_time, finite = self._run(
             self._W, self._Ht, share, float(self.rate), steps, self.normalised
         )
         return Advance(done, log_time if self.normalised else _log_time(self.rate, steps), finite)
 
     def move(self, by: Array) -> None:
-        """Add to the point."""
         dW, dH = self.problem.split(by)
         self._W += dW
         self._Ht += dH.T
 
     def theta(self) -> Array:
-        """A copy of the point."""
         return np.concatenate([self._W, self._Ht.T])
 
 
-class TorchStepper:
+class TorchStepper(Stepper):
     """Large problems: three GEMMs and a few passes over the logits a step, on CPU or GPU."""
 
     def __init__(
@@ -141,7 +135,6 @@ class TorchStepper:
 
     @torch.no_grad()
     def advance(self, steps: int, share: Array) -> Advance:
-        """Take steps."""
         shares = torch.from_numpy(share).to(self._device)[:, None]
         log_time = -math.inf
         for step in range(1, steps + 1):
@@ -178,13 +171,11 @@ class TorchStepper:
         return log_size
 
     def move(self, by: Array) -> None:
-        """Add to the point."""
         dW, dH = self.problem.split(by)
         self._W += torch.from_numpy(dW).to(self._device)
         self._H += torch.from_numpy(dH).to(self._device)
 
     def theta(self) -> Array:
-        """A copy of the point."""
         theta: Array = torch.cat([self._W, self._H]).cpu().numpy()
         return theta
 

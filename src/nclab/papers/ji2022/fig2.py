@@ -162,11 +162,9 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     descent, flow = numbers["samples"]["descent"], numbers["samples"]["flow"]
     titles = ("Gradient descent, 1e5 steps", "Gradient flow to log t = 1000")
     return [
-        ulpm.quantities_picture(
-            ulpm.quantity_panels(descent, title=titles[0]), name="fig2_descent"
-        ),
-        ulpm.quantities_picture(ulpm.quantity_panels(flow, title=titles[1]), name="fig2_flow"),
-        ulpm.margins_picture(ulpm.margin_panels(flow, title=titles[1]), name="margins_flow"),
+        ulpm.quantities_picture(descent, title=titles[0], name="fig2_descent"),
+        ulpm.quantities_picture(flow, title=titles[1], name="fig2_flow"),
+        ulpm.margins_picture(flow, title=titles[1], name="margins_flow"),
     ]
 
 

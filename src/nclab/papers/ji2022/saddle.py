@@ -141,10 +141,10 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """The escapes over time, and the loss around the point."""
     piece = numbers["slice"]
-    around = ulpm.slice_map(np.array(piece["angles"]), np.array(piece["log_losses"]))
+    around = np.array(piece["angles"]), np.array(piece["log_losses"])
     return [
-        ulpm.escape_picture(ulpm.escape_panels(numbers["samples"])),
-        ulpm.slice_picture(around, title="The loss around the saddle of Example 3.1"),
+        ulpm.escape_picture(numbers["samples"]),
+        ulpm.slice_picture(*around, title="The loss around the saddle of Example 3.1"),
     ]
 
 

@@ -13,15 +13,15 @@ class Bound:
     """
 
     value: float | None
-    valid: bool
     reason: str
+    """Why it does not hold; empty where it does."""
     source: str
+
+    @property
+    def valid(self) -> bool:
+        """Whether the number is guaranteed."""
+        return not self.reason
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "value": self.value,
-            "valid": self.valid,
-            "reason": self.reason,
-            "source": self.source,
-        }
+        return {"value": self.value, "valid": self.valid, **vars(self)}

@@ -29,6 +29,7 @@ from nclab.theory.layer_peeled import FloatArray
 LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
+EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
 """The bounds that a record keeps."""
 
@@ -83,15 +84,9 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
         bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
-        kappa = self.asymptotic.kappa
+        given = ("num_classes", "alpha", "beta", "loss", "bias_norm", "optimal_loss", "excess_loss")
         return {
-            "num_classes": self.num_classes,
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "loss": self.loss,
-            "bias_norm": self.bias_norm,
-            "optimal_loss": self.optimal_loss,
-            "excess_loss": self.excess_loss,
+            **{name: getattr(self, name) for name in given},
             "alignment_lower": self.fraction_alignment_lower.value,
             "intra_lower": self.fraction_intra_lower.value,
             "inter_upper": self.inter_upper.value,
@@ -103,7 +98,7 @@ class Certificate:
             "class_alignment_lower": _listed(self.class_alignment_lower),
             "class_intra_lower": _listed(self.class_intra_lower),
             "asymptotic": {
-                "kappa": kappa,
+                "kappa": self.asymptotic.kappa,
                 "mu_standard": _finite(self.asymptotic.mu_standard),
                 "mu_pairs": _finite(self.asymptotic.mu_pairs),
             },
@@ -180,19 +175,15 @@ def certify(
     rho = alignment_lower(given)
     intra = intra_lower(given, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
-    all_alignment = _bound(rho, rho > 0, LOST, "pan2023, Eq. (2.21)")
-    all_intra = _bound(
-        intra.value,
-        intra.value > 0,
-        LOST if rho <= 0 else "vacuous",
-        f"pan2023, Thm 2.3.1 ({route})",
-    )
+    all_alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
+    why = LOST if rho <= 0 else "vacuous"
+    all_intra = _bound(intra.value, why, f"pan2023, Thm 2.3.1 ({route})")
     some_alignment, some_intra = all_alignment, all_intra
     if delta is not None:
         rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
         intra_some = max(intra.value, float(jensen_intra(rho_some)))
-        some_alignment = _bound(rho_some, rho_some > 0, LOST, "pan2023, Eq. (2.21)")
-        some_intra = _bound(intra_some, intra_some > 0, "vacuous", "pan2023, Thm 2.3.1")
+        some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
+        some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
     inter, proof = _inter(given, rho, intra.value, pairs)
     # Below half a class neither of the two exceptional sets of the thesis has a member.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta
@@ -213,7 +204,7 @@ def certify(
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
-        deviation_upper=_bound(deviation_upper(given), True, "", "pan2023, Thm 2.3.1 (proof)"),
+        deviation_upper=Bound(deviation_upper(given), "", "pan2023, Thm 2.3.1 (proof)"),
         inter_upper=inter,
         inter_proof=proof,
         thesis_delta=thesis_delta,
@@ -240,19 +231,14 @@ def _inter(
         reason = "no negative cosine of class means can be proved at this loss"
     elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
         value, reason = None, APART
-    source = "pan2023, Thm 2.3.1 (dual proof)"
-    return Bound(value, valid=not reason, reason=reason, source=source), proof
+    return Bound(value, reason, "pan2023, Thm 2.3.1 (dual proof)"), proof
 
 
 def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:
-    source = "pan2023, Thm 2.3.1 (explicit constants)"
-    if given.bias_norm > 0:
-        reason = "the theorem has no bias"
-    elif bounds.intra_lower <= 0:
-        reason = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
-    else:
-        reason = ""
-    return Bound(bounds.intra_lower, valid=not reason, reason=reason, source=source)
+    vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
+    reason = vacuous if bounds.intra_lower <= 0 else ""
+    reason = "the theorem has no bias" if given.bias_norm > 0 else reason
+    return Bound(bounds.intra_lower, reason, EXPLICIT)
 
 
 def _thesis_inter(bounds: ThesisBounds) -> Bound:
@@ -260,13 +246,12 @@ def _thesis_inter(bounds: ThesisBounds) -> Bound:
     reason = "the two leading terms of the printed chain, not a full bound"
     if value is None or value >= 1:
         reason += "; vacuous"
-    return Bound(
-        value, valid=False, reason=reason, source="pan2023, Thm 2.3.1 (explicit constants)"
-    )
+    return Bound(value, reason, EXPLICIT)
 
 
-def _bound(value: float, valid: bool, reason: str, source: str) -> Bound:
-    return Bound(float(value), valid=valid, reason="" if valid else reason, source=source)
+def _bound(value: float, reason: str, source: str) -> Bound:
+    """A lower bound, which holds where it is above 0."""
+    return Bound(float(value), "" if value > 0 else reason, source)
 
 
 def _listed(values: FloatArray | None) -> list[float] | None:

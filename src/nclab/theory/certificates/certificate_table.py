@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Group
 from rich.table import Table
@@ -14,7 +14,13 @@ from nclab.theory.certificates.bound import Bound
 if TYPE_CHECKING:
     from nclab.theory.certificates.certificate import Certificate
 
-Measured = Mapping[str, float | None]
+
+class _Row(NamedTuple):
+    quantity: str
+    guaranteed: str
+    measured: str = ""
+    thesis: str = ""
+    ideal: str = "1"
 
 
 def certificate_table(certificate: "Certificate") -> Group:
@@ -29,15 +35,15 @@ def certificate_table(certificate: "Certificate") -> Group:
     table.add_column("at collapse", justify="right", style="dim")
     for row in _rows(certificate, measured):
         table.add_row(*(row if measured is not None else (*row[:2], *row[3:])))
-    lines = [
-        Text(
-            f"loss {certificate.loss:.6g}, best for alpha * beta = "
-            f"{certificate.alpha * certificate.beta:.4g}: {certificate.optimal_loss:.6g}, "
-            f"excess {certificate.excess_loss:.3g}"
-        )
-    ]
-    lines += [Text(f"– {text}", style="dim") for text in _reasons(certificate)]
-    return Group(lines[0], table, *lines[1:], Text(in_words(certificate)))
+    head = (
+        f"loss {certificate.loss:.6g}, best for alpha * beta = "
+        f"{certificate.alpha * certificate.beta:.4g}: {certificate.optimal_loss:.6g}, "
+        f"excess {certificate.excess_loss:.3g}"
+    )
+    names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+    reasons = [(name, getattr(certificate, name).reason) for name in names]
+    lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
+    return Group(Text(head), table, *lines, Text(in_words(certificate)))
 
 
 def in_words(certificate: "Certificate") -> str:
@@ -73,76 +79,43 @@ def in_words(certificate: "Certificate") -> str:
     return text
 
 
-def _rows(certificate: "Certificate", measured: Measured | None) -> list[tuple[str, ...]]:
+def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | None) -> list[_Row]:
     def seen(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""
 
-    share = f" ({certificate.fraction:.0%})"
-    rows: list[tuple[str, ...]] = [
-        (
-            "alignment, all classes",
-            _cell(certificate.alignment_lower, ">="),
-            seen("nc3_alignment_min"),
-            "",
-            "1",
-        ),
-        (
-            "intra cosine, all classes",
-            _cell(certificate.intra_lower, ">="),
-            seen("min_intra"),
-            _cell(certificate.thesis_intra_lower, ">=") if certificate.fraction == 1 else "",
-            "1",
-        ),
+    share, thesis = f" ({certificate.fraction:.0%})", _cell(certificate.thesis_intra_lower, ">=")
+    alignment, intra = (
+        _cell(bound, ">=") for bound in (certificate.alignment_lower, certificate.intra_lower)
+    )
+    beside = thesis if certificate.fraction == 1 else ""
+    rows = [
+        _Row("alignment, all classes", alignment, seen("nc3_alignment_min")),
+        _Row("intra cosine, all classes", intra, seen("min_intra"), beside),
     ]
     if certificate.fraction < 1:
-        rows += [
-            ("alignment" + share, _cell(certificate.fraction_alignment_lower, ">="), "", "", "1"),
-            (
-                "intra cosine" + share,
-                _cell(certificate.fraction_intra_lower, ">="),
-                "",
-                _cell(certificate.thesis_intra_lower, ">="),
-                "1",
-            ),
-        ]
+        intra = _cell(certificate.fraction_intra_lower, ">=")
+        rows.append(_Row("alignment" + share, _cell(certificate.fraction_alignment_lower, ">=")))
+        rows.append(_Row("intra cosine" + share, intra, thesis=thesis))
     if certificate.class_intra_lower is not None:
         mean = float(certificate.class_intra_lower.mean())
-        rows.append(
-            (
-                "intra cosine, class mean",
-                f">= {_low(mean)}" if mean > 0 else "none",
-                seen("mean_intra"),
-                "",
-                "1",
-            )
-        )
-    rows += [
-        (
-            "inter cosine, all pairs",
-            _cell(certificate.inter_upper, "<="),
-            seen("max_inter"),
-            _cell(certificate.thesis_inter_upper, "<="),
-            number(-1 / (certificate.num_classes - 1)),
-        ),
-        ("joint deviation D", _cell(certificate.deviation_upper, "<="), "", "", "0"),
-    ]
+        least = f">= {_low(mean)}" if mean > 0 else "none"
+        rows.append(_Row("intra cosine, class mean", least, seen("mean_intra")))
+    inter, thesis = (
+        _cell(bound, "<=") for bound in (certificate.inter_upper, certificate.thesis_inter_upper)
+    )
+    ideal = number(-1 / (certificate.num_classes - 1))
+    rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), thesis, ideal))
+    rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
     return rows
 
 
 def _cell(bound: Bound, sign: str) -> str:
-    vacuous = bound.value is None or "vacuous" in bound.reason
-    if vacuous or (not bound.valid and sign == ">="):
-        return "none" if bound.value is None or sign == ">=" else f"vacuous ({number(bound.value)})"
-    if sign == ">=" and bound.value is not None:
-        return f">= {_low(bound.value)}"
-    assert bound.value is not None
-    return f"<= {_high(bound.value)}"
-
-
-def _reasons(certificate: "Certificate") -> list[str]:
-    names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
-    bounds = [(name, getattr(certificate, name)) for name in names]
-    return [f"{name}: {bound.reason}" for name, bound in bounds if bound.reason]
+    vacuous = "vacuous" in bound.reason
+    if bound.value is None or (sign == ">=" and (vacuous or not bound.valid)):
+        return "none"
+    if vacuous:
+        return f"vacuous ({number(bound.value)})"
+    return f">= {_low(bound.value)}" if sign == ">=" else f"<= {_high(bound.value)}"
 
 
 def _low(value: float) -> str:

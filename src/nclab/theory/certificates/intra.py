@@ -17,14 +17,7 @@ import numpy as np
 
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.scores import bias_shift, score_range
-from nclab.theory.layer_peeled import (
-    FloatArray,
-    g,
-    g_inverse,
-    g_prime,
-    g_rise,
-    wrong_probability,
-)
+from nclab.theory.layer_peeled import FloatArray, g, g_inverse, g_prime, g_rise, wrong_probability
 
 CELLS = 48
 CLASS_CELLS = 640
@@ -189,12 +182,10 @@ def _mixture(given: NormsAndLoss, low: float, high: float) -> float:
     best, bound = math.inf, math.inf
     for _ in range(ROUNDS):
         end, far = theta + width[0], p + width[1]
-        left = allowed(p) - theta * math.log(classes)
-        lower = _share(left, np.minimum(end, 1.0), classes, far, 0.0)
+        last = np.minimum(end, 1.0)
+        lower = _share(allowed(p) - theta * math.log(classes), last, classes, far, 0.0)
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
-        exact = _share(
-            allowed(far) - end * math.log(classes), np.minimum(end, 1.0), classes, far, 0.0
-        )
+        exact = _share(allowed(far) - end * math.log(classes), last, classes, far, 0.0)
         best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
         # Dropped cells reach at most this far below the best point found.
         bound = min(float(lower.min()), best - DROPPED)

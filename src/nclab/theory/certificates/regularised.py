@@ -62,7 +62,10 @@ def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOpt
     >>> regularised_optimum(4, 0.5).product
     0.0
     """
-    _check(num_classes, weight_decay)
+    if num_classes < 2:
+        raise DataError(f"Expected at least 2 classes, got {num_classes}.")
+    if not (math.isfinite(weight_decay) and weight_decay > 0):
+        raise DataError(f"Expected a positive finite weight decay, got {weight_decay}.")
     root = math.sqrt(num_classes)
     product, objective = _tilted(num_classes, weight_decay * root)
     return RegularisedOptimum(
@@ -105,7 +108,7 @@ def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> 
         )
     if weight_decay >= optimum.critical_weight_decay:
         reason = f"weight decay is at least 1/sqrt(C) = {optimum.critical_weight_decay:.4g}"
-        nothing = Bound(None, valid=False, reason=reason, source=SOURCE)
+        nothing = Bound(None, reason, SOURCE)
         return RegularisedGap(max(gap, 0.0), nothing, nothing, nothing)
     gap = abs(gap) + 1e-14 * optimum.objective
     alignment, reason = -1.0, "the objective allows a class to be lost entirely"
@@ -114,11 +117,9 @@ def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> 
         alignment, reason = _solve_alignment(num_classes, tilt, num_classes * gap), ""
     return RegularisedGap(
         gap=gap,
-        deviation_upper=Bound(2 * gap / weight_decay, valid=True, reason="", source=SOURCE),
-        alignment_lower=Bound(alignment, valid=not reason, reason=reason, source=SOURCE),
-        intra_lower=Bound(
-            float(jensen_intra(alignment)), valid=not reason, reason=reason, source=SOURCE
-        ),
+        deviation_upper=Bound(2 * gap / weight_decay, "", SOURCE),
+        alignment_lower=Bound(alignment, reason, SOURCE),
+        intra_lower=Bound(float(jensen_intra(alignment)), reason, SOURCE),
     )
 
 
@@ -142,10 +143,3 @@ def _solve_alignment(num_classes: int, tilt: float, allowed: float) -> float:
         inside = _tilted(num_classes, tilt / middle)[1] <= base + allowed
         low, high = (low, middle) if inside else (middle, high)
     return low * (1 - 1e-14)
-
-
-def _check(num_classes: int, weight_decay: float) -> None:
-    if num_classes < 2:
-        raise DataError(f"Expected at least 2 classes, got {num_classes}.")
-    if not (math.isfinite(weight_decay) and weight_decay > 0):
-        raise DataError(f"Expected a positive finite weight decay, got {weight_decay}.")

@@ -63,11 +63,8 @@ class WorstPair:
         weights[4:8] *= 1.0 if rest else 0.0
         self.norm_w = np.concatenate([weights, np.zeros(12)])
         self.norm_h = np.concatenate([np.zeros(12), weights])
-        self.pair = np.zeros(24)
-        self.pair[12:16] = 1.0
-        self.sign = np.zeros(24)
-        self.sign[20:22] = 1.0
-        self.etf = np.zeros(24)
+        self.pair, self.sign, self.etf = np.zeros((3, 24))
+        self.pair[12:16] = self.sign[20:22] = 1.0
         scale = math.sqrt(product * num_classes / (num_classes - 1))
         for half in (0, 12):
             # The centring projection in the trivial sector has rank one, elsewhere it is 1.
@@ -96,17 +93,9 @@ class WorstPair:
         loss1, swap, rest = _cross_entropy(z12 - z11, 1, zr1 - z11, self.rest)
         loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
         share1, share2 = 2 / self.classes, self.rest / self.classes
-        slope = np.array(
-            [
-                -share1 * (swap + rest),
-                share1 * swap,
-                share1 * rest,
-                share2 * pair,
-                -share2 * (pair + peer),
-                share2 * peer,
-            ]
-        )
-        return share1 * loss1 + share2 * loss2, slope
+        slope1 = [share1 * part for part in (-(swap + rest), swap, rest)]
+        slope2 = [share2 * part for part in (pair, -(pair + peer), peer)]
+        return share1 * loss1 + share2 * loss2, np.array(slope1 + slope2)
 
     def cosine(self, x: FloatArray) -> float:
         """Cosine of the two class means."""
@@ -121,45 +110,32 @@ class WorstPair:
     def worst(self, start: FloatArray, excess: float) -> FloatArray:
         """The point of largest cosine within the norms and the loss, from one start."""
         best = optimal_loss(self.classes, self.product)
-        total = self.classes * self.product
-
-        def slack(x: FloatArray) -> FloatArray:
-            value, _ = self.loss_at(x)
-            return np.array(
-                [
-                    (best + excess - value) / excess,
-                    (1 - self.norm_w @ x**2 / total) * best / excess,
-                    (1 - self.norm_h @ x**2 / total) * best / excess,
-                ]
-            )
-
-        def slack_slope(x: FloatArray) -> FloatArray:
-            _, gradient = self.loss_at(x)
-            return np.stack(
-                [
-                    -gradient / excess,
-                    -2 * self.norm_w * x / total * best / excess,
-                    -2 * self.norm_h * x / total * best / excess,
-                ]
-            )
-
+        total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
         # In steps from the ETF of the size that the excess allows, everything is of order one.
         unit = min(1.0, math.sqrt(excess / best))
+
+        def at(y: FloatArray) -> FloatArray:
+            return self.etf + unit * y
+
+        def slack(y: FloatArray) -> FloatArray:
+            x = at(y)
+            of_norms = [(1 - norm @ x**2 / total) * best / excess for norm in norms]
+            return np.array([(best + excess - self.loss_at(x)[0]) / excess, *of_norms])
+
+        def slack_slope(y: FloatArray) -> FloatArray:
+            x = at(y)
+            of_norms = [-2 * norm * x / total * best / excess for norm in norms]
+            return unit * np.stack([-self.loss_at(x)[1] / excess, *of_norms])
+
         result = minimize(
-            lambda y: -self.cosine(self.etf + unit * y) / unit,
+            lambda y: -self.cosine(at(y)) / unit,
             (start - self.etf) / unit,
-            jac=lambda y: -self.cosine_slope(self.etf + unit * y),
-            constraints=[
-                {
-                    "type": "ineq",
-                    "fun": lambda y: slack(self.etf + unit * y),
-                    "jac": lambda y: unit * slack_slope(self.etf + unit * y),
-                }
-            ],
+            jac=lambda y: -self.cosine_slope(at(y)),
+            constraints={"type": "ineq", "fun": slack, "jac": slack_slope},
             method="SLSQP",
             options={"maxiter": 100, "ftol": 1e-8},
         )
-        return np.asarray(self.etf + unit * result.x)
+        return at(np.asarray(result.x))
 
     def reachable(self, x: FloatArray, excess: float) -> bool:
         """Whether the point is within the norms and the loss, up to rounding."""
@@ -189,11 +165,7 @@ class WorstPair:
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
         """Newton steps to the smallest loss at a given cosine, and the multipliers there."""
         quadratics = np.stack(
-            [
-                self.norm_w,
-                self.norm_h,
-                -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2,
-            ]
+            [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )
         target = np.array([1.0, 1.0, 0.0]) * self.classes * self.product
         best, least = x, math.inf

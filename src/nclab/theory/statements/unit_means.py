@@ -153,10 +153,9 @@ def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
     left = (tops / bottoms).sum(-1)
     right = np.square(tops.sum(-1)) / (bound * np.square(bottoms).sum(-1))
     within = (tops >= 0) & (bottoms > 0) & (tops <= bound[..., None] * bottoms)
+    applies, rounding = np.asarray(within.all(-1)), ROUNDING * (left + right)
     source = "pan2023, Lemma 2.4.5 (proof, repaired)"
-    return Inequality(
-        left, ">=", right, source, np.asarray(within.all(-1)), ROUNDING * (left + right)
-    )
+    return Inequality(left, ">=", right, source, applies, rounding)
 
 
 def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
