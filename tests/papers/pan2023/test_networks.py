@@ -9,6 +9,7 @@ import pytest
 
 from nclab.papers.pan2023 import complexity, conjectures, fig31, fig33, norms
 from nclab.papers.pan2023.conjectures import Place
+from nclab.papers.pan2023.networks import PAPER, QUICK
 from nclab.papers.tables import shown, verdicts
 from nclab.records import find_runs
 from nclab.text import as_text
@@ -48,6 +49,17 @@ def test_a_second_call_trains_nothing(out: Path, numbers: dict[str, dict[str, An
     again = norms.run(config, seeds=(0, 1), out=out)
     assert json.loads(json.dumps(again)) == numbers["pan2023_norms"]
     assert {path: path.stat().st_mtime_ns for path in out.rglob("journal.jsonl")} == before
+
+
+def test_an_epoch_of_the_quick_preset_is_one_of_the_thesis_in_small() -> None:
+    for networks in (QUICK, PAPER):
+        whole, left = divmod(networks.samples, networks.batch)
+        assert (whole, left / networks.batch) == (78, 1 / 8)
+    assert {PAPER.width / QUICK.width, PAPER.epochs / QUICK.epochs} == {4}
+    assert {config.networks for module in (fig31, fig33) for config in module.PRESETS.values()} == {
+        QUICK,
+        PAPER,
+    }
 
 
 def test_presets_share_their_runs() -> None:
