@@ -68,7 +68,7 @@ lemma_2_4_1 = Claim(
     "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the mean of "
     "a fraction delta of the numbers is within sqrt(2 epsilon (1 - delta)/(lambda delta)) of "
     "the mean of all.",
-    "pan2023, Lemma 2.4.1",
+    "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
     _judge_tight,
     _subset_means,
     code="nclab.theory.statements.jensen.jensen_subset_mean",
@@ -97,7 +97,7 @@ lemma_2_4_2 = Claim(
     Kind.LEMMA,
     "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
     "of at least c times the weighted variance.",
-    "pan2023, Lemma 2.4.2",
+    "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
     worked(judge_statement),
     _weighted_jensen,
     code="nclab.theory.statements.jensen.jensen_weighted",
@@ -121,7 +121,7 @@ corollary_2_4_1 = Claim(
     Kind.COROLLARY,
     "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
     "variance of the numbers is at most 2 epsilon / lambda.",
-    "pan2023, Cor. 2.4.1",
+    "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
     worked(judge_statement),
     _variance,
     code="nclab.theory.statements.jensen.jensen_variance",
@@ -148,7 +148,7 @@ lemma_2_4_3 = Claim(
     Kind.LEMMA,
     "If Jensen's inequality for the exponential has gap epsilon, the mean of a fraction delta "
     "of the numbers exceeds the mean x of all by at most sqrt(2 epsilon / (delta e^x)).",
-    "pan2023, Lemma 2.4.3",
+    "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
     _judge_tight,
     _exponential,
     code="nclab.theory.statements.jensen.exponential_subset_mean",
@@ -172,7 +172,7 @@ lemma_2_4_4 = Claim(
     Kind.LEMMA,
     "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
     "cosine the inner product of two of them.",
-    "pan2023, Lemma 2.4.4",
+    "pan2023, Lemma 2.4.4 “can be computed as the norm and dot product of the vectors”",
     worked(judge_statement),
     _identity,
     code="nclab.theory.statements.unit_means.cosine_identity",
@@ -201,7 +201,7 @@ lemma_2_4_5 = Claim(
     "Vectors of root mean square norm alpha whose mean inner product with u, |u| <= beta, is "
     "c >= alpha beta / sqrt 2 have a mean unit vector of norm at least "
     "2 (c / (alpha beta))^2 - 1.",
-    "pan2023, Lemma 2.4.5",
+    "pan2023, Lemma 2.4.5 “provides a conversion between these requirements”",
     _judge_tight,
     _unit_mean,
     code="nclab.theory.statements.unit_means.unit_mean_norm",
@@ -232,7 +232,7 @@ def _proposition(preset: str) -> Numbers:
     Kind.PROOF_STEP,
     "For a_i >= 0, b_i > 0 with sums A of the a_i and at most B^2 of the squares of the b_i, "
     "the sum of a_i / b_i is at least (A / B) sqrt N.",
-    "pan2023, Lemma 2.4.5 (proof)",
+    "pan2023, Lemma 2.4.5 (proof) “that can be easily shown through Lagrange multipliers”",
     gather=_proposition,
     code="nclab.theory.statements.unit_means.ratio_sum_printed",
 )
@@ -264,7 +264,7 @@ corollary_2_4_2 = Claim(
     Kind.COROLLARY,
     "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
     "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
-    "pan2023, Cor. 2.4.2",
+    "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
     worked(judge_statement),
     _from_mean,
     code="nclab.theory.statements.unit_means.unit_mean_norm_from_mean",
@@ -294,7 +294,7 @@ def _opposed(preset: str) -> Numbers:
     "If w, of norm at most beta, has inner product c <= 0 with the mean of features of root "
     "mean square norm alpha, its cosine with the mean unit feature is at most "
     "c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
-    "pan2023, Lemma 2.4.6",
+    "pan2023, Lemma 2.4.6 “for inter-class cosine similarity, we have the following lemma”",
     gather=_opposed,
     code="nclab.theory.statements.unit_mean_shift.opposed_cosine_printed",
 )

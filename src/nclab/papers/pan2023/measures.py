@@ -59,7 +59,7 @@ def _cosines(preset: str) -> Numbers:
     Kind.DEFINITION,
     "The intra-class cosine of a class is the average cosine of two of its features, the "
     "inter-class cosine of a pair that of a feature of each.",
-    "pan2023, Sec. 2.2",
+    "pan2023, Sec. 2.2 “average cosine similarity of picking two feature vectors in the class”",
     gather=_cosines,
     code="nclab.metrics.cosine.intra_cosine",
 )
@@ -97,7 +97,7 @@ def _variability(preset: str) -> Numbers:
     Kind.REMARK,
     "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
     "whatever their norms.",
-    "pan2023, Sec. 2.2 (NC1)",
+    "pan2023, Sec. 2.2 (NC1) “exactly the same up to scaling”",
     gather=_variability,
     code="nclab.metrics.cosine.intra_cosine",
 )
@@ -136,7 +136,7 @@ def _simplex(preset: str) -> Numbers:
     Kind.REMARK,
     "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
     "simplex equiangular tight frame.",
-    "pan2023, Sec. 2.2 (NC2)",
+    "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
     gather=_simplex,
     code="nclab.metrics.cosine.inter_cosine",
 )
@@ -171,7 +171,7 @@ def _duality(preset: str) -> Numbers:
     Kind.REMARK,
     "Cosine 1 between weight vector and mean feature, for every class, is self-duality: they are "
     "the same up to scaling.",
-    "pan2023, Sec. 2.2 (NC3)",
+    "pan2023, Sec. 2.2 (NC3) “class mean feature vector is the same as the corresponding weight”",
     gather=_duality,
     code="nclab.metrics.nc3_self_duality.nc3_alignment",
 )
@@ -230,7 +230,7 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
     Kind.REMARK,
     "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
     "the right class for most features.",
-    "pan2023, Sec. 2.2 (NC4)",
+    "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
     gather=_nearest_mean,
     code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
 )

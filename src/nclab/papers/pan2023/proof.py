@@ -61,7 +61,7 @@ def _class_loss(preset: str) -> Numbers:
     Kind.EQUATION,
     "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
     "centred weight w_c and the mean feature h_c of the class.",
-    "pan2023, Eq. (2.9)",
+    "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
     gather=_class_loss,
     code="nclab.theory.statements.loss_steps.class_loss_bound",
 )
@@ -95,7 +95,7 @@ log_sum = Claim(
     Kind.PROOF_STEP,
     "A gap inside the logarithm comes out divided by its argument: "
     "log(a + epsilon) >= log a + epsilon / a.",
-    "pan2023, Eq. (2.18)",
+    "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
     worked(judge_repair),
     _log_sum,
     code="nclab.theory.statements.loss_steps.log_sum_step_printed",
@@ -125,7 +125,7 @@ norm_range = Claim(
     Kind.PROOF_STEP,
     "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
     "convex function lie in [-C alpha beta, C alpha beta].",
-    "pan2023, Thm 2.3.1 (proof)",
+    "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
     worked(judge_repair),
     _range,
     code="nclab.theory.statements.loss_steps.argument_range_printed",
@@ -200,7 +200,7 @@ def _split_ratio(excess: float, delta: float) -> float:
     "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
     "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
     " and the worst case is epsilon_2 = epsilon.",
-    "pan2023, Eq. (2.21)",
+    "pan2023, Eq. (2.21) “and also there are at most”",
     gather=_alignment,
     code="nclab.theory.certificates.thesis.thesis_bounds",
 )
@@ -249,7 +249,7 @@ intra = Claim(
     Kind.PROOF_STEP,
     "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
     "of at least 1 - 4 E.",
-    "pan2023, Thm 2.3.1 (proof)",
+    "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
     worked(judge_repair),
     _intra,
     code="nclab.theory.statements.unit_means.unit_mean_norm",
@@ -284,7 +284,7 @@ def _inter(preset: str) -> Numbers:
     "From the cosines of weights with mean features follows the inter-class bound, by "
     "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
     "most 1.",
-    "pan2023, Thm 2.3.1 (proof)",
+    "pan2023, Thm 2.3.1 (proof) “Finally, we derive an upper bound on”",
     gather=_inter,
     code="nclab.theory.certificates.inter.inter_from_means",
     figure="guarantees",

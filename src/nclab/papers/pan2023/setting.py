@@ -56,7 +56,7 @@ def _cosine_error(rows: FloatArray) -> float:
     Kind.DEFINITION,
     "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
     "scaled; the cosine of any two of its C vectors is -1/(C-1).",
-    "pan2023, Def. 1.2.1",
+    "pan2023, Def. 1.2.1 “An ETF structure is a set of vectors”",
     gather=_frames,
     code="nclab.metrics.nc2_simplex_etf.simplex_etf",
 )
@@ -101,7 +101,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     Kind.DEFINITION,
     "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
     "variance and the mean that the outputs shall have.",
-    "pan2023, Sec. 2.2",
+    "pan2023, Sec. 2.2 “trainable parameters that represent the desired variance and mean”",
     gather=_scale_of_batch_norm,
     code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
 )
@@ -154,7 +154,7 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     Kind.PROPOSITION,
     "After batch norm without bias the root mean square norm of the features is the norm of "
     "its scale gamma.",
-    "pan2023, Prop. 2.2.1",
+    "pan2023, Prop. 2.2.1 “a set of feature vectors immediately after Batch Normalization”",
     gather=_batch_norm,
     code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
 )
@@ -221,7 +221,7 @@ def _total_loss(preset: str) -> Numbers:
     Kind.EQUATION,
     "With weight decay lambda on the last layer and its batch norm, the total loss is the "
     "cross-entropy plus lambda/2 (C beta^2 + alpha^2), alpha the root mean square feature norm.",
-    "pan2023, Eq. (2.1)",
+    "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
     gather=_total_loss,
     code="nclab.theory.certificates.regularised.regularised_optimum",
     figure="networks",
@@ -291,7 +291,7 @@ bias = Claim(
     Kind.REMARK,
     "Leaving out the bias loses nothing: append a 1 to every feature and the bias to every "
     "weight vector.",
-    "pan2023, Sec. 2.2",
+    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
     judge_bias,
     appended_bias,
     code="nclab.theory.layer_peeled.g",

@@ -60,7 +60,7 @@ def _curve(preset: str) -> Numbers:
     "have intra-class cosine at least 1 - O(sqrt(epsilon)) and most pairs inter-class cosine "
     "at most -1/(C-1) + O(epsilon^(1/6)); the constants are the matter of "
     "remark-exponent and remark-delta.",
-    "pan2023, Thm 2.3.1",
+    "pan2023, Thm 2.3.1 “fraction of all pairs of classes”",
     gather=_curve,
     code="nclab.theory.certificates.certificate.certify",
     figure="guarantees",
@@ -131,7 +131,7 @@ def _minimum(preset: str) -> Numbers:
     Kind.THEOREM,
     "m = log(1 + (C-1) exp(-C/(C-1) alpha beta)) is the smallest loss of any weights and "
     "features with these norms.",
-    "pan2023, Thm 2.3.1",
+    "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
     gather=_minimum,
     code="nclab.theory.statements.loss_steps.minimal_loss",
 )

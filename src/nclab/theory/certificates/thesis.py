@@ -34,7 +34,7 @@ def curvature_printed(given: NormsAndLoss) -> float:
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
-    '1.1e-22'
+    '1.4e-24'
     """
     classes = given.num_classes
     worst = math.sqrt(classes * (classes - 1)) * given.product  # the score at B
