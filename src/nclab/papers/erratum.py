@@ -24,8 +24,8 @@ class Erratum:
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show it; none for a slip that has no consequence."""
     confidence: Confidence = "likely"
-    """Certain: a counterexample, or a contradiction within the text. Scan: our copies are scans, and
-    the root, sign or fraction bar that is missing may be missing there only."""
+    """Certain: a counterexample, or a contradiction within the text. Scan: our copies are scans,
+    and the root, sign or fraction bar that is missing may be missing there only."""
 
     @property
     def paper(self) -> str:

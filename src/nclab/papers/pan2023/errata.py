@@ -107,7 +107,7 @@ ERRATA = (
         "(1/N) Σ −log softmax(W h_{c,i})_c.",
         "The −log is back from (2.4) and (2.12) on.",
         ("pan2023/eq-2.9",),
-        "certain",
+        "likely",
     ),
     Erratum(
         "pan2023, Eq. (2.18)",

@@ -177,7 +177,9 @@ def _total_loss(preset: str) -> Numbers:
     """A real last layer behind real batch norm: its penalty beside that of the features."""
     generator = torch.Generator().manual_seed(3)
     classes, decay = 4, 1e-2
-    rooted, unrooted, totals = [], [], []
+    rooted: list[float] = []
+    unrooted: list[float] = []
+    totals: list[float] = []
     for _ in range(LAYERS[preset]):
         rows = torch.randn(4 * classes, 6, generator=generator, dtype=torch.float64)
         scale = torch.rand(6, generator=generator, dtype=torch.float64) + 0.5
