@@ -1,8 +1,11 @@
 """One erratum: what a paper prints, what it should say, why, and which claims show it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from nclab.papers.links import slug
+
+Confidence = Literal["certain", "likely", "scan"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,9 @@ class Erratum:
     why: str
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show it; none for a slip that has no consequence."""
+    confidence: Confidence = "likely"
+    """Certain: a counterexample, or a contradiction within the text. Scan: our copies are scans,
+    and the root, sign or fraction bar that is missing may be missing there only."""
 
     @property
     def paper(self) -> str:
