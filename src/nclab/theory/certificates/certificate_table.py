@@ -64,6 +64,12 @@ def in_words(certificate: "Certificate") -> str:
         text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
     else:
         text += " How far apart two classes are is not guaranteed."
+    most = certificate.fraction_inter_upper
+    if certificate.fraction < 1 and most.valid and most.value is not None:
+        text += (
+            f" In {certificate.fraction:.0%} of the pairs of classes it is guaranteed: there "
+            f"features have cosine at most {_up(most.value)} on average."
+        )
     if certificate.class_intra_lower is not None:
         mean = float(certificate.class_intra_lower.mean())
         text += (
@@ -124,8 +130,18 @@ def _rows(certificate: "Certificate", measured: Measured | None) -> list[tuple[s
             _cell(certificate.thesis_inter_upper, "<="),
             number(-1 / (certificate.num_classes - 1)),
         ),
-        ("joint deviation D", _cell(certificate.deviation_upper, "<="), "", "", "0"),
     ]
+    if certificate.fraction < 1:
+        rows.append(
+            (
+                "inter cosine" + share,
+                _cell(certificate.fraction_inter_upper, "<="),
+                "",
+                "",
+                number(-1 / (certificate.num_classes - 1)),
+            )
+        )
+    rows.append(("joint deviation D", _cell(certificate.deviation_upper, "<="), "", "", "0"))
     return rows
 
 
@@ -141,6 +157,8 @@ def _cell(bound: Bound, sign: str) -> str:
 
 def _reasons(certificate: "Certificate") -> list[str]:
     names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+    if certificate.fraction < 1:
+        names = (*names, "fraction_inter_upper")
     bounds = [(name, getattr(certificate, name)) for name in names]
     return [f"{name}: {bound.reason}" for name, bound in bounds if bound.reason]
 
