@@ -2,9 +2,9 @@ r"""Upper bound on the inter-class cosine of all but a few pairs of classes.
 
 Suppose k pairs reach a cosine v. Which ones is not known, so the proof must cover every graph S of
 k edges on the classes. It does: with E its adjacency, D its degrees and B = E - v D, the matrix
-R = (I - y B)^(1/2) gives the dual point G = -mu P R, and all that the bound on the loss needs of the
-graph is X = tr P(I - R). X is bounded by the sum of the squared degrees, its largest
-degree and k (docs/certificates.md). The same value at small excess as the exact worst case.
+R = (I - y B)^(1/2) gives the dual point G = -mu P R, and all that the bound on the loss needs of
+the graph is X = tr P(I - R), which k, the largest degree and the sum of the squared degrees bound
+(docs/certificates.md). At small excess the result is the exact worst case.
 """
 
 import math
@@ -135,23 +135,36 @@ def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
     >>> round(pairs_upper(given, 4), 3), round(pairs_upper(given, 0), 3)
-    (-0.057, 0.014)
+    (-0.057, 0.011)
     """
     classes = given.num_classes
-    within = min(1.0, 2 * deviation_upper(given) / (classes * given.product))
+    shift = min(1.0, deviation_upper(given) / (classes * given.product))
+    within = shift * (2 - shift)
     best, lost = 1.0, 0
     while (left := spared - lost * (2 * classes - lost - 1) // 2) >= 0:
         ratio = norm_ratio(given, lost)
         if math.isfinite(ratio):
             graphs = graphs_with(classes, left + 1)
             best = _least_cosine(given, graphs, Spread(ratio, within), best)
-            means = _least_cosine(given, graphs, Spread(ratio, None), best)
-            rho = alignment_lower(given, lost)
-            intra = float(jensen_intra(rho)) if lost else intra_lower(given, rho).value
-            if rho > 0:
-                best = min(best, inter_from_means(means, rho, intra))
+            best = min(best, _through_means(given, graphs, ratio, lost, best))
         lost = 2 * lost + 1
     return best if best < 1 else None
+
+
+def _through_means(
+    given: NormsAndLoss, graphs: Graphs, ratio: float, lost: int, most: float
+) -> float:
+    """The bound on cosines of class means, and what single features may add to it."""
+    rho = alignment_lower(given, lost)
+    if rho <= 0:
+        return most
+    intra = float(jensen_intra(rho)) if lost else intra_lower(given, rho).value
+    added = inter_from_means(0.0, rho, intra)
+    needed = min(most - added, (most - added) / rho**2)
+    if needed <= -1 / (given.num_classes - 1):
+        return most
+    means = _least_cosine(given, graphs, Spread(ratio, None), needed)
+    return inter_from_means(means, rho, intra) if means < needed else most
 
 
 def _least_cosine(given: NormsAndLoss, graphs: Graphs, spread: Spread, most: float) -> float:
