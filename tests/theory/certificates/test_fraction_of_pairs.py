@@ -105,3 +105,160 @@ def test_no_graph_beats_the_estimate_of_its_group(
         assert rise <= exact + 1e-9 * given.optimal_loss
         if squares == 2 * edges == classes and abs(v) < 0.1:  # a matching
             assert rise == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize(("classes", "product"), [(4, 3.0), (10, 5.0), (12, 8.0)])
+def test_a_matching_is_treated_exactly(classes: int, product: float) -> None:
+    E = np.kron(np.eye(classes // 2), 1 - np.eye(2))
+    v = -0.5 / (classes - 1)
+    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.01)
+    size = np.array([float(classes)])
+    group = Graphs(classes // 2, size, size, np.array([1.0]))
+    rise = least_rise(given, group, v, Spread(1.0, None))
+    exact = max(exact_dual(E, v, float(y), product) for y in np.linspace(0.005, 0.3, 120))
+    assert rise == pytest.approx(exact - given.optimal_loss, rel=0.015)
+
+
+def all_pairs_and_fraction(
+    classes: int, product: float, relative: float, delta: float
+) -> tuple[float | None, float | None]:
+    loss = g(product, classes) * (1 + relative)
+    certificate = certify(classes, math.sqrt(product), math.sqrt(product), loss, delta)
+    return certificate.inter_upper.value, certificate.fraction_inter_upper.value
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "excess", "delta", "known"),
+    [
+        (10, 5.0, 1e-4, 0.1, -0.0573),
+        (10, 5.0, 1e-4, 0.2, -0.0750),
+        (12, 8.0, 1e-5, 0.08, -0.0365),
+        (10, 5.0, 1e-4, 0.01, 0.0111),
+        (100, 10.0, 1e-5, 0.1, None),
+    ],
+)
+def test_finite_where_two_means_may_have_a_positive_cosine(
+    classes: int, product: float, excess: float, delta: float, known: float | None
+) -> None:
+    every, most = all_pairs_and_fraction(classes, product, excess / g(product, classes), delta)
+    assert every is None
+    assert most is not None
+    assert -1 / (classes - 1) < most < 0.1
+    assert known is None or most == pytest.approx(known, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("classes", "product"), [(3, 2.0), (4, 3.0), (10, 2.0), (10, 5.0), (30, 8.0)]
+)
+def test_monotone_in_excess_and_delta(classes: int, product: float) -> None:
+    total = classes * (classes - 1) // 2
+    spared = sorted({int(share * total) for share in (0, 0.05, 0.1, 0.2, 0.4, 0.7)})
+    best = g(product, classes)
+    table = []
+    for relative in (1e-8, 1e-5, 1e-4, 1e-3, 1e-2, 0.1):
+        given = norms_and_loss(classes, product, 1.0, best * (1 + relative))
+        bounds = [pairs_upper(given, number) for number in spared]
+        table.append([1.0 if bound is None else bound for bound in bounds])
+    values = np.array(table)
+    assert (values > -1 / (classes - 1)).all()
+    assert (np.diff(values, axis=0) >= -1e-9).all()
+    assert (np.diff(values, axis=1) <= 1e-6).all()
+
+
+@pytest.mark.parametrize(("classes", "product"), [(4, 3.0), (10, 5.0), (30, 8.0)])
+def test_delta_to_zero_gives_all_pairs(classes: int, product: float) -> None:
+    """Below one pair the two bounds are about the same thing, and close to the same number."""
+    every, one = all_pairs_and_fraction(classes, product, 1e-5, 1e-6)
+    assert every is not None
+    assert one is not None
+    assert one <= every
+    given = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + 1e-5))
+    free = pairs_upper(given, 0)
+    assert free is not None
+    collapse = -1 / (classes - 1)
+    assert free - collapse == pytest.approx(every - collapse, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "edges"), [(10, 5.0, 5), (10, 5.0, 20), (12, 8.0, 6)]
+)
+def test_small_excess_is_the_asymptotic_constant(classes: int, product: float, edges: int) -> None:
+    best, total = g(product, classes), classes * (classes - 1) // 2
+    bound = pairs_upper(norms_and_loss(classes, product, 1.0, best * (1 + 1e-8)), edges - 1)
+    assert bound is not None
+    size = asymptotic_constants(classes, product).mu_pairs * best * 1e-8
+    limit = math.sqrt(size * (total - edges) / (edges * total))
+    assert bound + 1 / (classes - 1) == pytest.approx(limit, rel=2e-3)
+
+
+@pytest.mark.parametrize("case", [(4, 3.0, 1e-3, 0.2), (6, 4.0, 1e-4, 0.15), (8, 5.0, 1e-4, 0.12)])
+def test_worst_case_search_comes_within_five_per_cent(
+    case: tuple[int, float, float, float],
+) -> None:
+    row = benchmark("fraction_of_pairs").run(case, starts=1)
+    assert 0 <= row["over"] < 0.05
+
+
+def test_adversary_on_pairs_finds_no_violation() -> None:
+    module = benchmark("certificate_adversary")
+    rng, slacks = np.random.default_rng(7), module.Slacks()
+    for network in module.pair_networks(rng, 160):
+        module.attack(network, rng, slacks)
+    assert not slacks.violations
+    assert slacks.checks["fraction_inter_upper alone"] > 10
+    assert slacks.nearest < 0.05
+
+
+def test_a_bias_weakens_the_bound() -> None:
+    values = [
+        certify(10, 2.0, 2.5, 0.0343, 0.1, bias_norm=bias).fraction_inter_upper.value
+        for bias in (0.0, 0.01, 0.1)
+    ]
+    assert None not in values
+    assert values == sorted(values)  # type: ignore[type-var]
+    assert values[0] != values[2]
+
+
+def test_class_norms_of_networks_are_in_range() -> None:
+    rng = np.random.default_rng(0)
+    module = benchmark("certificate_adversary")
+    for network in module.random_networks(rng, 200):
+        w, h = network.weight, network.features
+        offset = network.bias - network.bias.mean()
+        alphas = (h**2).sum(-1).mean(1)
+        beta = float(np.linalg.norm(w)) / math.sqrt(len(w))
+        alpha = math.sqrt(float(alphas.mean()))
+        loss = float(module._class_losses(network).mean())
+        given = norms_and_loss(len(w), alpha, beta, loss, bias_norm=float(np.linalg.norm(offset)))
+        norms = np.sort(alphas) * beta / alpha
+        for spared in range(min(3, len(w) - 1)):
+            low, high = norm_range(given, spared)
+            assert low <= norms[spared]
+            assert norms[-1] <= high * (1 + 1e-12)
+    assert norm_ratio(norms_and_loss(10, 2.0, 2.5, 2.0)) == math.inf
+
+
+def test_classes_that_may_be_lost_are_spared() -> None:
+    """One class may be lost, so no bound holds for all pairs; without its pairs one does."""
+    product, classes = 12.0, 60
+    loss = g(product, classes) + 1.05 * math.log(classes) / classes
+    given = norms_and_loss(classes, product, 1.0, loss)
+    assert norm_ratio(given) == math.inf
+    assert norm_ratio(given, 3) < math.inf
+    assert pairs_upper(given, 0) is None
+
+
+def test_fraction_is_told_in_words_and_json() -> None:
+    certificate = certify(10, 2.0, 2.5, 0.0343, 0.1)
+    text = str(certificate)
+    assert "inter cosine (90%)" in text
+    assert "In 90% of the pairs of classes" in text.replace("\n", " ")
+    kept = certificate.to_dict()
+    assert kept["fraction_inter_upper"] == certificate.fraction_inter_upper.value
+    assert kept["bounds"]["fraction_inter_upper"]["valid"]
+    skipped = certify(10, 2.0, 2.5, 0.0343, 0.1, pairs=False).fraction_inter_upper
+    assert not skipped.valid
+    assert skipped.reason == "not searched"
+    none = certify(10, 2.0, 2.5, 0.5, 0.1).fraction_inter_upper
+    assert none.value is None
+    assert "pairs" in none.reason
