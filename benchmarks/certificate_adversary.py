@@ -152,8 +152,8 @@ def pair_networks(rng: np.random.Generator, count: int) -> Iterator[Network]:
             w, h = _unit(weight, features, product)
             if step in (0, 10, 20, 40):
                 for i in range(batch):
-                    parts = (w[i], h[i], bias[i])
-                    yield Network(*(part.detach().numpy().copy() for part in parts), share)
+                    at, of, plus = (part[i].detach().numpy().copy() for part in (w, h, bias))
+                    yield Network(at, of, plus, share)
                 made += batch
             unit = torch.nn.functional.normalize(h, dim=-1).mean(2)
             least = (unit[:, pairs[:, 0]] * unit[:, pairs[:, 1]]).sum(-1).min(1).values
@@ -231,13 +231,13 @@ def _compare(
             slacks.add(name, float(seen) - bound.value)
     if certificate.inter_upper.valid and certificate.inter_upper.value is not None:
         slacks.add("inter_upper", certificate.inter_upper.value - float(cosines[pairs].max()))
-    most = certificate.fraction_inter_upper
-    if most.valid and most.value is not None:
+    few = certificate.fraction_inter_upper
+    if few.valid and few.value is not None:
         ordered = np.sort(cosines[np.triu_indices(classes, 1)])[::-1]
         spared = math.floor((1 - certificate.fraction) * len(ordered) + 1e-9)
-        slack = most.value - float(ordered[spared])
+        slack = few.value - float(ordered[spared])
         slacks.add("fraction_inter_upper", slack)
-        gap = most.value + 1 / (classes - 1)
+        gap = few.value + 1 / (classes - 1)
         slacks.nearest = min(slacks.nearest, slack / gap if slack >= 0 and gap > 1e-6 else 1.0)
         if not certificate.inter_upper.valid:
             slacks.add("fraction_inter_upper alone", slack)

@@ -36,7 +36,7 @@ def alignment_lower(given: NormsAndLoss, spared: int = 0) -> float:
     rest = (
         classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
     ) / k
-    low, high = 0.0, min(classes * product / k, rest + bias_reach(given, k) / k)
+    low, high = 0.0, min(classes * product / k, rest + _bias_reach(given, k) / k)
     best = math.inf
     for _ in range(ZOOMS):
         p = np.linspace(low, high, POINTS)[1:]
@@ -80,7 +80,7 @@ def class_alignment_lower(
 def _needed(p: FloatArray, given: NormsAndLoss, k: int) -> FloatArray:
     """The smallest score that k classes of norm product p can have without more loss than given."""
     classes, product = given.num_classes, given.product
-    reach = bias_reach(given, k)
+    reach = _bias_reach(given, k)
     even = g_inverse(given.loss, classes)
     # The bias that helps the k classes most: as far as it reaches, or until all scores are even.
     moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
@@ -92,7 +92,7 @@ def _needed(p: FloatArray, given: NormsAndLoss, k: int) -> FloatArray:
     return np.asarray(needed, dtype=np.float64)
 
 
-def bias_reach(given: NormsAndLoss, k: int) -> float:
+def _bias_reach(given: NormsAndLoss, k: int) -> float:
     """The largest sum over k classes of a centred bias of the given norm."""
     return given.bias_norm * math.sqrt(k * (given.num_classes - k) / given.num_classes)
 

@@ -156,9 +156,9 @@ def _cell(bound: Bound, sign: str) -> str:
 
 
 def _reasons(certificate: "Certificate") -> list[str]:
-    names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+    names = ["alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower"]
     if certificate.fraction < 1:
-        names = (*names, "fraction_inter_upper")
+        names.append("fraction_inter_upper")
     bounds = [(name, getattr(certificate, name)) for name in names]
     return [f"{name}: {bound.reason}" for name, bound in bounds if bound.reason]
 

@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.class_norms import norm_ratio
 from nclab.theory.certificates.inter import inter_from_means
-from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.scores import deviation_upper
 from nclab.theory.layer_peeled import FloatArray, misfit
@@ -130,35 +131,27 @@ def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
     Source: pan2023, Thm 2.3.1
     Range: (-1/(C-1), 1), or None where no bound below 1 can be proved.
 
-    Some classes may be lost: their pairs are taken from those that are spared.
-
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
     >>> round(pairs_upper(given, 4), 3), round(pairs_upper(given, 0), 3)
     (-0.057, 0.011)
     """
-    classes = given.num_classes
-    shift = min(1.0, deviation_upper(given) / (classes * given.product))
-    within = shift * (2 - shift)
-    best, lost = 1.0, 0
-    while (left := spared - lost * (2 * classes - lost - 1) // 2) >= 0:
-        ratio = norm_ratio(given, lost)
-        if math.isfinite(ratio):
-            graphs = graphs_with(classes, left + 1)
-            best = _least_cosine(given, graphs, Spread(ratio, within), best)
-            best = min(best, _through_means(given, graphs, ratio, lost, best))
-        lost = 2 * lost + 1
+    ratio = norm_ratio(given)
+    if not math.isfinite(ratio):
+        return None
+    graphs = graphs_with(given.num_classes, spared + 1)
+    shift = min(1.0, deviation_upper(given) / (given.num_classes * given.product))
+    best = _least_cosine(given, graphs, Spread(ratio, shift * (2 - shift)), 1.0)
+    best = _through_means(given, graphs, ratio, best)
     return best if best < 1 else None
 
 
-def _through_means(
-    given: NormsAndLoss, graphs: Graphs, ratio: float, lost: int, most: float
-) -> float:
-    """The bound on cosines of class means, and what single features may add to it."""
-    rho = alignment_lower(given, lost)
+def _through_means(given: NormsAndLoss, graphs: Graphs, ratio: float, most: float) -> float:
+    """The bound on cosines of class means with what single features may add, if below `most`."""
+    rho = alignment_lower(given)
     if rho <= 0:
         return most
-    intra = float(jensen_intra(rho)) if lost else intra_lower(given, rho).value
+    intra = intra_lower(given, rho).value
     added = inter_from_means(0.0, rho, intra)
     needed = min(most - added, (most - added) / rho**2)
     if needed <= -1 / (given.num_classes - 1):
@@ -210,7 +203,7 @@ def _curved(
 
 def _entropy(
     classes: int, trace: FloatArray, curved: FloatArray, floor: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
     """The most that psi(u) sums to per column, u >= -floor with known mean and mean square.
 
     It is reached by two values, -floor and `top`: a quadratic touches psi there from above.
