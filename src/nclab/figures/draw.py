@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nclab.figures import axes, canvas
 from nclab.figures.legend import shares_legend
-from nclab.figures.palette import Colours, paper
+from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Series
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def draw(picture: Picture, dark: bool = False) -> "Figure":
     >>> len(draw(Picture("loss", "Loss", (panel,))).axes)
     1
     """
-    colours = paper(dark)
+    colours = DARK if dark else LIGHT
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
     shared = shares_legend(picture)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nclab.errors import MissingExtra
 from nclab.figures.legend import shares_legend
-from nclab.figures.palette import Colours, paper
+from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series, finite
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
@@ -48,7 +48,7 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     >>> drawn["data"][0]["y"], drawn["layout"]["yaxis"]["title"]["text"]
     ([2.0, 1.0], 'nats')
     """
-    colours = paper(dark)
+    colours = DARK if dark else LIGHT
     shared = shares_legend(picture)
     lines = 0 if shared else max(_entries(panel) for panel in picture.panels)
     boxes, height = _boxes(picture, lines)

@@ -28,22 +28,11 @@ def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
     >>> [panel.title for panel in layer_picture(row).panels]
     ['cosines between classes', 'every class']
     """
-    classes = [str(label) for label in row["classes"]]
     panels: list[Panel | HeatMap] = []
     if row.get("inter_cosine"):
-        names = tuple(classes)
-        panels.append(
-            HeatMap(
-                "cosines between classes",
-                "class",
-                "class",
-                row["inter_cosine"],
-                names,
-                names,
-                (-1.0, 1.0),
-                centre=0.0,
-            )
-        )
+        title, matrix, span = "cosines between classes", row["inter_cosine"], (-1.0, 1.0)
+        names = tuple(str(label) for label in row["classes"])
+        panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
     places = row["classes"]
     cosines = [_dots("intra-class cosine", places, row["intra_cosine"], 0, "filled")]
     if row.get("nc3_alignment"):

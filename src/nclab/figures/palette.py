@@ -61,8 +61,3 @@ DARK = Colours(
     ),
 )
 """The same hues, lighter."""
-
-
-def paper(dark: bool) -> Colours:
-    """Light paper, or dark."""
-    return DARK if dark else LIGHT

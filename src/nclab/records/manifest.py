@@ -7,7 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 import nclab
 from nclab.errors import RecordError
 from nclab.files import write_whole
-from nclab.records.lines import exact
 from nclab.records.schema import SCHEMA
 
 FILE = "manifest.json"
@@ -26,21 +25,25 @@ PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A run's first page."""
+    """A run's first page; what is not told is as it is here and now.
+
+    >>> Manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
+    1
+    """
 
     name: str
     kind: str
     config: dict[str, Any]
     """Everything that decides the numbers, of JSON types."""
     seed: int | None
-    created: str
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     """UTC, to the second."""
-    commit: str | None
+    commit: str | None = field(default_factory=lambda: commit())  # type: ignore[has-type]
     """Of the source tree of nclab, with `-dirty` if it has changes; None if it is no checkout."""
-    versions: dict[str, str]
+    versions: dict[str, str] = field(default_factory=lambda: versions())
     device: str
-    machine: str
-    command: str
+    machine: str = field(default_factory=platform.platform)
+    command: str = field(default_factory=lambda: shlex.join(sys.argv))
     backend: str | None = None
     """The code that takes the steps, where there is a choice; None if there is none or if the
     run is older than this field."""
@@ -50,35 +53,6 @@ class Manifest:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)
-
-
-def new_manifest(
-    *,
-    name: str,
-    kind: str,
-    config: dict[str, Any],
-    seed: int | None,
-    device: str,
-    backend: str | None = None,
-) -> Manifest:
-    """A manifest of here and now.
-
-    >>> new_manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
-    1
-    """
-    return Manifest(
-        name=name,
-        kind=kind,
-        config=exact(config, what="the config of a run"),
-        seed=seed,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=commit(),
-        versions=versions(),
-        device=device,
-        machine=platform.platform(),
-        command=shlex.join(sys.argv),
-        backend=backend,
-    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -18,13 +18,7 @@ from nclab.records.journal import JournalWriter, damage_message
 from nclab.records.lines import exact
 from nclab.records.lock import Lock
 from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.manifest import (
-    Manifest,
-    first_difference,
-    new_manifest,
-    read_manifest,
-    write_manifest,
-)
+from nclab.records.manifest import Manifest, first_difference, read_manifest, write_manifest
 from nclab.records.read import glance
 from nclab.records.schema import END
 
@@ -59,10 +53,10 @@ def open_run(
     place = Path(folder)
     with explained("write", place, RecordError):
         (place / checkpoints.FOLDER).mkdir(parents=True, exist_ok=True)
-    wanted = new_manifest(
+    wanted = Manifest(
         name=name or place.resolve().name,
         kind=kind,
-        config=dict(config),
+        config=exact(dict(config), what="the config of a run"),
         seed=seed,
         device=device,
         backend=backend,
@@ -191,16 +185,9 @@ class Run:
         """Everything so far is on the disk when this returns; the last two are kept."""
         self._goes_on()
         self._journal.flush()
-        checkpoints.write_checkpoint(
-            self.folder,
-            Checkpoint(
-                step=int(step),
-                tensors=dict(tensors),
-                extra=dict(extra or {}),
-                journal_length=self._journal.length,
-                journal_checksum=self._journal.checksum,
-            ),
-        )
+        state, written = dict(tensors), (self._journal.length, self._journal.checksum)
+        checkpoint = Checkpoint(int(step), state, dict(extra or {}), *written)
+        checkpoints.write_checkpoint(self.folder, checkpoint)
         self._prune()
 
     def steps(self) -> list[int]:

@@ -96,13 +96,9 @@ class Content:
 def read_content(root: Path) -> Content:
     """Read everything but the runs; what is missing is missing, what is damaged is said."""
     problems: list[str] = []
-    experiments = [
-        found
-        for folder in sorted(root.iterdir())
-        if folder.is_dir() and inside(folder, root)
-        for found in [_experiment(folder, root, problems)]
-        if found is not None
-    ]
+    folders = [one for one in sorted(root.iterdir()) if one.is_dir() and inside(one, root)]
+    found = (_experiment(folder, root, problems) for folder in folders)
+    experiments = [one for one in found if one is not None]
     judged = _json(root / CLAIMS, problems, root)
     ledger = judged if isinstance(judged, dict) else {"claims": judged}
     claims = read_claims(ledger.get("claims"), problems)

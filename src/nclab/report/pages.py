@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,19 @@ class Pages:
 
     def names(self) -> list[str]:
         """Every page there is, by its path."""
-        papers = [f"papers/{key}.html" for key in self.content.papers]
-        other = ["papers/other.html"] if self.content.of_paper("") else []
-        runs = [f"runs/{slug}.html" for slug in self.runs]
-        return [*papers, *other, *runs, "claims.html", "runs.html", "index.html"]
+        return list(self._makers())
 
     def render(self, name: str) -> str | None:
         """One page, None if there is no such page."""
-        folder, _, file = name.rpartition("/")
-        stem = file.removesuffix(".html")
-        if not file.endswith(".html"):
-            return None
-        if folder == "papers" and name in self.names():
-            return self._paper(stem)
-        if folder == "runs" and stem in self.runs:
-            return self._run(stem)
-        fixed: dict[str, Callable[[], str]] = {
-            "index.html": self._index,
-            "claims.html": self._claims,
-            "runs.html": self._runs,
-        }
-        return fixed[name]() if name in fixed else None
+        make = self._makers().get(name)
+        return None if make is None else make()
+
+    def _makers(self) -> dict[str, Callable[[], str]]:
+        keys = [*self.content.papers, *(["other"] if self.content.of_paper("") else [])]
+        papers = {f"papers/{key}.html": partial(self._paper, key) for key in keys}
+        runs = {f"runs/{slug}.html": partial(self._run, slug) for slug in self.runs}
+        fixed = {"claims.html": self._claims, "runs.html": self._runs, "index.html": self._index}
+        return {**papers, **runs, **fixed}
 
     def _index(self) -> str:
         content = self.content

@@ -144,10 +144,10 @@ class Trajectory:
 
     def column(self, name: str) -> Array:
         """One field of every sample."""
-        if name not in {known.name for known in fields(Sample)}:
+        known = [one.name for one in fields(Sample)]
+        if name not in known:
             raise NclabError(
-                f"Expected a field of Sample, got {name!r}. "
-                f"Choose from {', '.join(known.name for known in fields(Sample))}."
+                f"Expected a field of Sample, got {name!r}. Choose from {', '.join(known)}."
             )
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 

@@ -13,7 +13,7 @@ from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
 from nclab.papers.sweep.rows import summary
 from nclab.records import Run, open_run, read_run
-from nclab.records.schema import EPOCH, GEOMETRY, MEASUREMENT, MeasurementRecord
+from nclab.records.schema import EPOCH, GEOMETRY, MEASUREMENT, MeasurementRecord, Train
 from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 from nclab.training.backend import choose_backend
@@ -119,7 +119,7 @@ class _Training:
         """What one member's epoch leaves on disk; a diverged one keeps its last finite state."""
         run, epoch = self.runs[index], self.fleet.epoch
         step = epoch * self.group.steps
-        train: dict[str, float] = {}
+        train: Train = {}
         if stats.alive:
             train = {"loss": stats.loss, "accuracy": stats.accuracy, "rate": rate}
             run.append({"kind": EPOCH, "step": step, "epoch": epoch, **train})
@@ -144,15 +144,10 @@ class _Training:
             run.fail(**{**found, "why": why})
         self.ended[index] = True
 
-    def _measure(self, index: int, epoch: int, train: dict[str, float]) -> None:
+    def _measure(self, index: int, epoch: int, train: Train) -> None:
         config, run = self.group.config, self.runs[index]
-        record: MeasurementRecord = {
-            "kind": MEASUREMENT,
-            "step": epoch * self.group.steps,
-            "epoch": epoch,
-            "layers": [],
-            "train": {**train},
-        }
+        step = epoch * self.group.steps
+        record = MeasurementRecord(kind=MEASUREMENT, step=step, epoch=epoch, layers=[], train=train)
         model = self.fleet.model(index, statistics=config.statistics)
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
@@ -162,5 +157,4 @@ class _Training:
             return
         record["layers"] = [collapse.to_dict() for collapse in measured.layers]
         run.append(record)
-        moment = {"step": record["step"], "epoch": epoch}
-        run.append({"kind": GEOMETRY, **moment, **measured.geometry})
+        run.append({"kind": GEOMETRY, "step": step, "epoch": epoch, **measured.geometry})

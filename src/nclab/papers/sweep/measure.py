@@ -37,9 +37,10 @@ def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> Measured:
     for index, features in enumerate(_features(model, samples.inputs)):
         name = f"hidden.{index}"
         if index == last:
-            measured.append(_measure(features, samples.labels, _head(model), name, model))
-            found = geometry(features, samples.labels, model.classifier.weight)
-            picture = {"layer": name, **found}
+            classifier = model.classifier
+            head = Head.checked(classifier.weight, classifier.bias, model.shape.classes)
+            measured.append(_measure(features, samples.labels, head, name, model))
+            picture = {"layer": name, **geometry(features, samples.labels, classifier.weight)}
         elif layers == "all":
             measured.append(_measure(features, samples.labels, None, name, model))
     return Measured(measured, picture)
@@ -53,22 +54,11 @@ def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
             yield hidden
 
 
-def _head(model: MLP) -> Head:
-    classifier = model.classifier
-    return Head.checked(classifier.weight, classifier.bias, model.shape.classes)
-
-
 def _measure(
     features: Tensor, labels: Tensor, head: Head | None, layer: str, model: MLP
 ) -> Collapse:
-    stream = LayerStream(
-        num_classes=model.shape.classes,
-        head=head,
-        ignore_index=None,
-        scatter=None,
-        cache=None,
-        layer=layer,
-    )
+    classes = model.shape.classes
+    stream = LayerStream(num_classes=classes, head=head, ignore_index=None, layer=layer)
     stream.update(features, labels)
     stream.look_again(features, labels)
     stream.finish_second_look()

@@ -1,7 +1,7 @@
 """Bounds for every single class from its own measured loss and norms."""
 
 import math
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,13 @@ class ClassArrays(TypedDict, total=False):
 
 
 def class_bounds(
-    given: NormsAndLoss, alpha: float, beta: float, **classes: Unpack[ClassArrays]
+    given: NormsAndLoss,
+    alpha: float,
+    beta: float,
+    *,
+    class_losses: ArrayLike | None = None,
+    class_alphas: ArrayLike | None = None,
+    class_betas: ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
     r"""Lower bounds on alignment and intra-class cosine of every class; None without arrays.
 
@@ -45,7 +51,11 @@ def class_bounds(
     >>> [round(float(row[0]), 3) for row in rows]
     [0.93, 0.865]
     """
-    arrays: dict[str, Any] = {**dict.fromkeys(ClassArrays.__annotations__), **classes}
+    arrays = {
+        "class_losses": class_losses,
+        "class_alphas": class_alphas,
+        "class_betas": class_betas,
+    }
     absent = [name for name, values in arrays.items() if values is None]
     if len(absent) == 3:
         return None
@@ -75,7 +85,7 @@ def class_bounds(
     return rho, class_intra_lower(given.num_classes, losses, products, rho, shift=shift)[0]
 
 
-def _class_array(name: str, values: Any, num_classes: int) -> FloatArray:
+def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> FloatArray:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
