@@ -5,8 +5,6 @@ from typing import Literal
 
 from nclab.papers.links import slug
 
-Confidence = Literal["certain", "likely", "scan"]
-
 
 @dataclass(frozen=True)
 class Erratum:
@@ -23,9 +21,8 @@ class Erratum:
     why: str
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show it; none for a slip that has no consequence."""
-    confidence: Confidence = "likely"
-    """Certain: a counterexample, or a contradiction within the text. Scan: our copies are scans,
-    and the root, sign or fraction bar that is missing may be missing there only."""
+    confidence: Literal["certain", "likely", "scan"] = "certain"
+    """certain: a counterexample, or the text contradicts itself; scan: it may be our copy."""
 
     @property
     def paper(self) -> str:
