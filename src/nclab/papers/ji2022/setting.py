@@ -7,9 +7,8 @@ import numpy as np
 
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.papers.claim import Claim, Kind, Numbers, claim
+from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.evidence import largest
-from nclab.papers.pan2023.setting import appended_bias, judge_bias
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
@@ -52,18 +51,6 @@ def eq_1(numbers: Numbers) -> Finding:
     linear = all(0 < b < a / 50 for a, b in pairwise(bounds))
     right = -1e-9 <= numbers["search_gap"] <= 1e-6 and linear
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
-
-
-sec_2_1_bias = Claim(
-    "ji2022/sec-2.1-bias",
-    Kind.REMARK,
-    "Without loss of generality the bias is absorbed into the weights by adding a scalar to every "
-    "feature.",
-    "ji2022, Sec. 2.1",
-    judge_bias,
-    appended_bias,
-    code="nclab.theory.certificates.certificate.certify",
-)
 
 
 def _frame(preset: str) -> Numbers:
