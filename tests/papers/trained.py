@@ -39,7 +39,7 @@ def fig3() -> dict[str, Any]:
 def fig2() -> dict[str, Any]:
     """Descent falls like 1/log t, the flow too, but for the variation within classes."""
     steps, log_times = [1000, 3000, 10_000, 30_000, 100_000], [500.0, 700.0, 1000.0]
-    flow = dict.fromkeys(QUANTITIES, [1 / x for x in log_times])
+    flow = {key: [1 / x for x in log_times] for key in QUANTITIES}
     flow["nc1_within_variation"] = [x**-0.5 for x in log_times]
     return {
         "config": {"descent_steps": 100_000, "normalised_steps": 1000},
@@ -48,7 +48,7 @@ def fig2() -> dict[str, Any]:
             {
                 "seed": seed,
                 "descent": {"step": steps}
-                | dict.fromkeys(QUANTITIES, [1 / math.log(t) for t in steps]),
+                | {key: [1 / math.log(t) for t in steps] for key in QUANTITIES},
                 "flow": {"log_time": log_times} | flow,
                 "steps_to_level": 12,
                 "last": {"flow": {"invariant_drift": 1e-11}},

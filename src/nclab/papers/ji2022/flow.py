@@ -71,7 +71,7 @@ def _at_decades(series: Sequence[float]) -> str:
     Kind.THEOREM,
     "Once the loss is below log 2, every limit direction of gradient flow is that of a KKT point "
     "of the minimum-norm separation problem.",
-    "ji2022, Thm 3.1",
+    "ji2022, Thm 3.1 “is along the direction of an Karush-Kuhn-Tucker (KKT)”",
     gather=_direction,
     code="nclab.ulpm.flow.flow",
     figure="margins_flow",
@@ -126,7 +126,7 @@ def _residual(problem: Problem, theta: Any) -> float:
     "On the flow, scaled to margin 1, the point is an (epsilon, delta)-approximate KKT point with "
     "epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min) and beta the cosine of the point and its "
     "gradient.",
-    "ji2022, Lemma 3.2",
+    "ji2022, Lemma 3.2 “approximate KKT point of the following minimum-norm separation problem”",
     gather=_approximate,
     code="nclab.ulpm.separation.approximate_kkt",
 )
@@ -147,7 +147,7 @@ def lemma_3_2(numbers: Numbers) -> Finding:
     "ji2022/lemma-3.3",
     Kind.LEMMA,
     "Along gradient flow beta tends to 1 and the margin to infinity.",
-    "ji2022, Lemma 3.3",
+    "ji2022, Lemma 3.3 “when time t goes to infinity”",
     gather=_direction,
     code="nclab.ulpm.separation.alignment",
     figure="margins_flow",

@@ -65,7 +65,7 @@ def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
     Kind.THEOREM,
     "Every critical point of the loss on a sphere is a strict saddle, except the global "
     "minimisers, which are collapsed.",
-    "ji2022, Sec. 1.1",
+    "ji2022, Sec. 1 “all the critical points are strict saddles in the tangent space”",
     gather=_ways_down,
     code="nclab.ulpm.curvature.smallest_eigenpairs",
     figure="slice",
@@ -103,7 +103,7 @@ def _growth(preset: str) -> Numbers:
     Kind.REMARK,
     "Once the features are separated the loss always decreases along the current point, and its "
     "infimum 0 is reached only at infinity.",
-    "ji2022, Sec. 3.2",
+    "ji2022, Sec. 3.2 “the optimum is attained only in infinity”",
     gather=_growth,
     code="nclab.ulpm.curvature.tangent",
 )
@@ -146,7 +146,7 @@ def _sphere(preset: str) -> Numbers:
     "ji2022/thm-3.3",
     Kind.THEOREM,
     "On a sphere the loss is smallest exactly at collapsed points with |W| = |H|.",
-    "ji2022, Thm 3.3",
+    "ji2022, Thm 3.3 “The optimal value of loss function (4) on a sphere is attained”",
     gather=_sphere,
     code="nclab.ulpm.problem.optimal_log_loss",
 )
@@ -188,7 +188,7 @@ def _scalings(preset: str) -> Numbers:
     Kind.REMARK,
     "If (W, H) satisfies the criteria of collapse so does (a W, b H) for all real a and b, but "
     "only some of them are optimal.",
-    "ji2022, Remark 3.2",
+    "ji2022, Remark 3.2 “the second conditions is necessary”",
     gather=_scalings,
     code="nclab.ulpm.problem.optimal_log_loss",
 )
@@ -228,7 +228,7 @@ def _tangents(preset: str) -> Numbers:
     "ji2022/def-3.2",
     Kind.DEFINITION,
     "The tangent space of (W, H) is the set of directions orthogonal to it.",
-    "ji2022, Def. 3.2",
+    "ji2022, Def. 3.2 “is defined to be a set of directions that”",
     gather=_tangents,
     code="nclab.ulpm.curvature.tangent",
 )
@@ -246,7 +246,7 @@ def def_3_2(numbers: Numbers) -> Finding:
     Kind.THEOREM,
     "From every point that is not optimal on its sphere there is a tangent direction, and a point "
     "of the sphere arbitrarily near, with a loss that is not larger.",
-    "ji2022, Thm 3.4",
+    "ji2022, Thm 3.4 “is not the optimal solutions in Theorem 3.3”",
     gather=_ways_down,
     code="nclab.ulpm.landscape.escape",
     figure="slice",

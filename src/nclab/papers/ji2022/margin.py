@@ -53,7 +53,7 @@ def _definition(preset: str) -> Numbers:
     Kind.DEFINITION,
     "The neural collapse margin is the smallest margin of all samples against the best other "
     "class.",
-    "ji2022, Def. 3.1",
+    "ji2022, Def. 3.1 “for the entire dataset as”",
     gather=_definition,
     code="nclab.ulpm.problem.smallest_margin",
 )
@@ -95,7 +95,7 @@ def _margin_bound(preset: str) -> Numbers:
     Kind.LEMMA,
     "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
     "collapse.",
-    "ji2022, Lemma 3.1",
+    "ji2022, Lemma 3.1 “Neural Collapse Margin as an Indicator of Neural Collapse”",
     gather=_margin_bound,
     code="nclab.ulpm.problem.largest_margin",
 )
@@ -135,7 +135,7 @@ def _ray(preset: str) -> Numbers:
     Kind.REMARK,
     "Along the ray through (W, H) the smallest objective of the separation problem is half the "
     "squared norm over the square root of the margin.",
-    "ji2022, Remark 3.1",
+    "ji2022, Remark 3.1 “minimum objective value is”",
     gather=_ray,
     code="nclab.ulpm.separation.ray_value",
 )
@@ -182,7 +182,7 @@ def _optimum(preset: str) -> Numbers:
     Kind.THEOREM,
     "Every global optimum of the separation problem is a KKT point and satisfies the criteria of "
     "neural collapse.",
-    "ji2022, Thm 3.2",
+    "ji2022, Thm 3.2 “Every global optimum of the minimum-norm separation problem (5)”",
     gather=_optimum,
     code="nclab.ulpm.separation.solve_separation",
 )

@@ -164,7 +164,7 @@ def _multipliers(preset: str) -> Numbers:
     Kind.EXAMPLE,
     "The point (7), two orthogonal pairs of opposite classes, separates the data and is along a "
     "KKT point of the separation problem, with the multipliers (8).",
-    "ji2022, Eq. (8)",
+    "ji2022, Eq. (8) “we can show it is along the direction of a KKT point”",
     gather=_multipliers,
     code="nclab.ulpm.examples.example_multipliers",
 )
@@ -201,7 +201,7 @@ def _gradient(preset: str) -> Numbers:
     Kind.EXAMPLE,
     "At the point (7) the gradient is the point times -(2 + 2 e^(-2C^2))/(2 + 2 e^(-2C^2) + 2 "
     "e^(2C^2)).",
-    "ji2022, Eq. (9)",
+    "ji2022, Eq. (9) “the directions of gradient and the parameter align with each other”",
     gather=_gradient,
     code="nclab.ulpm.examples.printed_gradient_coefficient",
 )
@@ -235,7 +235,7 @@ def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
     "ji2022/example-3.1-stuck",
     Kind.EXAMPLE,
     "From the point (7) plain gradient descent never leaves its direction and only grows the norm.",
-    "ji2022, Example 3.1",
+    "ji2022, Example 3.1 “which implies simple gradient descent get stuck in this”",
     gather=_escapes,
     needs="ji2022_saddle",
     code="nclab.ulpm.examples.run_escape",
@@ -269,7 +269,7 @@ def _family(preset: str) -> Numbers:
     Kind.EXAMPLE,
     "For every epsilon > 0 the family (10) has members within epsilon of the point (7) whose loss "
     "is not larger.",
-    "ji2022, Eq. (11)",
+    "ji2022, Eq. (11) “see detailed computation in Appendix”",
     gather=_family,
     code="nclab.ulpm.examples.family_change",
 )
@@ -313,7 +313,7 @@ def _saddle(preset: str) -> Numbers:
     "ji2022/example-3.1-saddle",
     Kind.EXAMPLE,
     "(W', H') is a saddle point on the sphere.",
-    "ji2022, Example 3.1",
+    "ji2022, Example 3.1 “is a saddle point on the sphere and there exists many better”",
     gather=_saddle,
     code="nclab.ulpm.landscape.classify",
     figure="slice",
@@ -339,7 +339,7 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
     Kind.EXAMPLE,
     "With noise in training, such as that of stochastic gradient descent, the bad direction is "
     "left for a better one.",
-    "ji2022, Example 3.1",
+    "ji2022, Example 3.1 “once we add some noise in the training”",
     gather=_escapes,
     needs="ji2022_saddle",
     code="nclab.ulpm.examples.run_escape",
@@ -392,7 +392,7 @@ def _projections(preset: str) -> Numbers:
     Kind.REMARK,
     "The noise of a large family of stochastic algorithms has a component along the decreasing "
     "direction with probability 1, so that they escape.",
-    "ji2022, Remark 3.3",
+    "ji2022, Remark 3.3 “the projection of noise onto this decreasing direction”",
     gather=_projections,
     code="nclab.ulpm.curvature.smallest_eigenpairs",
     figure="escape",

@@ -36,7 +36,7 @@ def _layer_peeled(preset: str) -> Numbers:
     Kind.EQUATION,
     "The layer-peeled model (1), with bounded norms of W and H, has collapse as its only global "
     "optimum.",
-    "ji2022, Eq. (1)",
+    "ji2022, Eq. (1) “is the only global optimum of the LPM objective”",
     gather=_layer_peeled,
     code="nclab.theory.certificates.norms_and_loss.deviation_upper",
 )
@@ -69,7 +69,7 @@ def _frame(preset: str) -> Numbers:
     Kind.DEFINITION,
     "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with Q "
     "orthogonal.",
-    "ji2022, Def. 2.1",
+    "ji2022, Def. 2.1 “is said to be simplex equiangular tight frame”",
     gather=_frame,
     code="nclab.metrics.nc2_simplex_etf.simplex_etf",
 )
@@ -106,7 +106,7 @@ def _within(preset: str) -> Numbers:
     "ji2022/nc1",
     Kind.DEFINITION,
     "Variability collapse: every feature equals the mean of its class.",
-    "ji2022, Sec. 2.1 (NC1)",
+    "ji2022, Sec. 2.1 (NC1) “Variability collapse”",
     gather=_within,
     code="nclab.metrics.nc1_variability.nc1_within_variation",
 )
@@ -138,7 +138,7 @@ def _angles(preset: str) -> Numbers:
     Kind.DEFINITION,
     "Convergence to a simplex: the class means, centred by the global mean, have equal norms and "
     "cosines -1/(K-1); the formula has the means themselves.",
-    "ji2022, Sec. 2.1 (NC2)",
+    "ji2022, Sec. 2.1 (NC2) “forming equal-sized angles between any given pair”",
     gather=_angles,
     code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
 )
@@ -168,7 +168,7 @@ def _duality(preset: str) -> Numbers:
     "ji2022/nc3",
     Kind.DEFINITION,
     "Self-duality: there is a constant C with w_k = C h_k for every class.",
-    "ji2022, Sec. 2.1 (NC3)",
+    "ji2022, Sec. 2.1 (NC3) “Convergence to self-duality”",
     gather=_duality,
     code="nclab.metrics.nc3_self_duality.nc3_self_duality",
 )
@@ -201,7 +201,7 @@ def _nearest(preset: str) -> Numbers:
     Kind.DEFINITION,
     "Nearest class centre: the classifier's argmin over k of <w_k, h> becomes the class with the "
     "nearest mean.",
-    "ji2022, Sec. 2.1 (NC4)",
+    "ji2022, Sec. 2.1 (NC4) “Simplification to Nearest Class-Center”",
     gather=_nearest,
     code="nclab.metrics.nc4_nearest_center.nc4_agreement",
 )
@@ -228,7 +228,7 @@ def _convexity(preset: str) -> Numbers:
     Kind.EQUATION,
     "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as a "
     "function of W and H, is not convex.",
-    "ji2022, Eq. (4)",
+    "ji2022, Eq. (4) “The objective function (4) is generally non-convex”",
     gather=_convexity,
     code="nclab.ulpm.problem.log_loss",
 )
@@ -257,7 +257,7 @@ def _direction(preset: str) -> Numbers:
     "ji2022/sec-2.2-flow",
     Kind.EQUATION,
     "Gradient flow is dW/dt = dL/dW, dH/dt = dL/dH.",
-    "ji2022, Sec. 2.2",
+    "ji2022, Sec. 2.2 “the gradient flow of the the objective function”",
     gather=_direction,
     code="nclab.ulpm.flow.flow",
 )
