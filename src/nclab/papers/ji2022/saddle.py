@@ -35,8 +35,8 @@ from nclab.ulpm.examples import (
     run_escape,
 )
 from nclab.ulpm.landscape import Kind as Place
-from nclab.ulpm.landscape import classify
-from nclab.ulpm.problem import log_gradient, pull
+from nclab.ulpm.landscape import classify, escape
+from nclab.ulpm.problem import log_gradient, log_loss, pull
 from nclab.ulpm.separation import certify
 
 SCALES = (0.5, 1.0, 1.5)
@@ -203,7 +203,7 @@ def _gradient(preset: str) -> Numbers:
     "e^(2C^2)).",
     "ji2022, Eq. (9) “the directions of gradient and the parameter align with each other”",
     gather=_gradient,
-    code="nclab.ulpm.examples.printed_gradient_coefficient",
+    code="nclab.ulpm.examples.gradient_coefficient",
 )
 def eq_9(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
@@ -217,7 +217,9 @@ def eq_9(numbers: Numbers) -> Finding:
         f"denominator is 2 + e^(-2C^2) + e^(2C^2), right to {number(corrected)}; gradient and "
         f"point are parallel to {number(max(row['off_direction'] for row in rows))}"
     )
-    return Finding(Verdict.HOLDS if printed <= 1e-9 else Verdict.REFUTED, evidence, numbers)
+    if printed <= 1e-9:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if corrected <= 1e-9 else Verdict.REFUTED, evidence, numbers)
 
 
 @cache
@@ -249,15 +251,27 @@ def example_3_1_stuck(numbers: Numbers) -> Finding:
         f"plain descent stays on the ray (off by {number(off)}) while its norm grows "
         f"{number(growth)} times; normalised margin {margin:.4f}, not 1"
     )
-    right = off <= 1e-9 and growth > 1.1
+    right = off <= 1e-9 and growth > 1.1 and abs(margin - 0.75) <= 1e-9
     decisive = {"off_ray": off, "norm_growth": growth, "normalised_margin": margin}
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, decisive)
+
+
+def _family_loss(scale: float, beta: float) -> float:
+    """The loss on the family (10), from its sixteen logits."""
+    matrix = family_point(scale, beta)[:4]
+    logits = matrix @ matrix
+    return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
 
 
 def _family(preset: str) -> Numbers:
     return {
         "rows": [
-            {"scale": scale, "beta": beta, "change": family_change(scale, beta)}
+            {
+                "scale": scale,
+                "beta": beta,
+                "change": family_change(scale, beta),
+                "by_hand": _family_loss(scale, beta) - _family_loss(scale, 0.0),
+            }
             for scale in SCALES
             for beta in BETAS
         ]
@@ -283,12 +297,24 @@ def eq_11(numbers: Numbers) -> Finding:
         for row in rows
         if row["scale"] == 1.0 and row["beta"] in (-0.3, -0.1, -0.01, nearest)
     )
+    if not max(abs(row["change"] - row["by_hand"]) for row in rows) <= 1e-12:
+        return Finding(Verdict.OPEN, f"two ways to compute the change disagree: {shown}", numbers)
     growing = [f"{row['scale']:g}" for row in near if not row["change"] <= 0]
     evidence = (
         f"the loss at C = 1 changes by {shown}; nearest to the point it grows at C = "
         f"{', '.join(growing) or 'none'} of those tried"
     )
     return Finding(Verdict.REFUTED if growing else Verdict.HOLDS, evidence, numbers)
+
+
+def _curvature(scale: float) -> float:
+    """The smallest eigenvalue again, from how the loss falls on the way down."""
+    problem, theta = example_problem(), example_point(scale)
+    way = escape(problem, theta, angle=0.001)
+    if way is None:
+        return 0.0
+    step = way.angle * float(np.linalg.norm(theta))
+    return 2 * way.actual * math.exp(log_loss(problem, theta)) / step**2
 
 
 def _saddle(preset: str) -> Numbers:
@@ -303,6 +329,7 @@ def _saddle(preset: str) -> Numbers:
                 "scale": scale,
                 "point": here.kind.value,
                 "eigenvalue": here.smallest_eigenvalue,
+                "measured": _curvature(scale),
                 "family": there.kind.value,
             }
         )
@@ -326,7 +353,10 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
         f"the saddle, is {rows[0]['family']}"
     )
     saddle = all(
-        row["point"] == Place.strict_saddle.value and row["eigenvalue"] < 0 for row in rows
+        row["point"] == Place.strict_saddle.value
+        and row["eigenvalue"] < 0
+        and abs(row["eigenvalue"] / row["measured"] - 1) <= 1e-3
+        for row in rows
     )
     printed = all(row["family"] == Place.strict_saddle.value for row in rows)
     if printed:
