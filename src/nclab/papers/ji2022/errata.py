@@ -168,4 +168,24 @@ ERRATA = (
         ("ji2022/fig-2b",),
         confidence="likely",
     ),
+    Erratum(
+        "ji2022, Sec. 5.2 (other losses)",
+        "The results on global optima rely only on Jensen's inequality on the logits and can be "
+        "generalised to other losses that are convex in them.",
+        "To convex losses that are symmetric and depend on differences of logits.",
+        "For the square loss against one-hot labels, without a bias, the optimum is an orthogonal "
+        "frame, not a simplex.",
+        ("ji2022/sec-5.2-convex",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 5.2 (weight decay)",
+        "Weight decay on homogeneous neural networks is equivalent to gradient descent with "
+        "rescaled steps on the unregularised objective.",
+        "On scale-invariant networks, those of degree 0, such as networks with normalisation.",
+        "In a network of positive degree the loss depends on the norm, and so does the direction "
+        "in which it falls; the layer-peeled model itself is a counterexample.",
+        ("ji2022/sec-5.2-decay",),
+        confidence="likely",
+    ),
 )

@@ -315,8 +315,8 @@ def thm_3_4(numbers: Numbers) -> Finding:
         f"as printed, with <=, a rotation of the optimum itself satisfies (14): change "
         f"{number(numbers['rotation_change'])} at distance {number(numbers['rotation_distance'])}; "
         f"strictly: {len(rows)} critical points that are not optimal, at radii from "
-        f"{number(min(radii))} to {number(max(radii))} and {spare} of them in d > K - 1, all have a "
-        f"negative eigenvalue, at most {number(curvature)}, and the log loss falls along it by "
+        f"{number(min(radii))} to {number(max(radii))} and {spare} of them in d > K - 1, all have "
+        f"a negative eigenvalue, at most {number(curvature)}, and the log loss falls along it by "
         f"{number(-change)} or more; {len(numbers['random'])} random points go down the gradient"
     )
     ways = [*rows, *numbers["random"]]

@@ -17,12 +17,13 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.evidence import largest
 from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 from nclab.text import number
 from nclab.threads import one_thread
-from nclab.ulpm.curvature import smallest_eigenpairs
+from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs
 from nclab.ulpm.examined import escape_samples, find, slice_below, survey
 from nclab.ulpm.examples import (
     example_multipliers,
@@ -401,7 +402,9 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
 
 def _projections(preset: str) -> Numbers:
     problem, theta = example_problem(), example_point(1.0)
-    down = smallest_eigenpairs(problem, theta, count=2).vectors.reshape(2, -1)
+    pairs = smallest_eigenpairs(problem, theta, count=2)
+    bend, down = hessian_product(problem, theta), pairs.vectors.reshape(2, -1)
+    bent = [bend(way) - value * way for value, way in zip(*pairs[:2], strict=True)]
     W, H = problem.split(theta)
     samples = []
     for sample in range(problem.samples):
@@ -411,9 +414,14 @@ def _projections(preset: str) -> Numbers:
         samples.append(np.concatenate([weights.T @ H, weights @ W]).ravel())
     noise = np.array(samples) - np.mean(samples, axis=0)
     normal = np.random.default_rng(2).normal(size=noise.shape)
-    return {
+    shares = {
         name: float(np.linalg.norm(rows @ down.T) / np.linalg.norm(rows))
         for name, rows in (("minibatch", noise), ("normal", normal))
+    }
+    return {
+        **shares,
+        "eigenvalues": pairs.values.tolist(),
+        "eigen_error": largest([largest(bent), largest(down @ down.T - np.eye(2))]),
     }
 
 
@@ -433,6 +441,9 @@ def remark_3_3(numbers: Numbers) -> Finding:
         f"at Example 3.1 the share of the noise along the decreasing directions is "
         f"{number(batch)} for single samples and {number(normal)} for normal noise"
     )
+    if not (max(numbers["eigenvalues"]) < 0 and numbers["eigen_error"] <= 1e-9):
+        why = f"the decreasing directions are wrong by {number(numbers['eigen_error'])}"
+        return Finding(Verdict.OPEN, why, numbers)
     if batch > 1e-9:
         return Finding(Verdict.HOLDS, evidence, numbers)
     return Finding(Verdict.CORRECTED if normal > 1e-3 else Verdict.REFUTED, evidence, numbers)
