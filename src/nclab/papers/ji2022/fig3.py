@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,11 +84,15 @@ def run(
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     folders = {seed: out / KIND / config.run_name(seed) for seed in seeds}
-    missing = {seed: folder for seed, folder in folders.items() if not _is_finished(folder)}
+    missing = [
+        Planned(f"seed {seed}", folder, config, seed)
+        for seed, folder in folders.items()
+        if not is_finished(folder)
+    ]
     if missing:
         fashion_mnist.load()  # here, so that one line says what is missing
         _warn_of_the_time(config)
-        _train(missing, config, engine=engine)
+        train_runs(missing, engine=engine)
     return {
         "config": asdict(config),
         "variant": config.variant,
@@ -98,7 +102,8 @@ def run(
     }
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether a run is there, to its end."""
     return folder.exists() and read_run(folder).state == "finished"
 
 
@@ -112,21 +117,30 @@ def _warn_of_the_time(config: Config) -> None:
         )
 
 
-def _train(folders: Mapping[int, Path], config: Config, *, engine: Engine) -> None:
+class Planned(NamedTuple):
+    """A run that is to be made or gone on with."""
+
+    name: str
+    folder: Path
+    config: Config
+    seed: int
+
+
+def train_runs(runs: Sequence[Planned], *, engine: Engine) -> None:
+    """Train networks, in this order, one process each; raises for the first that failed."""
     # Absolute, as a cluster's processes have working folders of their own.
-    places = {seed: folder.absolute() for seed, folder in folders.items()}
-    jobs = [Job(f"seed {seed}", train, (place, config, seed)) for seed, place in places.items()]
+    jobs = [Job(one.name, train, (one.folder.absolute(), one.config, one.seed)) for one in runs]
     done = dict.fromkeys(range(len(jobs)), 0)
-    with bar("VGG-13", total=config.epochs * len(jobs)) as moving:
+    with bar("VGG-13", total=sum(one.config.epochs for one in runs)) as moving:
 
         def tell(progress: Progress) -> None:
             done[progress.index] = progress.step
-            moving.update(sum(done.values()), f"{len(jobs)} seed(s)")
+            moving.update(sum(done.values()), f"{len(jobs)} network(s)")
 
         workers = None
-        if config.place != "cpu":  # a graphics card is fed by one process of its own machine
-            engine, workers = LOCAL, 1
-        folder = next(iter(places.values())).parent
+        if any(one.config.place != "cpu" for one in runs):
+            engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
+        folder = runs[0].folder.absolute().parent
         outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=tell)
     for outcome in outcomes:
         if not outcome.ok:
