@@ -42,7 +42,7 @@ def fig2() -> dict[str, Any]:
     flow = {key: [1 / x for x in log_times] for key in QUANTITIES}
     flow["nc1_within_variation"] = [x**-0.5 for x in log_times]
     return {
-        "config": {"descent_steps": 100_000, "normalised_steps": 1000},
+        "config": {"scale": 0.1, "descent_steps": 100_000, "normalised_steps": 1000},
         "seeds": list(SEEDS),
         "per_seed": [
             {

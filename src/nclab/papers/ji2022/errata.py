@@ -161,8 +161,8 @@ ERRATA = (
     Erratum(
         "ji2022, Fig. 2 (b)",
         "The variation within classes falls approximately at rate O(1/log t).",
-        "In the window of the figure the slope over log log t is −0.39 from our starts, and −1/2 "
-        "along the flow in the end.",
+        "In the window of the figure the slope over log log t is −0.39 from starts of size 0.1, "
+        "between −0.07 and −0.41 from others, and −1/2 along the flow in the end.",
         "WᵀW − HHᵀ is conserved, so the part of the features outside the span of the classifiers "
         "never moves, while ‖H‖ grows like √log t.",
         ("ji2022/fig-2b",),

@@ -266,7 +266,10 @@ def _rates(
     claimed: float,
     near: float,
 ) -> Finding:
-    """Whether curves fall like a power of log t: how much nearer than `near` it is."""
+    """Whether curves fall like a power of log t: how much nearer than `near` it is.
+
+    The paper does not say from where it starts; the size of ours is part of the evidence.
+    """
     parts = [
         Part(
             f"{QUANTITIES[name]}: {near:g} less how far the slope is from {claimed:g}",
@@ -277,8 +280,9 @@ def _rates(
     found = judge_effects(parts, margin=0.0)
     slopes = {name: [rate(one, name) for one in numbers["per_seed"]] for name in names}
     middle = ", ".join(f"{QUANTITIES[name]} {number(fmean(r))}" for name, r in slopes.items())
-    evidence = f"mean slopes: {middle}; {found.evidence}"
-    return Finding(found.verdict, evidence, {**found.numbers, "slopes": slopes})
+    evidence = f"mean slopes from starts of size {numbers['config']['scale']:g}: {middle}"
+    words = f"{evidence}; {found.evidence}"
+    return Finding(found.verdict, words, {**found.numbers, "slopes": slopes})
 
 
 def _panel(panel: str, words: str, what: str, *names: str) -> Claim:
