@@ -19,7 +19,7 @@ from nclab.theory.certificates.inter import inter_from_means
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.scores import deviation_upper
-from nclab.theory.layer_peeled import FloatArray, misfit
+from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 HALVINGS = 27
 SMALLEST_STEP = 1e-12
@@ -118,7 +118,7 @@ def least_rise(given: NormsAndLoss, graphs: Graphs, cosine: float, spread: Sprea
         wrong = mu * (classes - 1 + floor + classes * y * max(v, 0.0) * degree / 2)
         sound &= inside & (omega > 0) & (1 - wrong >= mu * (1 + top))
         move = np.log1p(-trace / (classes - 1)) - tilt
-        rise = np.log1p(misfit(product, classes) * np.expm1(np.minimum(move, 50.0)))
+        rise = np.log1p(wrong_probability(product, classes) * np.expm1(np.minimum(move, 50.0)))
     return float(np.where(sound, rise, -np.inf).max(1).min())
 
 
