@@ -11,7 +11,6 @@ REASONS = {
     "nclab.cli.*.command": "its parameters are its options, with help each",
     "nclab.measurement.arrays.measure_features": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
-    "nclab.theory.certificate.certify": "the numbers of the theorem, and what is known beside them",
 }
 
 

@@ -53,6 +53,7 @@ class Landscape:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
+        # In this order; what is empty here and all the rest come as they are.
         first = {"kind": "", "smallest_eigenvalue": 0.0, "gap": self.gap, "log_gap": self.log_gap}
         return {**first, **vars(self), "kind": self.kind.value}
 
