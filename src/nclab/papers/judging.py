@@ -124,17 +124,10 @@ def judge_effects(parts: Iterable[Part], *, margin: float, unit: str = "") -> Fi
     effects = []
     for part in known:
         values = list(part.values.values())
-        interval = t_interval(values, level) or (None, None)
-        effects.append(
-            Effect(
-                part.what,
-                math.fsum(values) / len(values),
-                *interval,
-                margin,
-                len(values),
-                decide(*interval, margin),
-            )
-        )
+        low, high = t_interval(values, level) or (None, None)
+        verdict = decide(low, high, margin)
+        middle = math.fsum(values) / len(values)
+        effects.append(Effect(part.what, middle, low, high, margin, len(values), verdict))
     return weakest(effects, unit=unit)
 
 

@@ -81,6 +81,6 @@ def test_the_table_has_every_run(numbers: dict[str, Any]) -> None:
 
 
 def test_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
-    keep(fig2, numbers, tmp_path)
+    keep(fig2.pictures(numbers), numbers, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"numbers.json", "fig2_descent.png", "fig2_flow.pdf", "margins_flow.svg"}

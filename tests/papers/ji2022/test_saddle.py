@@ -70,6 +70,6 @@ def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> No
     values = np.array(around.panels[0].values, dtype=float)
     assert values[30, 30] == 0.0
     assert values.min() < -0.05
-    keep(saddle, numbers, tmp_path)
+    keep(saddle.pictures(numbers), numbers, tmp_path)
     assert read_json(tmp_path / "numbers.json")["per_seed"] == numbers["per_seed"]
     assert {path.name for path in tmp_path.iterdir()} >= {"escape.svg", "slice.png"}

@@ -88,7 +88,7 @@ def test_a_network_with_affine_batch_norm_is_certified_class_by_class(
 
 
 def test_numbers_and_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
-    keep(guarantees, numbers, tmp_path / "run")
+    keep(guarantees.pictures(numbers), numbers, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "numbers.json").read_text())
     assert kept["curve"] == numbers["curve"]
     assert (tmp_path / "run" / "guarantees.png").stat().st_size > 10_000
