@@ -282,7 +282,8 @@ def test_the_network_claim_is_about_the_network_that_is_trained(
 def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
     numbers = gathered("ji2022/eq-11")
     rows = [{**row, "change": float("nan")} for row in numbers["rows"]]
-    assert CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict is Verdict.REFUTED
+    verdict = CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict
+    assert verdict in (Verdict.REFUTED, Verdict.OPEN)
 
 
 @pytest.mark.parametrize("name", ["ji2022/sec-1.1-landscape", "ji2022/thm-3.4"])
