@@ -22,7 +22,7 @@ class Erratum:
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show it; none for a slip that has no consequence."""
     confidence: Literal["certain", "likely", "scan"] = "certain"
-    """certain: a counterexample, or the text contradicts itself; scan: our copy may have lost it."""
+    """certain: a counterexample or a contradiction in the text; scan: our copy may have lost it."""
 
     @property
     def paper(self) -> str:
