@@ -48,8 +48,6 @@ def held_out(times: Sequence[float], values: Sequence[float], law: str) -> float
 def advantage(times: Sequence[float], values: Sequence[float]) -> float:
     """How much better a power of log t foretells a point than the better of the other laws.
 
-    Source: ji2022, Fig. 3 (b)
-
     >>> times = [100, 150, 200, 300, 400, 500]
     >>> advantage(times, [1 / math.log(t) for t in times]) > 0
     True

@@ -327,19 +327,19 @@ fig_2d = _panel(
 @claim(
     "ji2022/sec-5.3-slow",
     Kind.RESULT,
-    "Convergence to neural collapse is very slow: slower than 1/sqrt t in every quantity.",
+    "Convergence to neural collapse is very slow: every quantity falls, slower than 1/sqrt t.",
     "ji2022, Sec. 5.3 “The convergence to neural collapse is super slow”",
     needs="ji2022_fig2",
-    code="nclab.ulpm.trajectory.slope",
     figure="fig2_descent",
 )
 def sec_5_3_slow(numbers: Numbers) -> Finding:
     """The power of t itself, over the same steps; `slope` takes the logarithm of what it gets."""
     parts = [
         Part(
-            f"{label}: power of t plus {SLOW:g}",
+            f"{label}: how far the power of t is inside (-{SLOW:g}, 0)",
             {
-                one["seed"]: SLOW + slope(one["descent"]["step"], one["descent"][name])
+                one["seed"]: SLOW / 2
+                - abs(slope(one["descent"]["step"], one["descent"][name]) + SLOW / 2)
                 for one in numbers["per_seed"]
             },
         )

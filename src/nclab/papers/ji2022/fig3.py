@@ -252,12 +252,10 @@ def _series(
     )
 
 
-def _trained(id: str, source: str, text: str, *, code: str = "") -> Callable[[Judge], Claim]:
+def _trained(id: str, source: str, text: str) -> Callable[[Judge], Claim]:
     """A claim of the paper about this training, from the judge below it."""
     text = f"VGG-13 on FashionMNIST without weight decay: {text}"
-    return claim(
-        id, Kind.RESULT, text, source, needs="ji2022_fig3", code=code, figure="ji2022_fig3"
-    )
+    return claim(id, Kind.RESULT, text, source, needs="ji2022_fig3", figure="ji2022_fig3")
 
 
 @_trained(
@@ -273,7 +271,6 @@ def fig_3a(numbers: Numbers) -> Finding:
     "ji2022/fig-3b",
     "ji2022, Fig. 3 (b) “decreases approximately linearly with respect to”",
     "From epoch 100 on, log of the within-class variation falls in a line over log log t.",
-    code="nclab.papers.ji2022.decay_models.advantage",
 )
 def fig_3b(numbers: Numbers) -> Finding:
     return _judged(numbers, line_in_log_log_t)
@@ -292,7 +289,6 @@ def fig_3c(numbers: Numbers) -> Finding:
     "ji2022/fig-3d",
     "ji2022, Fig. 3 (d) “decreases during training towards self-duality”",
     "The distance from self-duality decreases.",
-    code="nclab.papers.ji2022.fig3.net_fall",
 )
 def fig_3d(numbers: Numbers) -> Finding:
     def decreases(seeds: Seeds) -> Finding:
@@ -307,7 +303,6 @@ def fig_3d(numbers: Numbers) -> Finding:
     "ji2022/sec-4-realistic",
     "ji2022, Sec. 4 “either decrease or stay in small values during the training”",
     "All six quantities decrease or stay in small values.",
-    code="nclab.papers.ji2022.fig3.net_fall",
 )
 def sec_4_realistic(numbers: Numbers) -> Finding:
     def small_or_falling(seeds: Seeds) -> Finding:
