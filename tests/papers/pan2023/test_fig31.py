@@ -71,6 +71,17 @@ def test_runs_that_failed_do_not_count() -> None:
     assert fig31.converges.judge(numbers).numbers["estimate"] == 1 / 8 - 1 / 2
 
 
+def test_a_part_that_was_nowhere_measured_is_not_reproduced() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["norm"] == "affine":
+            row["converged"] = False
+    for claim in (fig31.only_affine, fig31.norm_helps_decay):
+        found = claim.judge(numbers)
+        assert found.verdict is Verdict.UNDECIDED
+        assert "no converged runs: " in found.evidence
+
+
 def test_a_step_that_falls_is_not_tolerated() -> None:
     numbers = thesis_rows.fig31()
     for row in numbers["rows"]:

@@ -27,9 +27,9 @@ from nclab.papers.pan2023.networks import (
     Networks,
     last_layers,
 )
-from nclab.papers.pan2023.rows import degree, gap, noting
+from nclab.papers.pan2023.rows import degree, gap, noting, whole
 from nclab.papers.tables import Row, Table, group
-from nclab.papers.verdict import Finding, Verdict
+from nclab.papers.verdict import Finding
 from nclab.theory.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
@@ -257,11 +257,7 @@ def judged(name: str, data: Data, numbers: Numbers) -> Finding:
         for layers in sorted({int(place["layers"]) for place in places})
         for found in [_smallest_e(numbers, name, data, layers)]
     ]
-    found = judge_effects(parts, margin=0.0)
-    missing = [part.what for part in parts if not part.values]
-    if missing and found.verdict is Verdict.REPRODUCED:
-        words = f"{found.evidence}; no e at all: {', '.join(missing)}"
-        found = Finding(Verdict.UNDECIDED, words, {**found.numbers, "missing": missing})
+    found = whole(judge_effects(parts, margin=0.0), parts)
     return noting(found, int(numbers.get("skipped", 0)))
 
 

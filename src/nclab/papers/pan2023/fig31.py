@@ -28,6 +28,7 @@ from nclab.papers.pan2023.rows import (
     paired,
     seeds,
     series,
+    whole,
 )
 from nclab.papers.tables import Row, Table, cell, group
 from nclab.papers.verdict import Finding
@@ -202,7 +203,7 @@ def only_affine(numbers: Numbers) -> Finding:
         Part("most without, below 3/4", others),
         Part("affine at the least weight decay, below 3/4", least),
     ]
-    return judge_effects(parts, margin=COSINE, unit="of a simplex")
+    return whole(judge_effects(parts, margin=COSINE, unit="of a simplex"), parts)
 
 
 @claimed(
@@ -263,7 +264,7 @@ def norm_helps_decay(numbers: Numbers) -> Finding:
         Part(f"slope, {norm}", decade_slopes(numbers["rows"], degree, norm=norm))
         for norm in ("affine", "plain")
     ]
-    return judge_effects(parts, margin=COSINE, unit="a decade")
+    return whole(judge_effects(parts, margin=COSINE, unit="a decade"), parts)
 
 
 def _too_much(row: Row) -> bool:
