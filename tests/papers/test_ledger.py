@@ -100,8 +100,9 @@ def test_the_tables_speak_of_every_claim() -> None:
 def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
     claim = CLAIMS[name]
     numbers = NUMBERS[claim.needs]
-    assert claim.check(numbers=numbers).verdict is Verdict.REPRODUCED
-    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not Verdict.REPRODUCED
+    verdict = claim.check(numbers=numbers).verdict
+    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS)
+    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not verdict
     assert claim.check().verdict is Verdict.OPEN
 
 
@@ -171,7 +172,7 @@ def test_every_result_has_estimate_interval_margin_seeds_and_size(
     monkeypatch.setattr(ledger, "recorded", NUMBERS.get)
     for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
         assert row["size"], row["id"]
-        if row["verdict"] != "open":
+        if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
             for key in ("estimate", "interval", "margin", "seeds", "effects"):
                 assert key in row["numbers"], (row["id"], key)
 
@@ -238,11 +239,11 @@ def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
         rows = judge_all(here=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"], fresh=True)
         assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
         assert all(why in row["evidence"] for row in rows if row["needs"])
-        assert [row["verdict"] for row in rows if not row["needs"]] == ["refuted"]
+        assert [row["verdict"] for row in rows if not row["needs"]] == ["holds with a correction"]
 
 
 def test_errata_and_verdicts_agree() -> None:
-    shown = {name for erratum in errata() for name in erratum.claims}
+    shown = {name for erratum in errata() for name in erratum.claims if name in CHECKED}
     assert shown == {name for name, (verdict, _) in GOLDEN.items() if Verdict(verdict) in WRONG}
     assert len({erratum.anchor for erratum in errata()}) == len(errata())
 
