@@ -77,7 +77,7 @@ def test_presets_share_their_runs() -> None:
 @pytest.mark.parametrize("name", list(TRAINED))
 def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[str, Any]]) -> None:
     builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
-    section = builder["results"](name, TRAINED[name], numbers[name])
+    section = builder["results"](name, {**numbers[name], "preset": "tiny", "seeds": [0]})
     assert section.startswith(builder["BEGIN"])
     assert section.endswith(builder["END"])
     assert f"](images/{TRAINED[name].pictures(numbers[name])[0].name}.png)" in section
