@@ -26,15 +26,15 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             panels,
             min(COLUMNS, len(panels)),
             "Above the upper dashed line a claim is reproduced, below the lower one contradicted, "
-            "between them there is no effect; an interval that crosses a line is undecided.",
+            "between them there is no effect; an interval that crosses a line is undecided. "
+            + " ".join(_key(row) for row in judged if _names(row)),
         )
     ]
 
 
 def _panel(row: Mapping[str, Any]) -> Panel | None:
-    effects = row["numbers"].get("effects") or []
-    own = (row.get("here") or {}).get("effects") or []
-    names = list(dict.fromkeys(one["what"] for one in (*effects, *own)))
+    effects, own = _effects(row)
+    names = _names(row)
     if not names:
         return None
     margin = (effects or own)[0]["margin"]
@@ -52,8 +52,24 @@ def _panel(row: Mapping[str, Any]) -> Panel | None:
             for sign in ((1, -1) if margin else (1,))
         ),
         x_ticks=tuple(float(place) for place in range(len(names))),
-        x_names=tuple(names),
+        x_names=tuple(str(place + 1) for place in range(len(names))),
     )
+
+
+def _effects(row: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Those of the recorded evidence, and those of this machine's runs."""
+    own = (row.get("here") or {}).get("effects")
+    return list(row["numbers"].get("effects") or ()), list(own or ())
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(one["what"] for kind in _effects(row) for one in kind))
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    """What the numbers below a panel stand for."""
+    parts = "; ".join(f"{place} {name}" for place, name in enumerate(_names(row), start=1))
+    return f"{row['id'].partition('/')[2]}: {parts}."
 
 
 def _series(
