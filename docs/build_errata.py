@@ -22,6 +22,13 @@ and the remarks on stochastic descent in ji2022.
 """
 
 
+CONFIDENCE = {
+    "certain": "certain",
+    "likely": "likely",
+    "scan": "scan: our copy is one, and may have lost it",
+}
+
+
 def entry(erratum: Erratum) -> str:
     """One erratum as a section."""
     lines = [
@@ -29,6 +36,7 @@ def entry(erratum: Erratum) -> str:
         f"\n- **Printed:** {erratum.printed}",
         f"\n- **Correct:** {erratum.correct}",
         f"\n- **Why:** {erratum.why}\n",
+        f"- **Confidence:** {CONFIDENCE[erratum.confidence]}\n",
     ]
     if erratum.claims:
         lines.append(f"- **Check:** `nclab claims {' '.join(erratum.claims)}`\n")

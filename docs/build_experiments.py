@@ -1,32 +1,58 @@
-"""Writes the results of finished experiments into their pages, tables and pictures.
+"""Writes the recorded evidence of the experiments into their pages, tables and pictures.
 
-python docs/build_experiments.py RUNS [NAME …]
+python docs/build_experiments.py [RUNS [NAME …]] first records the numbers of RUNS as evidence.
 """
 
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nclab.papers.experiment import Experiment
+from nclab.figures.picture import Picture
+from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_experiment
+from nclab.papers.recorded import record, recorded
 from nclab.papers.registry import experiments
 from nclab.papers.tables import Table, as_markdown, verdicts
+from nclab.records import read_run
 
 PAGES = Path(__file__).parent / "experiments"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
-def results(name: str, experiment: Experiment, numbers: dict[str, Any]) -> str:
+def results(name: str, numbers: dict[str, Any]) -> str:
     """The section of a page: sizes, pictures, tables and verdicts."""
+    judged = judge_experiment(name, numbers)
     shown = [
         f"![{picture.title}](images/{picture.name}.png)\n\n{picture.caption}"
-        for picture in experiment.pictures(numbers)
+        for picture in pictures_of(name, numbers)
     ]
-    judged = verdicts(judge_experiment(name, numbers))
-    found = [one for one in experiment.tables(numbers) if isinstance(one, Table)]
-    tables = [as_markdown(table) for table in (*found, judged)]
-    return "\n\n".join([BEGIN, sizes(numbers["config"]), *shown, *tables, END])
+    found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
+    tables = [as_markdown(table) for table in (*found, verdicts(judged))]
+    return "\n\n".join(
+        [BEGIN, made_by(name, numbers), sizes(numbers["config"]), *shown, *tables, END]
+    )
+
+
+def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
+    """The pictures of an experiment, and its effects with their intervals."""
+    judged = judge_experiment(name, numbers)
+    return [*experiments()[name].pictures(numbers), *forest(name, judged)]
+
+
+def made_by(name: str, numbers: dict[str, Any]) -> str:
+    """The command that makes these numbers again, and where they come from."""
+    seeds, manifest = numbers["seeds"], numbers.get("manifest", {})
+    command = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
+    command += f" --seed {seeds[0]}" if seeds[0] else ""
+    made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
+    made += (
+        f", {manifest['network_hours']:.1f} hours of one core"
+        if "network_hours" in manifest
+        else ""
+    )
+    return f"From `{command}`.{made}{'.' if made else ''}"
 
 
 def sizes(config: dict[str, Any]) -> str:
@@ -50,34 +76,40 @@ def inserted(page: str, section: str) -> str:
     return before + section + after
 
 
-def build(runs: Path, name: str) -> Path:
-    """Rewrite one page and its pictures from `runs/<name>/numbers.json`."""
+def build(name: str) -> Path:
+    """Rewrite one page and its pictures from the recorded evidence."""
     from nclab.figures.draw import draw
 
-    experiment = experiments()[name]
-    numbers = json.loads((runs / name / "numbers.json").read_text())
-    for picture in experiment.pictures(numbers):
+    numbers = recorded(name)
+    assert numbers is not None
+    for picture in pictures_of(name, numbers):
         target = PAGES / "images" / f"{picture.name}.png"
         draw(picture).savefig(target, dpi=200, metadata={"Software": None})
     page = PAGES / f"{name}.md"
-    seeds = numbers["seeds"]
-    options = f"--preset {numbers['preset']} --seeds {len(seeds)}"
-    if seeds[0]:
-        options += f" --seed {seeds[0]}"
-    command = f"From `nclab reproduce {name} {options}`."
-    section = results(name, experiment, numbers).replace(BEGIN, f"{BEGIN}\n\n{command}")
-    page.write_text(inserted(page.read_text(), section))
+    page.write_text(inserted(page.read_text(), results(name, numbers)))
     return page
 
 
-def has_page(runs: Path, name: str) -> bool:
-    """Whether an experiment has run, and has a page with room for its results."""
-    page = PAGES / f"{name}.md"
-    return (runs / name / "numbers.json").exists() and page.exists() and BEGIN in page.read_text()
+def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, float]:
+    """How long the networks of an experiment trained, one core each, pauses included."""
+    names = {row["run"] for row in numbers.get("runs") or numbers.get("rows", []) if row.get("run")}
+    folders = [runs / "fleet" / name for name in names]
+    if not folders:
+        return {}
+    begun = [datetime.fromisoformat(read_run(one).manifest.created).timestamp() for one in folders]
+    ended = [(one / "journal.jsonl").stat().st_mtime for one in folders]
+    return {"network_hours": sum(b - a for a, b in zip(begun, ended, strict=True)) / 3600}
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    chosen = sys.argv[2:] or [name for name in experiments() if has_page(folder, name)]
+    chosen = sys.argv[2:] or list(experiments())
+    if len(sys.argv) > 1:  # record what is there before the pages are written
+        runs = Path(sys.argv[1])
+        for name in chosen:
+            if (runs / name / "numbers.json").exists():
+                content = json.loads((runs / name / "numbers.json").read_text())
+                print(f"recorded {record(name, content, **network_hours(runs, content))}")
     for name in chosen:
-        print(f"wrote {build(folder, name)}")
+        page = PAGES / f"{name}.md"
+        if recorded(name) is not None and page.exists() and BEGIN in page.read_text():
+            print(f"wrote {build(name)}")

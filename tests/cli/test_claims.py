@@ -5,14 +5,15 @@ from pathlib import Path
 
 from nclab.papers.registry import claims as all_claims
 from tests.cli.runner import call
+from tests.papers.trained import NUMBERS
 
 
 def test_one_claim_as_a_table() -> None:
     done = call("claims", "ji2022/eq-9")
     assert done.code == 0
-    assert "refuted" in done.out
+    assert "correction" in done.out
     assert "0.2384058" in done.out
-    assert "1 claim: 1 refuted" in done.out
+    assert "1 claim: 1 holds with a correction" in done.out
 
 
 def test_of_a_few_claims_the_statements_are_shown() -> None:
@@ -33,13 +34,19 @@ def test_a_beginning_as_json() -> None:
         assert set(row["links"]) == {"formula", "code", "figure", "erratum"}
 
 
-def test_numbers_of_runs_are_judged(tmp_path: Path) -> None:
+def test_numbers_of_runs_stand_beside_what_is_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "ji2022_fig2"
     folder.mkdir()
-    numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": -0.2}}]}
-    (folder / "numbers.json").write_text(json.dumps(numbers))
-    done = call("claims", "ji2022/fig-2a", "--json", "--runs", tmp_path)
-    assert json.loads(done.out)[0]["verdict"] == "not reproduced"
+    (folder / "numbers.json").write_text(json.dumps(NUMBERS["ji2022_fig2"]))
+    asked = ("claims", "ji2022/fig-2a", "--json", "--runs", tmp_path)
+    [row] = json.loads(call(*asked).out)
+    assert row["verdict"] == "contradicted"
+    assert row["size"].startswith("preset paper")
+    assert (row["here"]["verdict"], row["here"]["relation"]) == ("reproduced", "differs")
+    for key in ("estimate", "interval", "margin", "seeds"):
+        assert key in row["numbers"]
+    [row] = json.loads(call(*asked, "--fresh").out)
+    assert row["verdict"] == "reproduced"
 
 
 def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -50,12 +57,11 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "numbers.json").write_text(text)
-    asked = ("ji2022/fig-2a", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path)
+    asked = ("ji2022/fig-2a", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path, "--fresh")
     done = call("claims", *asked, "--json")
     assert done.code == 0
     rows = json.loads(done.out)
     assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
-    assert rows[0]["preset"] == "quick"
     assert "(preset quick)" in " ".join(call("claims", *asked).out.split())
 
 

@@ -71,3 +71,17 @@ def test_other_images_are_refused(shape: tuple[int, ...]) -> None:
 def test_impossible_shapes_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ModelError, match="Expected"):
         VGGShape(**wrong)  # type: ignore[arg-type]
+
+
+def test_dense_layers_are_those_of_the_published_network() -> None:
+    published = VGG13(VGGShape(dense=4096))
+    sizes = [
+        (one.in_features, one.out_features)
+        for one in published.modules()
+        if isinstance(one, nn.Linear)
+    ]
+    assert sizes == [(512, 4096), (4096, 4096), (4096, 10)]
+    small = vgg13(VGGShape(width=0.125, dense=4096, batch_norm=False), seed=0)
+    assert small.features(torch.zeros(2, 1, 32, 32)).shape == (2, 512)
+    with pytest.raises(ModelError, match="dense"):
+        VGGShape(width=0.125, dense=2)

@@ -13,6 +13,7 @@ from nclab.data.conic_hull import ConicHull
 from nclab.data.samples import Samples
 from nclab.errors import NclabError
 from nclab.models.mlp import MLP
+from nclab.papers import ledger
 from nclab.papers.claim import Claim, Kind
 from nclab.papers.ledger import find, judge_all
 from nclab.papers.links import formula_anchor, resolve, slug
@@ -27,7 +28,7 @@ from tests.papers.trained import NUMBERS, TRAINED_SPOILS
 ROOT = Path(__file__).parent.parent.parent
 CLAIMS = {claim.id: claim for claim in all_claims()}
 CHECKED = [claim.id for claim in all_claims() if claim.gather is not None]
-WRONG = (Verdict.CORRECTED, Verdict.REFUTED, Verdict.NOT_REPRODUCED)
+WRONG = (Verdict.CORRECTED, Verdict.REFUTED)
 PLACE = r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.) ?\S+"
 
 
@@ -99,9 +100,10 @@ def test_the_tables_speak_of_every_claim() -> None:
 def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
     claim = CLAIMS[name]
     numbers = NUMBERS[claim.needs]
-    assert claim.check(experiments=NUMBERS).verdict is Verdict.REPRODUCED
-    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not Verdict.REPRODUCED
-    assert claim.check(experiments={}).verdict is Verdict.OPEN
+    verdict = claim.check(numbers=numbers).verdict
+    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS)
+    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not verdict
+    assert claim.check().verdict is Verdict.OPEN
 
 
 def test_lemma_246_fails_without_its_hypothesis_and_holds_with_it() -> None:
@@ -146,27 +148,40 @@ def test_find_takes_beginnings_and_refuses_what_is_unknown() -> None:
         find(["pan2023/lemma-9"])
 
 
-def test_numbers_of_an_experiment_are_used_instead() -> None:
-    slopes = {
-        "nc2_norm_variation_means": -0.4,
-        "nc1_within_variation": -1.0,
-        "nc2_equiangularity_means": -1.0,
-        "nc3_self_duality": -1.0,
-    }
-    experiments = {"ji2022_fig2": {"per_seed": [{"slopes": slopes}]}}
-    found = {
-        row["id"]: row["verdict"]
-        for row in judge_all(experiments=experiments, ids=["ji2022/fig-2"])
-    }
-    assert found["ji2022/fig-2a"] == "not reproduced"
-    assert found["ji2022/fig-2b"] == "reproduced"
+def test_results_of_this_machine_stand_beside_the_recorded_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = {"ji2022_fig3": TRAINED_SPOILS["ji2022/fig-3a"](NUMBERS["ji2022_fig3"])}
+    monkeypatch.setattr(ledger, "recorded", NUMBERS.get)
+    [row] = judge_all(here=here, ids=["ji2022/fig-3a"])
+    assert row["verdict"] == "reproduced"
+    assert row["here"]["relation"] == "differs"
+    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    assert row["here"]["relation"] == "agrees"
+    [row] = judge_all(here=here, ids=["ji2022/fig-3a"], fresh=True)
+    assert row["verdict"] == "contradicted"
+    monkeypatch.setattr(ledger, "recorded", lambda name: None)
+    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    assert row["verdict"] == "open"
+    assert "nothing is recorded" in row["evidence"]
+
+
+def test_every_result_has_estimate_interval_margin_seeds_and_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "recorded", NUMBERS.get)
+    for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
+        assert row["size"], row["id"]
+        if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
+            for key in ("estimate", "interval", "margin", "seeds", "effects"):
+                assert key in row["numbers"], (row["id"], key)
 
 
 ODD_SLOPES: tuple[Any, ...] = (None, [], "steep", float("nan"), float("inf"), {"a": 1})
 
 
 def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
-    [row] = judge_all(experiments={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"])
+    [row] = judge_all(here={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
     assert row["evidence"] == (
         "cannot be judged from ji2022_fig2/numbers.json (KeyError: 'per_seed'); "
@@ -179,14 +194,14 @@ def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
     for claim in all_claims():
         for key in ("rows", "per_seed", "depths", "intervals") if claim.needs else ():
             for numbers in ({key: odd}, {**NUMBERS.get(claim.needs, {}), key: odd}):
-                finding = claim.check(experiments={claim.needs: numbers})
+                finding = claim.check(numbers=numbers)
                 json.dumps(finding.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("slope", ODD_SLOPES)
 def test_odd_slopes_are_never_a_traceback(slope: Any) -> None:
     numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": slope}}]}
-    [row] = judge_all(experiments={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"])
+    [row] = judge_all(here={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
 
 
@@ -199,15 +214,6 @@ def test_an_error_on_gathered_numbers_is_a_bug_and_raises() -> None:
         claim.check()
 
 
-def test_rows_say_of_which_preset_their_numbers_are() -> None:
-    experiments = {"ji2022_fig2": {"preset": "quick", "per_seed": []}}
-    rows = judge_all("paper", experiments, ids=["ji2022/fig-2a", "ji2022/eq-9", "ji2022/fig-3"])
-    presets = {row["id"]: row["preset"] for row in rows}
-    assert presets["ji2022/fig-2a"] == "quick"
-    assert presets["ji2022/eq-9"] == "paper"
-    assert {value for name, value in presets.items() if "fig-3" in name} == {None}
-
-
 def test_a_claim_without_numbers_is_open() -> None:
     def judge(_: Any) -> Finding:
         raise AssertionError
@@ -215,7 +221,7 @@ def test_a_claim_without_numbers_is_open() -> None:
     claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, needs="ji2022_fig3")
     finding = claim.check()
     assert finding.verdict is Verdict.OPEN
-    assert finding.evidence == "needs `nclab reproduce ji2022_fig3`"
+    assert finding.evidence == "no numbers of ji2022_fig3"
 
 
 def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
@@ -230,14 +236,14 @@ def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
         (folder / "numbers.json").write_text(text)
         numbers = read_numbers(tmp_path, needed)
         assert why in numbers["ji2022_fig2"]["unreadable"]
-        rows = judge_all(experiments=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"])
+        rows = judge_all(here=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"], fresh=True)
         assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
         assert all(why in row["evidence"] for row in rows if row["needs"])
-        assert [row["verdict"] for row in rows if not row["needs"]] == ["refuted"]
+        assert [row["verdict"] for row in rows if not row["needs"]] == ["holds with a correction"]
 
 
 def test_errata_and_verdicts_agree() -> None:
-    shown = {name for erratum in errata() for name in erratum.claims}
+    shown = {name for erratum in errata() for name in erratum.claims if name in CHECKED}
     assert shown == {name for name, (verdict, _) in GOLDEN.items() if Verdict(verdict) in WRONG}
     assert len({erratum.anchor for erratum in errata()}) == len(errata())
 
@@ -277,7 +283,8 @@ def test_the_network_claim_is_about_the_network_that_is_trained(
 def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
     numbers = gathered("ji2022/eq-11")
     rows = [{**row, "change": float("nan")} for row in numbers["rows"]]
-    assert CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict is Verdict.REFUTED
+    verdict = CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict
+    assert verdict in (Verdict.REFUTED, Verdict.OPEN)
 
 
 @pytest.mark.parametrize("name", ["ji2022/sec-1.1-landscape", "ji2022/thm-3.4"])

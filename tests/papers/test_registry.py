@@ -30,14 +30,14 @@ def test_a_folder_is_a_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     tiny.write_folder(tmp_path / "more")
     monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / "more")])
     done = call("claims", tiny.KEY, "--json", "--runs", tmp_path)
-    assert [row["verdict"] for row in json.loads(done.out)] == ["open"]
+    assert [row["verdict"] for row in json.loads(done.out)] == ["contradicted"]
     done = call("reproduce", tiny.KEY, "--out", tmp_path / "runs")
     assert (done.code, done.err) == (0, "")
-    assert "not reproduced" in done.out
+    assert "contradicted" in done.out
     shown_in_report(tmp_path / "runs")
     [row] = json.loads(call("claims", tiny.KEY, "--json", "--runs", tmp_path / "runs").out)
     assert (row["verdict"], row["links"]["erratum"]) == (
-        "not reproduced",
+        "contradicted",
         "docs/errata.md#tiny2026-eq-1",
     )
 
@@ -55,15 +55,15 @@ def test_an_installed_package_is_a_paper(tmp_path: Path) -> None:
             command, env=environment, check=True, capture_output=True, text=True
         ).stdout
 
-    assert "not reproduced" in run("reproduce", tiny.KEY, "--out", tmp_path / "runs")
+    assert "contradicted" in run("reproduce", tiny.KEY, "--out", tmp_path / "runs")
     shown_in_report(tmp_path / "runs")
-    assert "not reproduced" in run("claims", tiny.KEY, "--runs", tmp_path / "runs")
+    assert "contradicted" in run("claims", tiny.KEY, "--runs", tmp_path / "runs")
 
 
 def shown_in_report(runs: Path) -> None:
     """The paper, its experiment, its figure and its verdict are on the pages."""
     page = (runs / "report" / "papers" / f"{tiny.KEY}.html").read_text()
-    for words in ("On Two and Two", "tiny2026_sum", "The sum", "not reproduced", "the sum is 4"):
+    for words in ("On Two and Two", "tiny2026_sum", "The sum", "contradicted", "the sum is 4"):
         assert words in page
     assert "stale" not in page
     assert "On Two and Two" in (runs / "report" / "index.html").read_text()
@@ -95,7 +95,9 @@ def test_verdicts_older_than_their_numbers_are_stale(
     assert call("reproduce", "tiny2026_sum", "--out", runs).code == 0
     page = (runs / "report" / "claims.html").read_text()
     assert "stale" not in page
-    assert 'data-verdict="reproduced"' in page
+    [row] = json.loads((runs / "claims.json").read_text())["claims"]
+    assert row["verdict"] == "contradicted"
+    assert row["here"]["relation"] == "differs"
 
 
 def test_every_paper_of_ours_is_named_by_its_folder() -> None:

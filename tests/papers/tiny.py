@@ -48,9 +48,10 @@ def pictures(numbers):
 @claim("tiny2026/eq-1", Kind.RESULT, "Two and two are five.", "tiny2026, Eq. (1)", needs=NAME)
 def five(numbers):
     right = numbers["sum"] == 5
-    verdict = Verdict.REPRODUCED if right else Verdict.NOT_REPRODUCED
+    verdict = Verdict.REPRODUCED if right else Verdict.CONTRADICTED
     return Finding(verdict, f"the sum is {numbers['sum']}", {"sum": numbers["sum"]})
 '''
+EVIDENCE = '{"preset": "paper", "seeds": [0], "config": {"first": 2}, "sum": 4}'
 WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
@@ -60,6 +61,8 @@ def write_folder(root: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(INIT)
     (folder / "sum.py").write_text(SUM)
+    (folder / "evidence").mkdir()
+    (folder / "evidence" / "tiny2026_sum.json").write_text(EVIDENCE)
     return folder
 
 
@@ -70,6 +73,7 @@ def write_wheel(root: Path) -> Path:
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("tiny_paper/__init__.py", INIT)
         file.writestr("tiny_paper/sum.py", SUM)
+        file.writestr("tiny_paper/evidence/tiny2026_sum.json", EVIDENCE)
         file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-paper\nVersion: 1.0\n")
         file.writestr(f"{info}/WHEEL", WHEEL)
         file.writestr(f"{info}/entry_points.txt", "[nclab.papers]\ntiny = tiny_paper\n")

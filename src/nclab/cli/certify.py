@@ -29,7 +29,8 @@ def command(
         float, typer.Option(help="Norm of the bias after its mean is taken off.")
     ] = 0.0,
     delta: Annotated[
-        float | None, typer.Option(help="Bound what a fraction 1 - delta of the classes satisfies.")
+        float | None,
+        typer.Option(help="Bound what a fraction 1 - delta of the classes, and pairs, has."),
     ] = None,
     weight_decay: Annotated[
         float | None, typer.Option(help="Optimum of the loss with this weight decay.")

@@ -21,11 +21,17 @@ def command(
         PresetName, typer.Option(help="quick: half a minute; paper: ten times the data.")
     ] = PresetName.quick,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of `nclab reproduce`, for the empirical claims.")
+        Path | None, typer.Option(help="Folder of `nclab reproduce`, this machine's own runs.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option(help="Judge results from this machine's own runs, whatever their size.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """Check the statements of both papers and say which hold, with the evidence.
+    """Check the statements of the papers and say which hold, with the evidence.
+
+    Results of experiments are judged from what is recorded at the size of the paper; what the
+    runs in RUNS say stands beside it.
 
     Example: [bold]nclab claims pan2023/lemma-2.4.6[/bold]
 
@@ -41,7 +47,7 @@ def command(
         raise NclabError(f"Expected the folder of nclab reproduce as --runs, got {runs}.")
     numbers = read_numbers(runs or RUNS, sorted({one.needs for one in chosen if one.needs}))
     with one_thread():
-        judged = judge_all(preset.value, numbers, ids=ids or [])
+        judged = judge_all(preset.value, numbers, ids=ids or [], fresh=fresh)
     if as_json:
         print_json(judged)
     else:

@@ -24,6 +24,9 @@ class VGGShape:
     """Multiplies the channels of every layer; 1 is the published network."""
     batch_norm: bool = True
     """Batch norm with scale and bias between every convolution and its ReLU."""
+    dense: int = 0
+    """Outputs of each of two fully connected layers before the classifier, times the width; 4096
+    is the published network, 0 leaves them out."""
 
     def __post_init__(self) -> None:
         if self.classes < 2:
@@ -35,6 +38,8 @@ class VGGShape:
                 f"Expected a width of at least 1/{BLOCKS[0]}, got {self.width:g}: "
                 "the first layer would have no channel."
             )
+        if self.dense and not self.dense * self.width >= 1:
+            raise ModelError(f"Expected dense layers of at least 1 output, got {self.dense}.")
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -50,9 +55,10 @@ class VGG13(nn.Module):
     """Ten convolutions of 3 × 3 in five blocks, then one linear map.
 
     The published network has two hidden linear layers of 4096 for images of 224 × 224; as is usual
-    for small images there are none here. A 32 × 32 image arrives at the end as 1 × 1, so flattening
-    and global pooling are the same thing, and the features that the classifier reads are the last
-    convolution's, after batch norm, ReLU and pooling.
+    for small images there are none here, unless `dense` asks for them (without dropout). A 32 × 32
+    image arrives at the end as 1 × 1, so flattening and global pooling are the same thing, and the
+    features that the classifier reads are the last convolution's, after batch norm, ReLU and
+    pooling, or the last dense layer's after its ReLU.
 
     Start: PyTorch's own for every layer, uniform with variance 1/(3 fan in), which is usual for
     such networks. Without batch norm the signal would die out on its way through ten layers, so
@@ -74,7 +80,13 @@ class VGG13(nn.Module):
                 layers += _convolution(source, width, batch_norm=self.shape.batch_norm)
             layers.append(nn.MaxPool2d(2))
             channels = width
-        self.body = nn.Sequential(*layers, nn.Flatten())
+        layers.append(nn.Flatten())
+        if self.shape.dense:
+            hidden = int(self.shape.dense * self.shape.width)
+            for source in (channels, hidden):
+                layers += [nn.Linear(source, hidden), nn.ReLU()]
+            channels = hidden
+        self.body = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels, self.shape.classes)
         if not self.shape.batch_norm:
             _keep_the_signal(self.body)

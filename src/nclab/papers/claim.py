@@ -53,7 +53,7 @@ class Claim:
     text: str
     """The statement in our words."""
     source: str
-    """Where it is, in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
+    """Where it is, and a few words that identify the place: pan2023, Lemma 2.4.6 “the words”."""
     judge: Judge
     """From numbers to a verdict; pure."""
     gather: Gather | None = None
@@ -70,14 +70,26 @@ class Claim:
         """The key of the paper."""
         return self.id.split("/")[0]
 
-    def check(
-        self, preset: str = "quick", experiments: Mapping[str, Numbers] | None = None
-    ) -> Finding:
-        """Gather the numbers, or take those of the experiment, and judge them."""
-        numbers = (experiments or {}).get(self.needs)
+    @property
+    def place(self) -> str:
+        """Where it is, in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
+        return self.source.partition(" “")[0]
+
+    @property
+    def quote(self) -> str:
+        """Words of the source that identify the place; empty where the number does."""
+        return self.source.partition(" “")[2].removesuffix("”")
+
+    @property
+    def empirical(self) -> bool:
+        """Whether only an experiment can tell."""
+        return self.gather is None
+
+    def check(self, preset: str = "quick", numbers: Numbers | None = None) -> Finding:
+        """Judge the numbers of the experiment, or those that are gathered for the preset."""
         if numbers is None:
             if self.gather is None:
-                return Finding(Verdict.OPEN, f"needs `nclab reproduce {self.needs}`", {})
+                return Finding(Verdict.OPEN, f"no numbers of {self.needs}", {})
             return self.judge(self.gather(preset))
         if UNREADABLE in numbers:
             return self._unjudged(str(numbers[UNREADABLE]))
@@ -88,22 +100,6 @@ class Claim:
             return self._unjudged(f"{type(error).__name__}: {error}")
         return finding
 
-    def preset_of(
-        self, preset: str, experiments: Mapping[str, Numbers] | None = None
-    ) -> str | None:
-        """The preset of the numbers that `check` judges; None where they do not say, or are not.
-
-        >>> fields = ("pan2023/x", Kind.RESULT, "X.", "pan2023, Sec. 3.1", lambda numbers: None)
-        >>> claim = Claim(*fields, needs="pan2023_fig31")
-        >>> claim.preset_of("paper", {"pan2023_fig31": {"preset": "quick"}})
-        'quick'
-        """
-        numbers = (experiments or {}).get(self.needs)
-        if numbers is None:
-            return None if self.gather is None else preset
-        own = numbers.get("preset")
-        return own if isinstance(own, str) else None
-
     def _unjudged(self, why: str) -> Finding:
         short = " ".join(why.split())[:200]
         evidence = (
@@ -112,15 +108,15 @@ class Claim:
         )
         return Finding(Verdict.OPEN, evidence, {})
 
-    def to_dict(self, finding: Finding, preset: str | None = None) -> dict[str, Any]:
-        """The claim and its finding as plain JSON values, with the preset of its numbers."""
+    def to_dict(self, finding: Finding) -> dict[str, Any]:
+        """The claim and its finding as plain JSON values."""
         return {
             "id": self.id,
             "kind": self.kind.value,
             "text": self.text,
-            "source": self.source,
+            "source": self.place,
+            "quote": self.quote,
             **finding.to_dict(),
-            "preset": preset,
             "needs": self.needs,
             "links": {
                 "formula": formula_anchor(self.code),

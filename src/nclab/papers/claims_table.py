@@ -48,6 +48,10 @@ def _statement(row: Mapping[str, Any]) -> Text:
 
 
 def _evidence(row: Mapping[str, Any]) -> str:
-    """With the preset where the numbers are those of an experiment, as it may be another one."""
-    preset = row.get("preset") if row.get("needs") else None
-    return f"{row['evidence']} (preset {preset})" if preset else str(row["evidence"])
+    """With the size of the evidence, and what this machine's own runs say beside it."""
+    words = str(row["evidence"])
+    if row.get("size"):
+        words += f" ({row['size']})"
+    if here := row.get("here"):
+        words += f"\nhere, {here['size']}: {here['relation']} ({here['verdict']})"
+    return words

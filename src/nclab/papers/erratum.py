@@ -1,6 +1,7 @@
 """One erratum: what a paper prints, what it should say, why, and which claims show it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from nclab.papers.links import slug
 
@@ -20,6 +21,8 @@ class Erratum:
     why: str
     claims: tuple[str, ...] = ()
     """Ids of the claims whose checks show it; none for a slip that has no consequence."""
+    confidence: Literal["certain", "likely", "scan"] = "certain"
+    """certain: a counterexample, or the text contradicts itself; scan: it may be our copy."""
 
     @property
     def paper(self) -> str:

@@ -1,18 +1,23 @@
 """From both sides of a statement on many data sets to a verdict with its evidence."""
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nclab.papers.claim import Numbers
+from nclab.papers.claim import Judge, Numbers
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.statements.inequality import Inequality
 
 ENOUGH = 500
 """Data sets that must meet the hypotheses before silence counts as support."""
+
+
+SAME = 1e-9
+"""Relative deviation up to which code gives what was worked out by hand."""
 
 
 def draws(preset: str) -> int:
@@ -95,6 +100,42 @@ def in_words(numbers: Numbers) -> str:
         )
     slack = max(numbers["slack"], 0.0)  # what is below is rounding, else it were a failure
     return f"no failure in {numbers['tested']} data sets, smallest slack {number(slack)}"
+
+
+def by_hand(*pairs: tuple[Any, Any]) -> float:
+    """How far code is from what was worked out by hand, as a plain number: relative, at worst.
+
+    Many data sets on which a statement is true do not tell whether the code computes the
+    statement: both sides may be wrong alike, or a bound too generous.
+
+    >>> by_hand((2.0, 2.0), ([1.0, 3.0], [1.0, 2.0])), by_hand((float("nan"), 1.0))
+    (0.5, 1000000.0)
+    """
+    worst = 0.0
+    for computed, expected in pairs:
+        found, wanted = (np.asarray(side, dtype=np.float64) for side in (computed, expected))
+        error = (np.abs(found - wanted) / np.where(wanted == 0, 1.0, np.abs(wanted))).max()
+        worst = max(worst, float(error) if error <= 1e6 else 1e6)
+    return worst
+
+
+def worked(judge: Judge) -> Judge:
+    """A judge that says nothing where the code misses the case worked by hand, `hand_error`.
+
+    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
+    >>> [worked(judge_statement)(clean | {"hand_error": e}).verdict.value for e in (0.0, 0.5)]
+    ['holds', 'open']
+    """
+
+    @wraps(judge)
+    def checked(numbers: Numbers) -> Finding:
+        found, error = judge(numbers), float(numbers["hand_error"])
+        if error <= SAME:
+            return found
+        why = f"the code misses a case worked by hand by {number(error)}; else {found.evidence}"
+        return Finding(Verdict.OPEN, why, found.numbers)
+
+    return checked
 
 
 def largest(values: Sequence[float] | NDArray[np.float64]) -> float:

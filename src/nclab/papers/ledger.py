@@ -7,6 +7,8 @@ from typing import Any
 from nclab.errors import NclabError
 from nclab.papers import registry
 from nclab.papers.claim import Claim, Numbers
+from nclab.papers.recorded import recorded, size_of
+from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 
 
@@ -27,35 +29,96 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
 
 def judge_all(
     preset: str = "quick",
-    experiments: Mapping[str, Numbers] | None = None,
+    here: Mapping[str, Numbers] | None = None,
     *,
     ids: Sequence[str] = (),
+    fresh: bool = False,
 ) -> list[dict[str, Any]]:
     """Check claims and give each with its verdict, evidence, numbers and links as plain JSON.
 
+    Statements are checked now. Results are judged from the evidence recorded at the size of their
+    source; what this machine's own runs say stands beside it.
+
     Args:
-        experiments: the numbers of finished experiments by name, for the empirical claims.
+        preset: how thoroughly statements are checked.
+        here: the numbers of this machine's experiments by name.
         ids: as for `find`.
+        fresh: judge results from this machine's numbers alone.
 
     >>> [found] = judge_all(ids=["pan2023/lemma-2.4.4"])
     >>> found["verdict"]
     'holds'
     """
-    return [judged(claim, preset, experiments) for claim in track(find(ids), "judging claims")]
+    own = here or {}
+    return [
+        judged_here(claim, own.get(claim.needs))
+        if fresh and claim.empirical
+        else judged(claim, preset, own.get(claim.needs))
+        for claim in track(find(ids), "judging claims")
+    ]
 
 
 def judge_experiment(name: str, numbers: Numbers) -> list[dict[str, Any]]:
-    """The claims that an experiment is about, judged from its numbers."""
-    return [judged(one, "quick", {name: numbers}) for one in registry.claims() if one.needs == name]
+    """The claims that an experiment is about, judged from these numbers alone."""
+    return [judged_here(one, numbers) for one in registry.claims() if one.needs == name]
 
 
-def judged(
-    claim: Claim, preset: str, experiments: Mapping[str, Numbers] | None = None
-) -> dict[str, Any]:
-    """One claim with its finding and the place where the errata speak of it, as plain JSON."""
-    row = claim.to_dict(claim.check(preset, experiments), claim.preset_of(preset, experiments))
+def judge_needing(name: str, here: Numbers) -> list[dict[str, Any]]:
+    """The claims that an experiment is about, as `judge_all` would give them."""
+    return [judged(one, "quick", here) for one in registry.claims() if one.needs == name]
+
+
+def judged_here(claim: Claim, numbers: Numbers | None) -> dict[str, Any]:
+    """One claim judged from these numbers, whatever their size, which is said."""
+    return _row(claim, claim.check(numbers=numbers), numbers)
+
+
+def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, Any]:
+    """One claim with its verdict; a result from its recorded evidence, with what is found here."""
+    if not claim.empirical:
+        return _row(claim, claim.check(preset), None)
+    evidence = recorded(claim.needs)
+    if evidence is None:
+        why = f"nothing is recorded; nclab reproduce {claim.needs} --preset paper would tell"
+        found = Finding(Verdict.OPEN, why, {})
+    else:
+        found = claim.check(numbers=evidence)
+    row = _row(claim, found, evidence)
+    if here is None:
+        return row
+    own = claim.check(numbers=here)
+    return {
+        **row,
+        "here": {
+            "verdict": own.verdict.value,
+            "evidence": own.evidence,
+            "effects": list(own.numbers.get("effects", ())),
+            "size": size_of(here),
+            "relation": relation(found.verdict, own.verdict),
+        },
+    }
+
+
+def relation(recorded: Verdict, here: Verdict) -> str:
+    """What this machine's reduced run says beside the recorded verdict.
+
+    >>> relation(Verdict.REPRODUCED, Verdict.REPRODUCED), relation(Verdict.REPRODUCED, Verdict.OPEN)
+    ('agrees', 'undecided')
+    """
+    if here in (Verdict.UNDECIDED, Verdict.OPEN):
+        return "undecided"
+    return "agrees" if here is recorded else "differs"
+
+
+def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, Any]:
+    """With the size of the numbers and the place where the errata speak of the claim."""
+    row = claim.to_dict(finding)
     erratum = next((one.anchor for one in registry.errata() if claim.id in one.claims), "")
-    return {**row, "links": {**row["links"], "erratum": erratum}}
+    return {
+        **row,
+        "size": size_of(numbers) if numbers else "",
+        "links": {**row["links"], "erratum": erratum},
+    }
 
 
 def _matches(claim: Claim, wanted: str) -> bool:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,11 @@ from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
 from nclab.papers.drawing import is_drawn, keep
 from nclab.papers.experiment import Experiment, preset_of
-from nclab.papers.ledger import judge_all, judge_experiment
+from nclab.papers.forest import forest
+from nclab.papers.ledger import judge_all, judge_needing
 from nclab.papers.registry import experiments, find_experiments, papers
 from nclab.papers.tables import shown, verdicts
+from nclab.papers.verdict import Verdict
 from nclab.progress import bar
 from nclab.records.manifest import commit, versions
 from nclab.records.results import (
@@ -76,14 +79,15 @@ class MainJob:
         if numbers is None:
             found = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
             numbers = {**found, **wanted, "manifest": _manifest()}
-            lines = keep(experiment, numbers, folder)
+            lines = []
         else:
             self.reused.append(name)
             lines = [f"reused {folder}"]
-            if not is_drawn(experiment, numbers, folder):
-                lines += keep(experiment, numbers, folder)
+        judged = judge_needing(name, numbers)
+        pictures = [*experiment.pictures(numbers), *forest(name, judged)]
+        if not (lines and is_drawn(pictures, folder)):
+            lines += keep(pictures, numbers, folder)
         self.numbers[name] = numbers
-        judged = judge_experiment(name, numbers)
         tables = [*experiment.tables(numbers), *([verdicts(judged)] if judged else [])]
         say(*map(shown, tables), *lines, "")
 
@@ -103,13 +107,23 @@ class MainJob:
         """What a person wants to know at the end."""
         from rich.table import Table
 
+        rows = read_json(self.out / CLAIMS).get("claims", [])
         table = Table(header_style="bold")
         table.add_column("verdict")
-        table.add_column("claims", justify="right")
-        for verdict, count in sorted(self.report["claims"].items(), key=lambda item: -item[1]):
-            table.add_row(verdict, str(count))
+        for title in ("statements", "results", "here: agrees", "differs", "undecided"):
+            table.add_column(title, justify="right")
+        for verdict in Verdict:
+            own = [row for row in rows if row["verdict"] == verdict.value]
+            if own:
+                said = Counter(row["here"]["relation"] for row in own if row.get("here"))
+                results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
+                counts = (len(own) - results, results, said["agrees"], said["differs"])
+                table.add_row(verdict.value, *(str(n or "") for n in (*counts, said["undecided"])))
+        sizes = sorted({row["size"].partition(":")[0] for row in rows if row["size"]})
         return [
-            f"{self.report['figures']} figures, {sum(self.report['claims'].values())} claims:",
+            f"{self.report['figures']} figures, {len(rows)} claims. Results are judged from the "
+            f"recorded evidence ({', '.join(sizes) or 'none'}); beside them stands what this "
+            f"run, preset {self.preset}, {len(self.seeds)} seeds, says:",
             table,
             *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
             f"report: {self.report['page']}",
@@ -138,7 +152,7 @@ class MainJob:
 
     def _judged_again(self, before: dict[str, Any]) -> list[dict[str, Any]]:
         """The claims as they were, but for those of the experiments that ran now."""
-        again = [row for name in self.numbers for row in judge_experiment(name, self.numbers[name])]
+        again = [row for name in self.numbers for row in judge_needing(name, self.numbers[name])]
         fresh = {row["id"]: row for row in again}
         kept = [fresh.pop(row["id"], row) for row in before.get("claims", [])]
         return [*kept, *fresh.values()]

@@ -7,14 +7,21 @@ from typing import Any, NamedTuple
 
 
 class Verdict(StrEnum):
-    """The outcomes a check can have; the first three are for statements, the rest for results."""
+    """The outcomes a check can have.
+
+    Statements hold, hold with a correction or are refuted. A result is reproduced where the whole
+    interval of its effect lies on the claimed side of the margin, contradicted where it lies on
+    the other side, without effect where it lies inside, and else undecided. What nobody has
+    measured at the size of its source is open.
+    """
 
     HOLDS = "holds"
     CORRECTED = "holds with a correction"
     REFUTED = "refuted"
     REPRODUCED = "reproduced"
-    PARTLY = "partly reproduced"
-    NOT_REPRODUCED = "not reproduced"
+    CONTRADICTED = "contradicted"
+    NO_EFFECT = "no effect"
+    UNDECIDED = "undecided"
     OPEN = "open"
 
     @property
@@ -38,9 +45,10 @@ LOOKS = {
     Verdict.HOLDS: Look("✓", "good"),
     Verdict.REPRODUCED: Look("✓", "good"),
     Verdict.CORRECTED: Look("◐", "fair"),
-    Verdict.PARTLY: Look("◐", "fair"),
     Verdict.REFUTED: Look("✗", "bad"),
-    Verdict.NOT_REPRODUCED: Look("✗", "bad"),
+    Verdict.CONTRADICTED: Look("✗", "bad"),
+    Verdict.NO_EFFECT: Look("○", "bad"),
+    Verdict.UNDECIDED: Look("~", "open"),
     Verdict.OPEN: Look("?", "open"),
 }
 STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}

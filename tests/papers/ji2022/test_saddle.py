@@ -10,7 +10,6 @@ import pytest
 from nclab.figures.picture import HeatMap, Panel
 from nclab.papers.drawing import keep
 from nclab.papers.ji2022 import saddle
-from nclab.papers.ledger import judge_all
 from nclab.papers.verdict import Verdict
 from nclab.records.results import read_json
 
@@ -48,11 +47,8 @@ def test_verdicts_follow_the_worst_seed(numbers: dict[str, Any]) -> None:
 
 
 def test_claims_are_judged_from_the_experiment(numbers: dict[str, Any]) -> None:
-    experiments = {"ji2022_saddle": {**numbers, "preset": "paper"}}
-    rows = judge_all(experiments=experiments, ids=[STUCK.id, NOISE.id])
-    for row, claim in zip(rows, (STUCK, NOISE), strict=True):
-        assert row["evidence"] == claim.judge(numbers).evidence
-        assert row["preset"] == "paper"
+    for claim in (STUCK, NOISE):
+        assert claim.check(numbers=numbers).evidence == claim.judge(numbers).evidence
 
 
 def test_the_tables_have_every_scale_and_run(numbers: dict[str, Any]) -> None:
@@ -74,6 +70,6 @@ def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> No
     values = np.array(around.panels[0].values, dtype=float)
     assert values[30, 30] == 0.0
     assert values.min() < -0.05
-    keep(saddle, numbers, tmp_path)
+    keep(saddle.pictures(numbers), numbers, tmp_path)
     assert read_json(tmp_path / "numbers.json")["per_seed"] == numbers["per_seed"]
     assert {path.name for path in tmp_path.iterdir()} >= {"escape.svg", "slice.png"}

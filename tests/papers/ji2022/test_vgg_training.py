@@ -48,7 +48,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, accelerated: boo
 def test_measurements_are_those_of_measure(tmp_path: Path) -> None:
     train(silent, tmp_path / "run", TINY, 0)
     solo = new_solo(TINY, seed=0)
-    with open_run(tmp_path / "run", kind="fig3", config=vars(TINY), seed=0) as run:
+    with open_run(tmp_path / "run", kind="fig3", config=TINY.described(), seed=0) as run:
         checkpoint = run.resume(run.steps()[-1])
         assert checkpoint is not None
         solo.load(checkpoint.tensors, checkpoint.extra)

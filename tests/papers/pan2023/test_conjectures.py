@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from nclab.figures.draw import draw
 from nclab.figures.interactive import spec
 from nclab.figures.picture import Panel
@@ -21,16 +23,12 @@ def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]
         if row["conjecture"] == "3.2.1" and row["data"] == "teacher"
     }
     assert seeds == expected
-    for row in found["intervals"]:
-        assert (row["low"] is None) == (row["seeds"] < 2)
-        if row["low"] is not None:
-            assert 0 <= row["low"] <= row["median"] <= row["high"]
+    assert all(0 <= row["smallest_e"] <= 2 for row in found["worst"])
 
 
 def test_one_seed_has_no_interval_in_table_and_picture() -> None:
-    worst = [row for row in thesis_rows.conjectures()["worst"] if row["seed"] == 1]
-    found = conjectures.intervals(worst)
-    numbers = {"worst": worst, "intervals": found, "small": 0.05}
+    numbers = thesis_rows.conjectures()
+    numbers["worst"] = [row for row in numbers["worst"] if row["seed"] == 5]
     assert conjectures.tables(numbers)[0].rows[0][3:] == ("0.0100", "–", "0.0100")
     first = conjectures.pictures(numbers)[0].panels[0]
     assert isinstance(first, Panel)
@@ -46,35 +44,39 @@ def test_a_network_without_cosines_in_some_layer_is_not_defined() -> None:
         assert not conjectures.defined(spoiled)
 
 
-def test_a_conjecture_with_one_hard_data_set_is_partly_supported() -> None:
+def test_the_conjectures_are_tried_at_both_depths_on_both_data() -> None:
+    for config in conjectures.PRESETS.values():
+        places = {(place.data, place.layers) for place in config.places}
+        assert places == {("conic", 6), ("conic", 15), ("teacher", 6), ("teacher", 15)}
+
+
+def test_other_data_say_nothing_about_a_conjecture() -> None:
     numbers = thesis_rows.conjectures()
-    numbers["intervals"][1].update(median=0.4, high=0.5)
+    for row in numbers["worst"]:
+        if row["data"] == "teacher":
+            row["smallest_e"] = 0.4
+    assert conjectures.grows_with_decay.judge(numbers).verdict is Verdict.REPRODUCED
+    teacher = conjectures.grows_with_decay_teacher.judge(numbers)
+    assert teacher.verdict is Verdict.CONTRADICTED
+    assert "0.05 − e, teacher, 6 layers: -0.35" in teacher.evidence
+
+
+def test_one_hard_place_decides() -> None:
+    numbers = thesis_rows.conjectures()
+    for row in numbers["worst"]:
+        if row["layers"] == 15:
+            row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
+    found = conjectures.sharpens_with_depth.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["weakest"] == "0.05 − e, conic, 15 layers"
+
+
+def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
+    numbers = thesis_rows.conjectures()
+    numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.PARTLY
-    assert "conic, 6 layers: median 0.4" in found.evidence
-
-
-def test_a_conjecture_without_some_places_or_seeds_is_at_most_partly_supported() -> None:
-    numbers = thesis_rows.conjectures()
-    del numbers["intervals"][1]
-    numbers["intervals"][1].update(seeds=2)
-    grows = conjectures.grows_with_decay.judge(numbers)
-    assert grows.verdict is Verdict.PARTLY
-    assert "conic, 6 layers: 3 of 3 seeds have no e" in grows.evidence
-    sharpens = conjectures.sharpens_with_depth.judge(numbers)
-    assert sharpens.verdict is Verdict.PARTLY
-    assert "teacher, 6 layers: 1 of 3 seeds have no e" in sharpens.evidence
-    assert conjectures.depth_falls.judge(numbers).verdict is Verdict.REPRODUCED
-
-
-def test_one_seed_has_no_interval_and_says_so() -> None:
-    numbers = thesis_rows.conjectures()
-    numbers["config"]["seeds"] = [0]
-    for row in numbers["intervals"]:
-        row.update(seeds=1, low=None, high=None)
-    found = conjectures.grows_with_decay.judge(numbers)
-    assert found.verdict is Verdict.PARTLY
-    assert "median 0.01, 1 seed, no interval" in found.evidence
+    assert found.verdict is Verdict.UNDECIDED
+    assert "no converged runs: 0.05 − e, conic, 15 layers" in found.evidence
 
 
 def test_conjectures_show_seeds_and_intervals() -> None:
@@ -86,6 +88,9 @@ def test_conjectures_show_seeds_and_intervals() -> None:
     axis = spec(picture)["layout"]["xaxis"]
     assert axis["ticktext"][0] == "conic,<br>6 layers"
     assert draw(picture).axes[0].get_xticklabels()[0].get_text() == first.x_names[0]
-    assert (interval.y, interval.low, interval.high) == ([0.01], [0.0], [0.02])
-    assert list(seeds.y) == [0.0, 0.01, 0.02]
+    assert interval.y == pytest.approx([0.007])
+    assert interval.low is not None
+    assert interval.high is not None
+    assert [*interval.low, *interval.high] == pytest.approx([0.0029, 0.0111], abs=1e-4)
+    assert list(seeds.y) == pytest.approx([0.002 * seed for seed in range(8)])
     assert first.references[0].y == 0.05

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from nclab.figures.draw import draw, save
+from nclab.figures.picture import HeatMap
 from nclab.papers.drawing import keep
 from nclab.papers.pan2023 import guarantees
 from nclab.papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
 from nclab.papers.small_network import NetworkConfig
 from nclab.papers.verdict import Verdict
-from tests.papers.pan2023.tiny import claims_of, panel
+from tests.papers.pan2023.tiny import panel
 
 TINY = Config(
     num_classes=3,
@@ -54,15 +55,18 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return guarantees.run(TINY, seeds=(0,), out=tmp_path_factory.mktemp("runs"))
 
 
-def test_the_claims_hold_and_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
-    found = {claim.id: claim.judge(numbers).verdict for claim in claims_of(guarantees)}
-    assert found.pop("beyond/guarantees-grow") is Verdict.OPEN  # there is one weight decay
-    assert set(found.values()) == {Verdict.REPRODUCED}, found
-    liar = [{**row, "class_intra_lower": [1.5] * 4} for row in numbers["networks"]]
-    assert guarantees.kept.judge({**numbers, "networks": liar}).verdict is Verdict.NOT_REPRODUCED
+def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
+    found = guarantees.worst_case.judge(numbers)
+    assert found.verdict is Verdict.HOLDS
+    assert found.numbers["compared"] > 2
     wrong = [{**row, "intra_lower": 1.0} for row in numbers["curve"]]
     spoiled = guarantees.worst_case.judge({**numbers, "curve": wrong})
-    assert spoiled.verdict is not Verdict.REPRODUCED
+    assert spoiled.verdict is Verdict.REFUTED
+    nothing = [{**row, "intra_lower": 0.0, "inter_upper": None} for row in numbers["curve"]]
+    assert guarantees.worst_case.judge({**numbers, "curve": nothing}).verdict is Verdict.OPEN
+    telling = guarantees.telling.judge(numbers)
+    assert telling.verdict is Verdict.UNDECIDED  # one seed
+    assert telling.numbers["estimate"] > 0
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:
@@ -84,7 +88,7 @@ def test_a_network_with_affine_batch_norm_is_certified_class_by_class(
 
 
 def test_numbers_and_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
-    keep(guarantees, numbers, tmp_path / "run")
+    keep(guarantees.pictures(numbers), numbers, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "numbers.json").read_text())
     assert kept["curve"] == numbers["curve"]
     assert (tmp_path / "run" / "guarantees.png").stat().st_size > 10_000
@@ -115,6 +119,19 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert written[1].read_bytes().startswith(b"%PDF")
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_small_excess_alone_is_not_enough(numbers: dict[str, Any]) -> None:
+    picture = guarantees.pictures(numbers)[2]
+    (panel,) = picture.panels
+    assert picture.name == "certified"
+    assert isinstance(panel, HeatMap)
+    at = dict(zip(panel.y_names, panel.values, strict=True))
+    small = panel.x_names.index("0.01")
+    assert at["5"][small] == pytest.approx(0.436, abs=1e-3)
+    assert at["15"][small] == pytest.approx(0.0013, abs=1e-4)
+    assert at["30"][small] == 0
+    assert len(draw(picture).axes) == 2
 
 
 def test_pictures_hold_the_arrays() -> None:

@@ -424,8 +424,10 @@ def test_without_pairs_all_else_is_the_same(relative: float) -> None:
     whole = certify(10, 2.0, 2.5, loss, 0.2, **arrays).to_dict()
     part = certify(10, 2.0, 2.5, loss, 0.2, pairs=False, **arrays).to_dict()
     assert part["inter_upper"] is None
+    assert part["fraction_inter_upper"] is None
     for found in (whole, part):
-        del found["inter_upper"], found["bounds"]["inter_upper"]
+        for name in ("inter_upper", "fraction_inter_upper"):
+            del found[name], found["bounds"][name]
     assert part == whole
 
 

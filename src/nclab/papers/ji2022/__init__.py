@@ -8,5 +8,16 @@ PAPER = Paper(
     "W. Ji, Y. Lu, Y. Zhang, Z. Deng, W. J. Su",
     2022,
     symbols={"K": "C", "n": "N", "H (columns are features)": "H (rows are features)"},
-    parts=("setting", "margin", "flow", "saddle", "landscape", "fig2", "fig3"),
+    parts=(
+        "setting",
+        "margin",
+        "flow",
+        "saddle",
+        "landscape",
+        "fig2",
+        "fig3",
+        "remarks",
+        "ladder",
+        "fig1",
+    ),
 )

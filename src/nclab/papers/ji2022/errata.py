@@ -15,7 +15,7 @@ ERRATA = (
         "Without loss of generality the bias is absorbed by adding a scalar to every feature.",
         "The logits stay, but the new coordinate is not free to move, and it adds to ‖H‖ and ‖W‖.",
         "The model treats all of H as free, and all its statements are about these norms.",
-        ("ji2022/sec-2.1-bias",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 2.1 (NC2)",
@@ -23,6 +23,7 @@ ERRATA = (
         "The same for h̄_k − h̄, as the sentence before says.",
         "A simplex that is not centred at the origin has other cosines.",
         ("ji2022/nc2",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 2.1 (NC3)",
@@ -30,6 +31,7 @@ ERRATA = (
         "∃C > 0.",
         "With C < 0 every sample is classified wrongly.",
         ("ji2022/nc3",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 2.1 (NC4)",
@@ -50,6 +52,7 @@ ERRATA = (
         "dW/dt = −∂L/∂W, dH/dt = −∂L/∂H.",
         "As printed the loss grows.",
         ("ji2022/sec-2.2-flow",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 3.1.1",
@@ -62,6 +65,7 @@ ERRATA = (
         "The path is divided by √(‖W‖₂² + ‖H‖₂²).",
         "‖·‖_F, as ‖·‖₂ is the spectral norm in this paper.",
         "Either gives the same directions; Frobenius norms put the path on the sphere.",
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Remark 3.1",
@@ -71,12 +75,20 @@ ERRATA = (
         ("ji2022/remark-3.1",),
     ),
     Erratum(
-        "ji2022, Lemma 3.2",
-        "β = (tr WᵀW' + tr HᵀH')/(√(‖W‖²) + ‖H‖² …) with W' = ∇_W L, H' = ∇_H L.",
-        "β with −∇L, and one root over the sum of both squared norms.",
-        "With +∇L β tends to −1. With −∇L, ε = √(2(1 − β)/C) is an equality, and the bound on δ "
-        "can be divided by e.",
+        "ji2022, Lemma 3.2 (sign)",
+        "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
+        "Of (W, H) and −∇L.",
+        "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. With −∇L, ε = √(2(1 − β)/C) is "
+        "an equality, and the bound on δ can be divided by e.",
         ("ji2022/lemma-3.2",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Lemma 3.2 (root)",
+        "β is divided by √(‖W‖_F²) + ‖H‖_F², and the same for the gradient.",
+        "One root over the sum of both squared norms.",
+        "β is called an angle, and is one only so; where a root ends is easily lost in a scan.",
+        confidence="scan",
     ),
     Erratum(
         "ji2022, Eq. (9)",
@@ -121,6 +133,7 @@ ERRATA = (
         "With <.",
         "As printed Δ = 0 will do, and on the sphere any rotation of W and H, even at the optimum.",
         ("ji2022/thm-3.4",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Remark 3.3",
@@ -129,13 +142,15 @@ ERRATA = (
         "Noise with a density in all coordinates has. That of minibatches need not.",
         "At Example 3.1 the noise of single samples is orthogonal to it.",
         ("ji2022/remark-3.3",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 4",
         "Gradient descent with learning rate 5 on the objective (4).",
         "On the mean of the losses, (4) divided by nK.",
-        "On the sum, rate 5 diverges.",
+        "On the sum, rate 5 diverges or, from a start of 1e-8, goes on without collapse.",
         ("ji2022/sec-4-setting",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Fig. 2 (wording)",
@@ -145,10 +160,32 @@ ERRATA = (
     ),
     Erratum(
         "ji2022, Fig. 2 (b)",
-        "The variation within classes falls like O(1/log t).",
-        "Like O((log t)^(−1/2)).",
+        "The variation within classes falls approximately at rate O(1/log t).",
+        "In the window of the figure the slope over log log t is −0.39 from starts of size 0.1, "
+        "between −0.07 and −0.41 from others, and −1/2 along the flow in the end.",
         "WᵀW − HHᵀ is conserved, so the part of the features outside the span of the classifiers "
         "never moves, while ‖H‖ grows like √log t.",
         ("ji2022/fig-2b",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 5.2 (other losses)",
+        "The results on global optima rely only on Jensen's inequality on the logits and can be "
+        "generalised to other losses that are convex in them.",
+        "To convex losses that are symmetric and depend on differences of logits.",
+        "For the square loss against one-hot labels, without a bias, the optimum is an orthogonal "
+        "frame, not a simplex.",
+        ("ji2022/sec-5.2-convex",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 5.2 (weight decay)",
+        "Weight decay on homogeneous neural networks is equivalent to gradient descent with "
+        "rescaled steps on the unregularised objective.",
+        "On scale-invariant networks, those of degree 0, such as networks with normalisation.",
+        "In a network of positive degree the loss depends on the norm, and so does the direction "
+        "in which it falls; the layer-peeled model itself is a counterexample.",
+        ("ji2022/sec-5.2-decay",),
+        confidence="likely",
     ),
 )

@@ -3,8 +3,9 @@
 Claim: norms and angles come within 0.1 of collapse, and every quantity decreases or stays small.
 Source: ji2022, Fig. 3
 
-A claim is reproduced if it holds in every seed, partly if in some, and open while a seed is short
-of accuracy 1: the paper speaks of the terminal phase of training.
+Every claim is open until the size of the paper is reached, and says how far it got and what is
+found there; it is open, too, while a seed is short of accuracy 1: the paper speaks of the
+terminal phase of training.
 """
 
 import math
@@ -12,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,9 @@ from nclab.engine import LOCAL, Engine, Job, Progress
 from nclab.errors import NclabError, NclabWarning
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
+from nclab.papers.ji2022.decay_models import FEWEST, advantage, fall
 from nclab.papers.ji2022.vgg_training import KIND, Config, read_rows, train
+from nclab.papers.judging import Part, Share, judge_effects, judge_shares
 from nclab.papers.tables import Table
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import bar
@@ -64,14 +67,11 @@ FIRST_EPOCH = 2
 """Drawn; log t of earlier ones is not above 0."""
 LINEAR_FROM = 100
 """Epoch from which the paper sees a straight line."""
-LINEAR_POINTS = 4
-"""Fewer measurements than this say nothing of a line."""
-LINEAR_R2 = 0.9
-"""Share of the variance a line must explain to be called approximately right; our choice."""
-FALLING_SHARE = 0.75
-"""Share of pairs of measurements of which the later must be the smaller; our choice."""
+NET_FALL = 0.5
+"""Of all pairs of measurements three in four fall."""
 
 Rows = Sequence[Mapping[str, Any]]
+Seeds = Mapping[int, Rows]
 
 
 def run(
@@ -84,11 +84,15 @@ def run(
     if not seeds or len(set(seeds)) < len(seeds):
         raise NclabError(f"Expected different seeds, at least one; got {list(seeds)}.")
     folders = {seed: out / KIND / config.run_name(seed) for seed in seeds}
-    missing = {seed: folder for seed, folder in folders.items() if not _is_finished(folder)}
+    missing = [
+        Planned(f"seed {seed}", folder, config, seed)
+        for seed, folder in folders.items()
+        if not is_finished(folder)
+    ]
     if missing:
         fashion_mnist.load()  # here, so that one line says what is missing
         _warn_of_the_time(config)
-        _train(missing, config, engine=engine)
+        train_runs(missing, engine=engine)
     return {
         "config": asdict(config),
         "variant": config.variant,
@@ -98,7 +102,8 @@ def run(
     }
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether a run is there, to its end."""
     return folder.exists() and read_run(folder).state == "finished"
 
 
@@ -112,21 +117,30 @@ def _warn_of_the_time(config: Config) -> None:
         )
 
 
-def _train(folders: Mapping[int, Path], config: Config, *, engine: Engine) -> None:
+class Planned(NamedTuple):
+    """A run that is to be made or gone on with."""
+
+    name: str
+    folder: Path
+    config: Config
+    seed: int
+
+
+def train_runs(runs: Sequence[Planned], *, engine: Engine) -> None:
+    """Train networks, in this order, one process each; raises for the first that failed."""
     # Absolute, as a cluster's processes have working folders of their own.
-    places = {seed: folder.absolute() for seed, folder in folders.items()}
-    jobs = [Job(f"seed {seed}", train, (place, config, seed)) for seed, place in places.items()]
+    jobs = [Job(one.name, train, (one.folder.absolute(), one.config, one.seed)) for one in runs]
     done = dict.fromkeys(range(len(jobs)), 0)
-    with bar("VGG-13", total=config.epochs * len(jobs)) as moving:
+    with bar("VGG-13", total=sum(one.config.epochs for one in runs)) as moving:
 
         def tell(progress: Progress) -> None:
             done[progress.index] = progress.step
-            moving.update(sum(done.values()), f"{len(jobs)} seed(s)")
+            moving.update(sum(done.values()), f"{len(jobs)} network(s)")
 
         workers = None
-        if config.place != "cpu":  # a graphics card is fed by one process of its own machine
-            engine, workers = LOCAL, 1
-        folder = next(iter(places.values())).parent
+        if any(one.config.place != "cpu" for one in runs):
+            engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
+        folder = runs[0].folder.absolute().parent
         outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=tell)
     for outcome in outcomes:
         if not outcome.ok:
@@ -244,151 +258,156 @@ def _trained(id: str, source: str, text: str) -> Callable[[Judge], Claim]:
     return claim(id, Kind.RESULT, text, source, needs="ji2022_fig3", figure="ji2022_fig3")
 
 
-@_trained("ji2022/fig-3a", "ji2022, Fig. 3 (a)", "Both variations of norms end below 0.1.")
+@_trained(
+    "ji2022/fig-3a",
+    "ji2022, Fig. 3 (a) “that of the classifier’s norms are below 0.1 after 500 epochs”",
+    "Both variations of norms end below 0.1.",
+)
 def fig_3a(numbers: Numbers) -> Finding:
-    return _each_seed(
-        numbers,
-        holds=lambda rows: all(rows[-1][name] < SMALL for name in NORMS),
-        numbers_of=lambda rows: {name: rows[-1][name] for name in NORMS},
-        saying="variations of the norms at the end, means and classifiers",
-    )
+    return _judged(numbers, lambda seeds: _ends_small(seeds, NORMS))
 
 
 @_trained(
     "ji2022/fig-3b",
-    "ji2022, Fig. 3 (b)",
+    "ji2022, Fig. 3 (b) “decreases approximately linearly with respect to”",
     "From epoch 100 on, log of the within-class variation falls in a line over log log t.",
 )
 def fig_3b(numbers: Numbers) -> Finding:
-    seeds = by_seed(numbers["rows"])
-    if why := _too_early(seeds):
-        return Finding(Verdict.OPEN, why, {})
-    late = {
-        seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
-    }
-    if min(map(len, late.values())) < LINEAR_POINTS:
-        why = f"fewer than {LINEAR_POINTS} measurements from epoch {LINEAR_FROM} on"
-        return Finding(Verdict.OPEN, why, {})
-    lines = {seed: line(rows, WITHIN) for seed, rows in late.items()}
-
-    def falls_in_a_line(rows: Rows) -> bool:
-        fitted = lines[rows[0]["seed"]]
-        return fitted["slope"] < 0 and fitted["r2"] >= LINEAR_R2
-
-    return _each_seed(
-        numbers,
-        holds=falls_in_a_line,
-        numbers_of=lambda rows: lines[rows[0]["seed"]],
-        saying=f"slope from epoch {LINEAR_FROM} on and share of the variance the line explains",
-    )
+    return _judged(numbers, line_in_log_log_t)
 
 
-@_trained("ji2022/fig-3c", "ji2022, Fig. 3 (c)", "Both cosine deviations fall and end below 0.1.")
+@_trained(
+    "ji2022/fig-3c",
+    "ji2022, Fig. 3 (c) “that of the classifiers decrease and are below 0.1”",
+    "Both cosine deviations fall and end below 0.1.",
+)
 def fig_3c(numbers: Numbers) -> Finding:
-    return _each_seed(
-        numbers,
-        holds=lambda rows: all(
-            rows[-1][name] < SMALL and rows[-1][name] < rows[0][name] for name in COSINES
-        ),
-        numbers_of=lambda rows: {
-            key: row[name]
-            for name in COSINES
-            for key, row in ((f"{name}_first", rows[0]), (name, rows[-1]))
-        },
-        saying="deviations of the cosines, first and last, of the means, then of the classifiers",
-    )
+    return _judged(numbers, lambda seeds: _ends_small(seeds, COSINES))
 
 
-@_trained("ji2022/fig-3d", "ji2022, Fig. 3 (d)", "The distance from self-duality decreases.")
+@_trained(
+    "ji2022/fig-3d",
+    "ji2022, Fig. 3 (d) “decreases during training towards self-duality”",
+    "The distance from self-duality decreases.",
+)
 def fig_3d(numbers: Numbers) -> Finding:
-    return _each_seed(
-        numbers,
-        holds=lambda rows: falls([row[DUALITY] for row in rows]),
-        numbers_of=lambda rows: {
-            "first": rows[0][DUALITY],
-            "last": rows[-1][DUALITY],
-            "falling_share": falling_share([row[DUALITY] for row in rows]),
-        },
-        saying="distance from self-duality, first and last, and share of pairs that fall",
-    )
+    def decreases(seeds: Seeds) -> Finding:
+        values = {seed: net_fall([row[DUALITY] for row in rows]) for seed, rows in seeds.items()}
+        part = Part("share of pairs that fall less share that rise", values)
+        return judge_effects([part], margin=NET_FALL)
+
+    return _judged(numbers, decreases)
 
 
 @_trained(
     "ji2022/sec-4-realistic",
-    "ji2022, Sec. 4",
+    "ji2022, Sec. 4 “either decrease or stay in small values during the training”",
     "All six quantities decrease or stay in small values.",
 )
 def sec_4_realistic(numbers: Numbers) -> Finding:
-    def exceptions(rows: Rows) -> list[str]:
-        columns = {name: [row[name] for row in rows] for name in QUANTITIES}
-        return [name for name, y in columns.items() if not falls(y) and max(y) >= SMALL]
+    def small_or_falling(seeds: Seeds) -> Finding:
+        parts = []
+        for name, column in zip(QUANTITIES, COLUMNS, strict=True):
+            curves = {seed: [row[name] for row in rows] for seed, rows in seeds.items()}
+            happened = {
+                seed: net_fall(y) > NET_FALL or max(y) < SMALL for seed, y in curves.items()
+            }
+            parts.append(Share(f"{column} decreases or stays below {SMALL:g}", happened))
+        return judge_shares(parts)
 
-    return _each_seed(
-        numbers,
-        holds=lambda rows: not exceptions(rows),
-        numbers_of=lambda rows: {"exceptions": exceptions(rows)},
-        saying="quantities that neither fall nor stay small",
-    )
+    return _judged(numbers, small_or_falling)
 
 
-def falling_share(values: Sequence[float]) -> float:
-    """The share of all pairs of values of which the later is the smaller.
+def net_fall(values: Sequence[float]) -> float:
+    """Of all pairs of values, the share of which the later is smaller less that where it is larger.
 
-    >>> falling_share([3.0, 1.0, 2.0])
-    0.6666666666666666
+    >>> net_fall([3.0, 1.0, 2.0]), net_fall([1.0, 1.0, 1.0])
+    (0.3333333333333333, 0.0)
     """
     y = np.asarray(values)
     earlier, later = np.triu_indices(len(y), 1)
-    return float((y[later] < y[earlier]).mean()) if len(earlier) else math.nan
+    return float(np.sign(y[earlier] - y[later]).mean())
 
 
-def falls(values: Sequence[float]) -> bool:
-    """Whether values decrease but for noise: lower at the end, and in most pairs.
+def _ends_small(seeds: Seeds, names: Sequence[str]) -> Finding:
+    """The quantities at the end, beside the paper's small value."""
+    parts = [
+        Part(
+            f"{SMALL:g} less {COLUMNS[QUANTITIES.index(name)]} at the end",
+            {seed: SMALL - rows[-1][name] for seed, rows in seeds.items()},
+        )
+        for name in names
+    ]
+    return judge_effects(parts, margin=0.0)
 
-    >>> falls([3.0, 2.0, 2.1, 1.0]), falls([1.0, 5.0, 5.0, 0.9]), falls([1.0])
-    (True, False, False)
+
+def line_in_log_log_t(seeds: Seeds) -> Finding:
+    """Whether the variation within classes falls, and in a line over log log t rather than another.
+
+    Other laws are a power law and an exponential in t; each is judged by the points it has not
+    seen.
     """
-    return len(values) > 1 and values[-1] < values[0] and falling_share(values) >= FALLING_SHARE
+    late = {
+        seed: [row for row in rows if row["epoch"] >= LINEAR_FROM] for seed, rows in seeds.items()
+    }
+    if min(map(len, late.values())) < FEWEST:
+        why = f"fewer than {FEWEST} measurements from epoch {LINEAR_FROM} on"
+        return Finding(Verdict.OPEN, why, {})
+    curves = {
+        seed: ([row["epoch"] for row in rows], [row[WITHIN] for row in rows])
+        for seed, rows in late.items()
+    }
+    parts = [
+        Part(
+            "log likelihood of a held-out point, less that of the better other law",
+            {seed: advantage(*curve) for seed, curve in curves.items()},
+        ),
+        Part(
+            "fall of log (b) over log log t",
+            {seed: fall(*curve) for seed, curve in curves.items()},
+        ),
+    ]
+    return judge_effects(parts, margin=0.0)
 
 
-def line(rows: Rows, name: str) -> dict[str, float]:
-    """Least squares of the logarithm of a quantity over log log epoch, and what it explains.
-
-    >>> rows = [{"epoch": t, "y": 5 / math.log(t)} for t in (100, 200, 400)]
-    >>> {key: round(value, 6) for key, value in line(rows, "y").items()}
-    {'slope': -1.0, 'r2': 1.0}
-    """
-    x = np.log(np.log([row["epoch"] for row in rows]))
-    y = np.log([row[name] for row in rows])
-    slope, level = np.polyfit(x, y, 1)
-    spread = float(((y - y.mean()) ** 2).sum())
-    rest = float(((y - slope * x - level) ** 2).sum())
-    return {"slope": float(slope), "r2": 1 - rest / spread if spread > 0 else math.nan}
-
-
-def _each_seed(
-    numbers: Numbers,
-    *,
-    holds: Callable[[Rows], bool],
-    numbers_of: Callable[[Rows], dict[str, Any]],
-    saying: str,
-) -> Finding:
-    """Judge seed by seed; the evidence has every seed's numbers."""
+def _judged(numbers: Numbers, find: Callable[[Seeds], Finding]) -> Finding:
+    """What is found at the paper's size; below it the verdict is open and tells what was found."""
     seeds = by_seed(numbers["rows"])
     if why := _too_early(seeds):
         return Finding(Verdict.OPEN, why, {})
-    right = [seed for seed, rows in seeds.items() if holds(rows)]
-    found = {str(seed): numbers_of(rows) for seed, rows in seeds.items()}
-    if len(right) == len(seeds):
-        verdict = Verdict.REPRODUCED
-    else:
-        verdict = Verdict.PARTLY if right else Verdict.NOT_REPRODUCED
-    shown = "; ".join(f"seed {seed}: {_shown(values)}" for seed, values in found.items())
-    evidence = f"{saying}: {shown}; holds in {len(right)} of {len(seeds)} seeds"
-    return Finding(verdict, evidence, {"seeds": found, "holding": right})
+    found = find(seeds)
+    far = how_far(numbers["config"])
+    if not far or found.verdict is Verdict.OPEN:
+        return found
+    evidence = f"{far}; there {found.verdict.value}: {found.evidence}"
+    return Finding(Verdict.OPEN, evidence, {**found.numbers, "there": found.verdict.value})
 
 
-def _too_early(seeds: Mapping[int, Rows]) -> str | None:
+def how_far(config: Mapping[str, Any]) -> str:
+    """How far a training got on the way to the paper's size; empty at its end.
+
+    >>> how_far(asdict(QUICK))
+    '1000 of 60000 images, width 0.125 of 1, 200 of 500 epochs'
+    >>> how_far(asdict(PRESETS["paper"]))
+    ''
+    """
+    paper = PRESETS["paper"]
+    accelerated = config["clip"] is not None or config["power"] != 0
+    if (
+        config["images"] >= paper.images
+        and config["width"] >= paper.width
+        and config["epochs"] >= paper.epochs
+        and not accelerated
+    ):
+        return ""
+    text = (
+        f"{config['images']} of {paper.images} images, width {config['width']:g} of "
+        f"{paper.width:g}, {config['epochs']} of {paper.epochs} epochs"
+    )
+    return f"{text}, accelerated" if accelerated else text
+
+
+def _too_early(seeds: Seeds) -> str | None:
     """Why nothing can be said yet, if so."""
     if not seeds:
         return "no measurements"
@@ -398,11 +417,3 @@ def _too_early(seeds: Mapping[int, Rows]) -> str | None:
             return f"seed {seed} has measurements without {', '.join(unknown)}"
     short = [str(seed) for seed, rows in seeds.items() if rows[-1]["accuracy"] < 1]
     return f"accuracy 1 is not reached by seed {', '.join(short)}" if short else None
-
-
-def _shown(values: Mapping[str, Any]) -> str:
-    """Numbers with three digits, names as they are."""
-    return ", ".join(
-        f"{value:.3g}" if isinstance(value, float) else ", ".join(value) or "none"
-        for value in values.values()
-    )

@@ -10,6 +10,7 @@ from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.statements.inequality import Inequality
 from nclab.ulpm.problem import (
+    Array,
     Problem,
     largest_margin,
     pair_margins,
@@ -53,7 +54,7 @@ def _definition(preset: str) -> Numbers:
     Kind.DEFINITION,
     "The neural collapse margin is the smallest margin of all samples against the best other "
     "class.",
-    "ji2022, Def. 3.1",
+    "ji2022, Def. 3.1 “for the entire dataset as”",
     gather=_definition,
     code="nclab.ulpm.problem.smallest_margin",
 )
@@ -95,7 +96,7 @@ def _margin_bound(preset: str) -> Numbers:
     Kind.LEMMA,
     "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
     "collapse.",
-    "ji2022, Lemma 3.1",
+    "ji2022, Lemma 3.1 “Neural Collapse Margin as an Indicator of Neural Collapse”",
     gather=_margin_bound,
     code="nclab.ulpm.problem.largest_margin",
 )
@@ -135,7 +136,7 @@ def _ray(preset: str) -> Numbers:
     Kind.REMARK,
     "Along the ray through (W, H) the smallest objective of the separation problem is half the "
     "squared norm over the square root of the margin.",
-    "ji2022, Remark 3.1",
+    "ji2022, Remark 3.1 “minimum objective value is”",
     gather=_ray,
     code="nclab.ulpm.separation.ray_value",
 )
@@ -151,6 +152,82 @@ def remark_3_1(numbers: Numbers) -> Finding:
     if half <= 1e-3:
         return Finding(Verdict.HOLDS, evidence, numbers)
     return Finding(Verdict.CORRECTED if one <= 1e-3 else Verdict.REFUTED, evidence, numbers)
+
+
+def most_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:
+    """A largest margin in the ball, and where: sequential quadratic programming from a start.
+
+    Nothing of problem (5) is used.
+
+    >>> round(most_margin(Problem(2, 1, 1), radius=2.0, seed=0)[0], 6)
+    2.0
+    """
+    from scipy.optimize import minimize
+
+    known = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
+    start = problem.initial(scale=1.0, seed=seed).ravel()
+    start *= radius / np.linalg.norm(start)
+
+    def margins(flat: Array) -> Array:
+        found: Array = pair_margins(problem, flat[:-1].reshape(problem.shape))[known]
+        return found - flat[-1]
+
+    found = minimize(
+        lambda flat: -flat[-1],
+        np.append(start, smallest_margin(problem, start.reshape(problem.shape))),
+        jac=lambda flat: np.append(np.zeros(len(flat) - 1), -1.0),
+        method="SLSQP",
+        constraints=(
+            {"type": "ineq", "fun": margins},
+            {"type": "ineq", "fun": lambda flat: radius**2 - flat[:-1] @ flat[:-1]},
+        ),
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    theta = found.x[:-1].reshape(problem.shape)
+    return smallest_margin(problem, theta), theta
+
+
+def _equivalence(preset: str) -> Numbers:
+    rows = []
+    for size in ((3, 1, 2), (3, 2, 2), (4, 1, 3)):
+        problem, radius = Problem(*size), 3.0
+        tried = [most_margin(problem, radius=radius, seed=seed) for seed in range(4)]
+        margin, widest = max(tried, key=lambda one: one[0])
+        solved = solve_separation(problem).certificate
+        scaled = solved.theta * (radius / np.linalg.norm(solved.theta))
+        rows.append(
+            {
+                "margin": margin,
+                "margin_of_solution": smallest_margin(problem, scaled),
+                "value": solved.value,
+                "value_of_widest": 0.5 * radius**2 / smallest_margin(problem, widest),
+                "used_norm": float(np.linalg.norm(widest)) / radius,
+            }
+        )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/remark-3.1-margin",
+    Kind.REMARK,
+    "The separation problem is the same as maximising the margin in a ball: its minimum is "
+    "attained exactly in the directions of largest margin.",
+    "ji2022, Remark 3.1 “can be reorganized to maximize neural collapse margin such”",
+    gather=_equivalence,
+    code="nclab.ulpm.separation.solve_separation",
+)
+def remark_3_1_margin(numbers: Numbers) -> Finding:
+    """Both problems are solved by methods that do not know of each other."""
+    rows = numbers["rows"]
+    margin = max(abs(row["margin_of_solution"] / row["margin"] - 1) for row in rows)
+    value = max(abs(row["value_of_widest"] / row["value"] - 1) for row in rows)
+    evidence = (
+        f"{len(rows)} sizes, both problems solved by themselves: a solution of (5), scaled to the "
+        f"ball, has the largest margin to {number(margin)}, and the point of largest margin, "
+        f"scaled to margin 1, the smallest norm to {number(value)}"
+    )
+    right = margin <= 1e-5 and value <= 1e-5 and min(row["used_norm"] for row in rows) > 1 - 1e-6
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 
 def _optimum(preset: str) -> Numbers:
@@ -182,7 +259,7 @@ def _optimum(preset: str) -> Numbers:
     Kind.THEOREM,
     "Every global optimum of the separation problem is a KKT point and satisfies the criteria of "
     "neural collapse.",
-    "ji2022, Thm 3.2",
+    "ji2022, Thm 3.2 “Every global optimum of the minimum-norm separation problem (5)”",
     gather=_optimum,
     code="nclab.ulpm.separation.solve_separation",
 )

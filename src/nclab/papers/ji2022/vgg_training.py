@@ -48,6 +48,8 @@ class Config:
     """Multiplies the channels of every layer."""
     batch_norm: bool = True
     """Batch norm between every convolution and its ReLU."""
+    dense: int = 0
+    """Outputs of two fully connected layers, times the width; 4096 as published, 0 for none."""
     epochs: int = 200
     """Passes over the images."""
     batch: int = 50
@@ -104,13 +106,18 @@ class Config:
         """Where the features are drawn in three dimensions, too."""
         return {0, self.epochs, *_spaced(PICTURES_PER_DECADE, self.epochs)}
 
+    def described(self) -> dict[str, Any]:
+        """The fields, without those that runs of old did not have and that are as they were."""
+        found = asdict(self)
+        return found if self.dense else {k: v for k, v in found.items() if k != "dense"}
+
     def run_name(self, seed: int) -> str:
         """A name that no other config and seed have.
 
         >>> Config().run_name(0) != Config(epochs=7).run_name(0)
         True
         """
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(self.described(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"vgg13-{self.variant}-{digest}-seed{seed}"
 
@@ -120,7 +127,8 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
 
     `report(epoch, epochs)` is told how far it is.
     """
-    with open_run(folder, kind=KIND, config=asdict(config), seed=seed, device=config.place) as run:
+    described = config.described()
+    with open_run(folder, kind=KIND, config=described, seed=seed, device=config.place) as run:
         if run.finished:
             return
         training = RecordedTraining(run, config, new_solo(config, seed=seed))
@@ -138,7 +146,7 @@ def train(report: Callable[..., None], folder: Path, config: Config, seed: int) 
 def new_solo(config: Config, *, seed: int) -> Trainer:
     """Network and images as the seed makes them."""
     inputs, labels = images(config, seed=seed)
-    shape = VGGShape(width=config.width, batch_norm=config.batch_norm)
+    shape = VGGShape(width=config.width, batch_norm=config.batch_norm, dense=config.dense)
     return Trainer(
         vgg13(shape, seed=seed),
         config.recipe(),

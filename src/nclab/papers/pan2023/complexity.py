@@ -7,16 +7,17 @@ Source: pan2023, Sec. 1.4
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.spread import SPREAD, Look, column, converged, spread
 from nclab.papers.claim import Kind, Numbers, claim
-from nclab.papers.comparisons import weigh_lines
+from nclab.papers.judging import Part, judge_effects
 from nclab.papers.pan2023.lines import COSINES, DECAY, cosines, failed_note, simplex
 from nclab.papers.pan2023.networks import PAPER, QUICK, Networks
-from nclab.papers.pan2023.rows import VISIBLE, degree, gap, line, seeds, series
+from nclab.papers.pan2023.rows import COSINE, by_seed, degree, gap, paired
 from nclab.papers.tables import Table, cell, group
 from nclab.papers.verdict import Finding
 
@@ -123,17 +124,22 @@ def pictures(numbers: Numbers) -> list[Picture]:
     "pan2023/sec-1.4-simpler-data",
     Kind.RESULT,
     "Data of lower complexity give stronger collapse.",
-    "pan2023, Sec. 1.4",
+    "pan2023, Sec. 1.4 “relatively lower distribution complexity can achieve more significant”",
     needs="pan2023_complexity",
     figure="pan2023_complexity",
 )
 def simpler_data(numbers: Numbers) -> Finding:
-    """Collapse weakens at every step to a deeper teacher, at the same weight decay and seed."""
+    """Collapse for the simplest teacher above that for the deepest, averaged over weight decays."""
     rows = numbers["rows"]
-    found = []
-    for seed in seeds(rows):
-        for decay in sorted({row["weight_decay"] for row in rows}):
-            own = series(rows, "teacher_depth", seed=seed, weight_decay=decay)
-            what = f"seed {seed}, weight decay {decay:g}: teacher depth"
-            found.append(line(what, own, degree, key="teacher_depth", sign=-1))
-    return weigh_lines(found, visible=VISIBLE)
+    depths = [int(row["teacher_depth"]) for row in rows]
+    by_decay: dict[int, list[float]] = {}
+    for decay in {row["weight_decay"] for row in rows}:
+        simple, complicated = (
+            by_seed(rows, degree, teacher_depth=depth, weight_decay=decay)
+            for depth in (min(depths), max(depths))
+        )
+        for seed, rise in paired(simple, complicated).items():
+            by_decay.setdefault(seed, []).append(rise)
+    means = {seed: fmean(rises) for seed, rises in by_decay.items()}
+    what = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
+    return judge_effects([Part(what, means)], margin=COSINE)

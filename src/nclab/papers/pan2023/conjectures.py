@@ -1,34 +1,35 @@
 """The thesis's three conjectures: the smallest e with which each is true, on two kinds of data.
 
+The conjectures speak of conic hulls and are judged there; what teacher data say is a finding of
+ours.
+
 Claim: collapse improves with weight decay and with depth, and effective depth falls.
 Source: pan2023, Conj. 3.1.1
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.papers.bootstrap import median_interval
 from nclab.papers.claim import Claim, Kind, Numbers
+from nclab.papers.judging import Part, judge_effects, t_interval
 from nclab.papers.pan2023.networks import (
     DECAYS,
     DEEP_DECAYS,
     PAPER,
     QUICK,
-    QUICK_DECAYS,
-    QUICK_DEEP,
     Data,
     Networks,
     last_layers,
 )
-from nclab.papers.pan2023.rows import degree, gap, noting
+from nclab.papers.pan2023.rows import degree, gap, noting, whole
 from nclab.papers.tables import Row, Table, group
-from nclab.papers.verdict import Finding, Verdict
-from nclab.text import number
+from nclab.papers.verdict import Finding
 from nclab.theory.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
@@ -61,28 +62,22 @@ class Config:
     places: tuple[Place, ...]
 
 
-PRESETS = {
-    "quick": Config(
-        (
-            Place(QUICK, "teacher", 6, QUICK_DECAYS),
-            Place(QUICK_DEEP, "teacher", 15, DEEP_DECAYS),
-            Place(QUICK, "conic", 6, QUICK_DECAYS),
-        )
-    ),
-    "paper": Config(
-        (
-            Place(PAPER, "teacher", 6, DECAYS),
-            Place(PAPER, "teacher", 15, DEEP_DECAYS),
-            Place(PAPER, "conic", 6, DECAYS),
-        )
-    ),
-}
+def _places(networks: Networks) -> tuple[Place, ...]:
+    """Both kinds of data at both depths of the thesis."""
+    return tuple(
+        Place(networks, data, layers, decays)
+        for data in ("conic", "teacher")
+        for layers, decays in ((6, DECAYS), (15, DEEP_DECAYS))
+    )
+
+
+PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER))}
 
 
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The smallest e of every seed, and intervals over seeds."""
+    """The smallest e of every seed."""
     rows, skipped = [], 0
     for place in config.places:
         runs = place.networks.train(
@@ -101,7 +96,6 @@ def run(
             skipped += len(networks) - len(known)
             where = {"data": place.data, "layers": place.layers, "seed": seed}
             rows += [{**where, **row} for row in smallest(known)]
-    worst = worst_of_seeds(rows)
     return {
         "config": {
             **asdict(config.places[0].networks),
@@ -109,8 +103,7 @@ def run(
             "seeds": list(seeds),
         },
         "rows": rows,
-        "worst": worst,
-        "intervals": intervals(worst),
+        "worst": worst_of_seeds(rows),
         "small": SMALL,
         "skipped": skipped,
     }
@@ -163,64 +156,58 @@ def worst_of_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def intervals(worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The median over seeds with its bootstrap interval, which one seed does not have."""
-    return [
-        {
-            "conjecture": name,
-            "data": data,
-            "layers": layers,
-            "seeds": len(own),
-            **median_interval([row["smallest_e"] for row in own])._asdict(),
-            **({} if len(own) > 1 else {"low": None, "high": None}),
-        }
-        for (name, data, layers), own in group(worst, "conjecture", "data", "layers").items()
-    ]
-
-
 def tables(numbers: Numbers) -> list[Table]:
     """The smallest e by conjecture and data."""
-    ordered = sorted(numbers["intervals"], key=lambda row: row["conjecture"])
-    rows = [
-        (
-            row["conjecture"],
-            row["data"],
-            str(row["layers"]),
-            f"{row['median']:.4f}",
-            "–" if row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}",
-            ", ".join(f"{one['smallest_e']:.4f}" for one in _matching(numbers["worst"], row)),
+    rows = []
+    ordered = sorted(numbers["worst"], key=lambda row: str(row["conjecture"]))
+    for (name, data, layers), own in group(ordered, "conjecture", "data", "layers").items():
+        values = [float(row["smallest_e"]) for row in own]
+        ends = t_interval(values)
+        rows.append(
+            (
+                name,
+                data,
+                str(layers),
+                f"{fmean(values):.4f}",
+                "–" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}",
+                ", ".join(f"{value:.4f}" for value in values),
+            )
         )
-        for row in ordered
-    ]
-    columns = ("conjecture", "data", "layers", "median e", "95 % interval", "seed by seed")
+    columns = ("conjecture", "data", "layers", "mean e", "95 % interval", "seed by seed")
     return [Table("Smallest e", columns, rows)]
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
-    """The smallest e of every conjecture: seeds as circles, the median with its interval."""
-    places = sorted({(row["data"], int(row["layers"])) for row in numbers["intervals"]})
+    """The smallest e of every conjecture: seeds as circles, their mean with its interval."""
+    places = sorted({(row["data"], int(row["layers"])) for row in numbers["worst"]})
     panels: list[Panel] = []
     for name, title in TITLES.items():
         lines = []
         for place, (data, layers) in enumerate(places):
-            where = {"conjecture": name, "data": data, "layers": layers}
-            for row in _matching(numbers["intervals"], where):
-                lines.append(
-                    Series(
-                        "" if place else "median with its bootstrap interval",
-                        [place + 1.1],
-                        [row["median"]],
-                        None if row["low"] is None else [row["low"]],
-                        None if row["high"] is None else [row["high"]],
-                        place,
-                        "none",
-                        "filled",
-                    )
-                )
-            values = [float(row["smallest_e"]) for row in _matching(numbers["worst"], where)]
-            beside = [place + 0.9] * len(values)
-            label = "" if place else "one seed"
-            lines.append(Series(label, beside, values, colour=place, style="none", marker="hollow"))
+            values = list(_smallest_e(numbers, name, data, layers).values())
+            if not values:
+                continue
+            low, high = ([end] for end in ends) if (ends := t_interval(values)) else (None, None)
+            lines += [
+                Series(
+                    "" if place else "mean with its 95 % interval",
+                    [place + 1.1],
+                    [fmean(values)],
+                    low,
+                    high,
+                    place,
+                    "none",
+                    "filled",
+                ),
+                Series(
+                    "" if place else "one seed",
+                    [place + 0.9] * len(values),
+                    values,
+                    colour=place,
+                    style="none",
+                    marker="hollow",
+                ),
+            ]
         panels.append(
             Panel(
                 title,
@@ -238,86 +225,73 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "The smallest e with which each conjecture is true",
             tuple(panels),
             3,
-            "Each conjecture says that something holds up to an e; smaller is better. Circles are "
-            "the seeds, dots their medians with bootstrap intervals.",
+            "Each conjecture says that something holds up to an e; smaller is better. The "
+            "conjectures are about conic hulls. Circles are the seeds, dots their means with "
+            "95 % intervals.",
         )
     ]
 
 
-def _matching(rows: Iterable[Row], where: Row) -> list[Row]:
-    keys = ("conjecture", "data", "layers")
-    return [row for row in rows if all(row[key] == where[key] for key in keys)]
+def _smallest_e(numbers: Numbers, name: str, data: str, layers: int) -> dict[int, float]:
+    """By seed, at one place."""
+    where = {"conjecture": name, "data": data, "layers": layers}
+    return {
+        int(row["seed"]): float(row["smallest_e"])
+        for row in numbers["worst"]
+        if all(row[key] == value for key, value in where.items())
+    }
 
 
-def judged(name: str, numbers: Numbers) -> Finding:
-    """A conjecture holds with a small e: at every place the whole interval is at most `SMALL`.
+def judged(name: str, data: Data, numbers: Numbers) -> Finding:
+    """Whether e is small at both depths: how far it stays below `SMALL`.
 
-    Partly needs one place whose median is. It is also the most that can be said if a place or a
-    seed has no e, for want of converged networks, or if there is one seed and hence no interval.
-    Being about every network and data set, a conjecture cannot be proved this way.
+    A place without any e, for want of converged networks, leaves the conjecture undecided. Being
+    about every network and data set, a conjecture cannot be proved this way.
     """
-    own = [row for row in numbers["intervals"] if row["conjecture"] == name]
-    if not own:
-        return Finding(Verdict.OPEN, "no two converged runs to compare", {"intervals": []})
-    missing = _without_e(numbers["config"], own)
-    if not missing and all(row["high"] is not None and row["high"] <= SMALL for row in own):
-        verdict = Verdict.REPRODUCED
-    elif any(row["median"] <= SMALL for row in own):
-        verdict = Verdict.PARTLY
-    else:
-        verdict = Verdict.NOT_REPRODUCED
-    evidence = f"smallest e against {SMALL:g}: " + "; ".join([*map(_interval, own), *missing])
-    known = {"small": SMALL, "intervals": [dict(row) for row in own], "missing": missing}
-    return noting(Finding(verdict, evidence, known), int(numbers.get("skipped", 0)))
-
-
-def _interval(row: Row) -> str:
-    several = "s" * (row["seeds"] != 1)
-    middle = f"{row['data']}, {row['layers']} layers: median {number(row['median'])}"
-    if row["high"] is None:
-        return f"{middle}, {row['seeds']} seed{several}, no interval"
-    ends = f"{number(row['low'])} to {number(row['high'])}"
-    return f"{middle}, {row['level']:.0%} interval {ends}, {row['seeds']} seed{several}"
-
-
-def _without_e(config: Row, own: Sequence[Row]) -> list[str]:
-    """The places that lack an e for some or all of the seeds, in words."""
-    total = len(config["seeds"])
-    found = {(row["data"], row["layers"]): int(row["seeds"]) for row in own}
-    return [
-        f"{place['data']}, {place['layers']} layers: {total - known} of {total} seeds have no e"
-        for place in config["places"]
-        for known in [found.get((place["data"], place["layers"]), 0)]
-        if known < total
+    places = [place for place in numbers["config"]["places"] if place["data"] == data]
+    parts = [
+        Part(
+            f"{SMALL:g} − e, {data}, {layers} layers",
+            {seed: SMALL - e for seed, e in found.items()},
+        )
+        for layers in sorted({int(place["layers"]) for place in places})
+        for found in [_smallest_e(numbers, name, data, layers)]
     ]
+    found = whole(judge_effects(parts, margin=0.0), parts)
+    return noting(found, int(numbers.get("skipped", 0)))
 
 
-grows_with_decay = Claim(
-    "pan2023/conjecture-3.1.1",
-    Kind.CONJECTURE,
+def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
+    own = data == "conic"
+    return Claim(
+        f"pan2023/conjecture-{number}" if own else f"beyond/conjecture-{number}-{data}",
+        Kind.CONJECTURE if own else Kind.RESULT,
+        text if own else f"On data of a teacher, too: {text[0].lower()}{text[1:]}",
+        f"pan2023, Conj. {number} “{quote}”",
+        partial(judged, number, data),
+        needs="pan2023_conjectures",
+        figure="pan2023_conjectures",
+    )
+
+
+GROWS = (
+    "3.1.1",
     "Collapse improves with weight decay, up to e log(λ₂/λ₁).",
-    "pan2023, Conj. 3.1.1",
-    partial(judged, "3.1.1"),
-    needs="pan2023_conjectures",
-    figure="pan2023_conjectures",
+    "NC improves with weight decay",
 )
-
-sharpens_with_depth = Claim(
-    "pan2023/conjecture-3.2.1",
-    Kind.CONJECTURE,
+SHARPENS = (
+    "3.2.1",
     "Collapse sharpens from layer to layer, up to e.",
-    "pan2023, Conj. 3.2.1",
-    partial(judged, "3.2.1"),
-    needs="pan2023_conjectures",
-    figure="pan2023_conjectures",
+    "NC sharpens with model depth",
 )
-
-depth_falls = Claim(
-    "pan2023/conjecture-3.2.2",
-    Kind.CONJECTURE,
+FALLS = (
+    "3.2.2",
     "Effective depth at some small error e does not grow with weight decay.",
-    "pan2023, Conj. 3.2.2",
-    partial(judged, "3.2.2"),
-    needs="pan2023_conjectures",
-    figure="pan2023_conjectures",
+    "Depth minimization improves with weight decay",
 )
+grows_with_decay = _conjecture(*GROWS, "conic")
+sharpens_with_depth = _conjecture(*SHARPENS, "conic")
+depth_falls = _conjecture(*FALLS, "conic")
+grows_with_decay_teacher = _conjecture(*GROWS, "teacher")
+sharpens_with_depth_teacher = _conjecture(*SHARPENS, "teacher")
+depth_falls_teacher = _conjecture(*FALLS, "teacher")

@@ -52,7 +52,7 @@ def _cones(preset: str) -> Numbers:
     Kind.DEFINITION,
     "In a conic hull data set every class is a cone with its vertex at the origin, cut out "
     "by planes x . b_i > 0.",
-    "pan2023, Sec. 3.1",
+    "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
     gather=_cones,
     code="nclab.data.conic_hull.ConicHull",
 )
@@ -115,7 +115,7 @@ def _composition(preset: str) -> Numbers:
     Kind.DEFINITION,
     "A multi-layer perceptron with batch norm is the composition of layers "
     "BN(max(W h + b, 0)) and a last linear layer.",
-    "pan2023, Def. 3.2.1",
+    "pan2023, Def. 3.2.1 “(MLP) classifier with batch normalization of depth L”",
     gather=_composition,
     code="nclab.models.mlp.MLP",
 )
@@ -153,7 +153,7 @@ def _depths(preset: str) -> Numbers:
     Kind.DEFINITION,
     "The epsilon-effective depth is the first layer whose nearest-class-centre error is at "
     "most epsilon, or the number of layers if there is none.",
-    "pan2023, Def. 3.2.2",
+    "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
     gather=_depths,
     code="nclab.metrics.effective_depth.effective_depth",
 )

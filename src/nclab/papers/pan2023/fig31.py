@@ -7,6 +7,7 @@ Source: pan2023, Fig. 3.1
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,26 @@ from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.spread import SPREAD, Look, column, converged, failures, spread
 from nclab.models.mlp import Norm
 from nclab.papers.claim import Kind, Numbers, claim
-from nclab.papers.comparisons import Comparison, Line, weigh, weigh_lines
+from nclab.papers.judging import Part, Share, judge_effects, judge_shares
 from nclab.papers.pan2023.lines import COSINES, DECAY, NORMS, TICKS, cosines, failed_note, simplex
-from nclab.papers.pan2023.networks import DECAYS, PAPER, QUICK, QUICK_DECAYS, Networks
-from nclab.papers.pan2023.rows import VISIBLE, degree, failing, gap, line, place, seeds, series
+from nclab.papers.pan2023.networks import DECAYS, PAPER, QUICK, Networks
+from nclab.papers.pan2023.rows import (
+    COSINE,
+    by_seed,
+    decade_slopes,
+    degree,
+    gap,
+    paired,
+    seeds,
+    series,
+    whole,
+)
 from nclab.papers.tables import Row, Table, cell, group
 from nclab.papers.verdict import Finding
 
 SIGNIFICANT = 0.75
 """Degree of collapse called significant: three quarters of the way from classes that point the
 same way, where min intra - max inter is 0, to a simplex, where it is 1 + 1/(C-1)."""
-LARGE_DECAY = 1e-3
-"""From here on weight decay is large enough to tell the norms apart."""
-MODERATE_DECAY = 3e-3
-"""Up to here collapse has room to grow: beyond it the cosines are within a few hundredths of the
-simplex, and steps are as small as the spread over seeds."""
 FAILING_DECAY = 5e-3
 """Above it networks without batch norm fail to converge in the thesis."""
 
@@ -44,7 +50,7 @@ class Config:
     weight_decays: tuple[float, ...] = DECAYS
 
 
-PRESETS = {"quick": Config(QUICK, weight_decays=QUICK_DECAYS), "paper": Config(PAPER)}
+PRESETS = {"quick": Config(QUICK), "paper": Config(PAPER)}
 
 
 def run(
@@ -152,167 +158,130 @@ claimed = partial(claim, needs="pan2023_fig31", figure="pan2023_fig31")
     Kind.RESULT,
     "Every network reaches perfect training accuracy (0.99 or more), but for no batch norm "
     "at 7e-3 and 1e-2.",
-    "pan2023, Sec. 3.1.1",
+    "pan2023, Sec. 3.1.1 “achieved perfect training accuracy, except for weight decay 0.007”",
 )
 def converges(numbers: Numbers) -> Finding:
-    """Every network converges, but for no batch norm above 5e-3.
-
-    One that did not fails by its missing accuracy, or entirely if only its accuracy is perfect.
-    """
-    return weigh(
-        Comparison(place(row), 0.0 if row["converged"] else _missing(row))
-        for row in numbers["rows"]
-        if not (row["norm"] == "none" and row["weight_decay"] > FAILING_DECAY)
-    )
+    """In how many seeds every network converges, but for no batch norm above 5e-3."""
+    others = [row for row in numbers["rows"] if not _too_much(row)]
+    return judge_shares([_in_every("every network converges", others, converged=True)])
 
 
 @claimed(
     "pan2023/sec-3.1-fails-without-norm",
     Kind.RESULT,
     "Without batch norm training fails for weight decay above 0.005.",
-    "pan2023, Sec. 3.1.2",
+    "pan2023, Sec. 3.1.2 “in the no BN case, weight decay negatively impacts”",
 )
 def fails_without_norm(numbers: Numbers) -> Finding:
-    """None of these networks converges."""
-    return weigh(
-        Comparison(place(row), failing(row))
-        for row in numbers["rows"]
-        if row["norm"] == "none" and row["weight_decay"] > FAILING_DECAY
-    )
+    """In how many seeds none of these networks converges."""
+    own = [row for row in numbers["rows"] if _too_much(row)]
+    return judge_shares([_in_every("no network converges", own, converged=False)])
 
 
 @claimed(
     "pan2023/sec-3.1-only-affine",
     Kind.RESULT,
     "Significant collapse emerges only with affine batch norm and enough weight decay.",
-    "pan2023, Fig. 3.1",
+    "pan2023, Sec. 3.1.2 “only emerges in models with affine-BN with sufficiently large weight”",
 )
 def only_affine(numbers: Numbers) -> Finding:
-    """Significant collapse appears with affine batch norm and nowhere else, seed by seed.
-
-    At the smallest weight decay affine batch norm must not be enough.
-    """
+    """Affine batch norm gets there, nothing else does, nor does it at the least weight decay."""
     full = 1 + 1 / (int(numbers["config"]["classes"]) - 1)
     rows = numbers["rows"]
-    found = []
+    reached, others, least = {}, {}, {}
     for seed in seeds(rows):
-        affine = [degree(row) / full for row in series(rows, seed=seed, norm="affine")]
-        others = [
-            degree(row) / full
-            for norm in ("plain", "none")
-            for row in series(rows, seed=seed, norm=norm)
-        ]
-        if len(affine) > 1 and others:
-            margin = min(max(affine) - SIGNIFICANT, SIGNIFICANT - max(affine[0], *others))
-            found.append(Comparison(f"seed {seed}", margin))
-    return weigh(found)
+        affine = series(rows, seed=seed, norm="affine")
+        rest = [row for norm in ("plain", "none") for row in series(rows, seed=seed, norm=norm)]
+        if affine:
+            reached[seed] = max(map(degree, affine)) / full - SIGNIFICANT
+        if rest:
+            others[seed] = SIGNIFICANT - max(map(degree, rest)) / full
+        if affine and affine[0]["weight_decay"] == min(row["weight_decay"] for row in rows):
+            least[seed] = SIGNIFICANT - degree(affine[0]) / full
+    parts = [
+        Part("most with affine batch norm, above 3/4", reached),
+        Part("most without, below 3/4", others),
+        Part("affine at the least weight decay, below 3/4", least),
+    ]
+    return whole(judge_effects(parts, margin=COSINE, unit="of a simplex"), parts)
 
 
 @claimed(
     "pan2023/sec-3.1-grows",
     Kind.RESULT,
     "With affine batch norm, collapse grows with weight decay wherever training converges.",
-    "pan2023, Fig. 3.1",
+    "pan2023, Sec. 3.1.2 “Within the range of convergence, the degree of neural collapse”",
 )
 def grows(numbers: Numbers) -> Finding:
-    """Collapse grows at every step of weight decay, and visibly from the first to the last."""
-    return weigh_lines(_lines(numbers["rows"], "affine"), visible=VISIBLE)
-
-
-@claimed(
-    "pan2023/sec-3.1-grows-to-3e-3",
-    Kind.RESULT,
-    "With affine batch norm, collapse grows with weight decay up to 3e-3.",
-    "pan2023, Fig. 3.1",
-)
-def grows_to_moderate(numbers: Numbers) -> Finding:
-    """Collapse grows at every step of weight decay up to 3e-3."""
-    return weigh_lines(_lines(numbers["rows"], "affine", up_to=MODERATE_DECAY), visible=VISIBLE)
+    """At every step of weight decay."""
+    rows = numbers["rows"]
+    parts = [
+        Part(f"weight decay {before:g} to {after:g}", paired(_affine(rows, after), earlier))
+        for before, after in pairwise(_decays(rows))
+        for earlier in [_affine(rows, before)]
+    ]
+    return judge_effects(parts, margin=COSINE)
 
 
 @claimed(
     "pan2023/sec-3.1-affine-above-plain",
     Kind.RESULT,
     "Without the affine transformation there is less collapse at every weight decay.",
-    "pan2023, Fig. 3.1",
+    "pan2023, Sec. 3.1.2 “less degree of neural collapse under all decay values”",
 )
 def affine_above_plain(numbers: Numbers) -> Finding:
-    """Affine above plain at every weight decay."""
-    return _affine_above("plain", numbers)
-
-
-@claimed(
-    "pan2023/sec-3.1-affine-above-plain-from-1e-3",
-    Kind.RESULT,
-    "From weight decay 1e-3 on there is less collapse without the affine transformation.",
-    "pan2023, Fig. 3.1",
-)
-def affine_above_plain_large(numbers: Numbers) -> Finding:
-    """Affine above plain from weight decay 1e-3 on."""
-    return _affine_above("plain", numbers, least=LARGE_DECAY)
-
-
-@claimed(
-    "pan2023/sec-3.1-affine-above-none",
-    Kind.RESULT,
-    "Without batch norm there is less collapse at every weight decay.",
-    "pan2023, Fig. 3.1",
-)
-def affine_above_none(numbers: Numbers) -> Finding:
-    """Affine above no batch norm at every weight decay."""
-    return _affine_above("none", numbers)
+    """At every weight decay."""
+    rows = numbers["rows"]
+    parts = [
+        Part(f"weight decay {decay:g}", paired(_affine(rows, decay), plain))
+        for decay in _decays(rows)
+        for plain in [by_seed(rows, degree, norm="plain", weight_decay=decay)]
+    ]
+    return judge_effects(parts, margin=COSINE)
 
 
 @claimed(
     "pan2023/sec-3.1-falls-without-norm",
     Kind.RESULT,
     "Without batch norm, weight decay makes collapse weaker.",
-    "pan2023, Fig. 3.1",
+    "pan2023, Sec. 3.1.2 “weight decay negatively impacts the emergence of Neural Collapse”",
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
-    """Without batch norm, weight decay makes collapse weaker at every step."""
-    return weigh_lines(_lines(numbers["rows"], "none", sign=-1), visible=VISIBLE)
+    """The slope of collapse over weight decay, turned round."""
+    falls = decade_slopes(numbers["rows"], degree, norm="none", sign=-1)
+    return judge_effects([Part("fall without batch norm", falls)], margin=COSINE, unit="a decade")
 
 
 @claimed(
     "pan2023/sec-3.1-norm-helps-decay",
     Kind.RESULT,
     "With batch norm a network gains from larger weight decay.",
-    "pan2023, Sec. 3.1.2",
+    "pan2023, Sec. 3.1.2 “BN allows the model to benefit positively from larger weight decay”",
 )
 def norm_helps_decay(numbers: Numbers) -> Finding:
-    """With batch norm of either kind, the largest weight decay beats the smallest."""
-    rows = numbers["rows"]
-    found = []
-    for seed in seeds(rows):
-        for norm in ("affine", "plain"):
-            own = series(rows, seed=seed, norm=norm)
-            if len(own) > 1:
-                margin = degree(own[-1]) - degree(own[0]) - VISIBLE
-                found.append(Comparison(f"seed {seed}, {norm}", margin))
-    return weigh(found)
+    """The slopes of collapse over weight decay, with either kind of batch norm."""
+    parts = [
+        Part(f"slope, {norm}", decade_slopes(numbers["rows"], degree, norm=norm))
+        for norm in ("affine", "plain")
+    ]
+    return whole(judge_effects(parts, margin=COSINE, unit="a decade"), parts)
 
 
-def _missing(row: Row) -> float:
-    accuracy = float(row["accuracy"] or 0.0)
-    return accuracy - 1 if accuracy < 1 else -1.0
+def _too_much(row: Row) -> bool:
+    return bool(row["norm"] == "none" and row["weight_decay"] > FAILING_DECAY)
 
 
-def _lines(rows: Sequence[Row], norm: str, *, sign: int = 1, up_to: float = 1.0) -> list[Line]:
-    """The degree of collapse along weight decay, seed by seed."""
-    found = []
-    for seed in seeds(rows):
-        own = [row for row in series(rows, seed=seed, norm=norm) if row["weight_decay"] <= up_to]
-        found.append(line(f"seed {seed}, weight decay", own, degree, sign=sign))
-    return found
+def _in_every(what: str, rows: Sequence[Row], *, converged: bool) -> Share:
+    """Whether all networks of a seed converge, or all fail."""
+    by = group(rows, "seed")
+    return Share(
+        what, {int(seed): all(row["converged"] is converged for row in by[seed,]) for (seed,) in by}
+    )
 
 
-def _affine_above(other: str, numbers: Numbers, *, least: float = 0.0) -> Finding:
-    """Affine batch norm collapses visibly further than another norm at the same weight decay."""
-    rows = numbers["rows"]
-    found = []
-    for row in series(rows, norm="affine"):
-        same = series(rows, norm=other, seed=row["seed"], weight_decay=row["weight_decay"])
-        if same and row["weight_decay"] >= least:
-            found.append(Comparison(place(row), degree(row) - degree(same[0]) - VISIBLE))
-    return weigh(found)
+def _decays(rows: Sequence[Row]) -> list[float]:
+    return sorted({float(row["weight_decay"]) for row in rows})
+
+
+def _affine(rows: Sequence[Row], decay: float) -> dict[int, float]:
+    return by_seed(rows, degree, norm="affine", weight_decay=decay)

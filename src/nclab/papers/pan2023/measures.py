@@ -10,7 +10,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
 from nclab.papers.claim import Kind, Numbers, claim
-from nclab.papers.evidence import judge_statement, largest, tally
+from nclab.papers.evidence import by_hand, judge_statement, largest, tally, worked
 from nclab.papers.pan2023.setting import EXACT
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
@@ -59,7 +59,7 @@ def _cosines(preset: str) -> Numbers:
     Kind.DEFINITION,
     "The intra-class cosine of a class is the average cosine of two of its features, the "
     "inter-class cosine of a pair that of a feature of each.",
-    "pan2023, Sec. 2.2",
+    "pan2023, Sec. 2.2 “average cosine similarity of picking two feature vectors in the class”",
     gather=_cosines,
     code="nclab.metrics.cosine.intra_cosine",
 )
@@ -83,7 +83,9 @@ def _variability(preset: str) -> Numbers:
     spread = np.square(unit - unit.mean(-2, keepdims=True)).sum(-1).mean(-1)
     same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
     lengths = norms(same)
+    measured = [1 - _measured(np.eye(4, 4), own).intra_cosine.numpy() for own in H[:20]]
     return {
+        "hand_error": by_hand((1 + np.array(measured), 1 + spread[:20])),
         **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
         "same_direction_error": largest(1 - np.square(units(same).mean(-2)).sum(-1)),
         "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
@@ -95,10 +97,11 @@ def _variability(preset: str) -> Numbers:
     Kind.REMARK,
     "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
     "whatever their norms.",
-    "pan2023, Sec. 2.2 (NC1)",
+    "pan2023, Sec. 2.2 (NC1) “exactly the same up to scaling”",
     gather=_variability,
     code="nclab.metrics.cosine.intra_cosine",
 )
+@worked
 def variability(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
@@ -124,7 +127,8 @@ def _simplex(preset: str) -> Numbers:
         )
     frame = simplex_etf(10, 12).numpy()
     found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
-    return {**tally(*batches), "frame_error": abs(float(found.max_inter or 0.0) + 1 / 9)}
+    off_diagonal = found.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
+    return {**tally(*batches), "frame_error": largest(off_diagonal + 1 / 9)}
 
 
 @claim(
@@ -132,7 +136,7 @@ def _simplex(preset: str) -> Numbers:
     Kind.REMARK,
     "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
     "simplex equiangular tight frame.",
-    "pan2023, Sec. 2.2 (NC2)",
+    "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
     gather=_simplex,
     code="nclab.metrics.cosine.inter_cosine",
 )
@@ -165,27 +169,27 @@ def _duality(preset: str) -> Numbers:
 @claim(
     "pan2023/sec-2.2-nc3",
     Kind.REMARK,
-    "Self-duality is cosine 1 between every weight vector and the mean feature of its class.",
-    "pan2023, Sec. 2.2 (NC3)",
+    "Cosine 1 between weight vector and mean feature, for every class, is self-duality: they are "
+    "the same up to scaling.",
+    "pan2023, Sec. 2.2 (NC3) “class mean feature vector is the same as the corresponding weight”",
     gather=_duality,
     code="nclab.metrics.nc3_self_duality.nc3_alignment",
 )
 def duality(numbers: Numbers) -> Finding:
     evidence = (
-        f"adding one vector to all rows of a self-dual network leaves the loss (change "
-        f"{number(numbers['loss_change'])}) but takes the cosine from "
-        f"{number(numbers['raw_before'])} to {number(numbers['raw_after'])}; with centred rows it "
-        f"stays {number(numbers['centred_after'])}"
+        f"parallel rows have cosine {number(numbers['raw_before'])}; a convention: one vector "
+        f"added to all rows leaves the loss (change {number(numbers['loss_change'])}) and takes "
+        f"it to {number(numbers['raw_after'])}, where with centred rows it stays "
+        f"{number(numbers['centred_after'])}"
     )
-    if numbers["loss_change"] > EXACT or abs(numbers["centred_after"] - 1) > EXACT:
-        return Finding(Verdict.REFUTED, evidence, numbers)
-    robust = abs(numbers["raw_after"] - 1) <= EXACT
-    return Finding(Verdict.HOLDS if robust else Verdict.CORRECTED, evidence, numbers)
+    exact = max(abs(numbers[name] - 1) for name in ("raw_before", "centred_after"))
+    right = max(exact, numbers["loss_change"]) <= EXACT and numbers["raw_after"] < 0.99
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 
 def _nearest_mean(preset: str) -> Numbers:
     rng = np.random.default_rng(3)
-    accuracies, bounds, collapsed = [], [], []
+    accuracies, counted, bounds, collapsed = [], [], [], []
     for W, H in zip(*networks(rng, CLOUDS[preset], 4, 40), strict=True):
         found = _measured(W, H)
         accuracy, intra, inter = found.nc4_cosine_accuracy, found.min_intra, found.max_inter
@@ -193,6 +197,8 @@ def _nearest_mean(preset: str) -> Numbers:
         assert intra is not None
         assert inter is not None
         accuracies.append(accuracy)
+        nearest = np.einsum("cnd,kd->cnk", units(H), units(units(H).mean(1))).argmax(-1)
+        counted.append(float((nearest == np.arange(4)[:, None]).mean()))
         bounds.append(_accuracy_bound(found.intra_cosine.numpy(), found.inter_cosine.numpy()))
         if intra > 0.95 and inter < 0:
             collapsed.append(accuracy)
@@ -202,6 +208,7 @@ def _nearest_mean(preset: str) -> Numbers:
         "telling": int((np.array(bounds) > 0.5).sum()),
         "collapsed": len(collapsed),
         "lowest_accuracy": min(collapsed),
+        "hand_error": by_hand((accuracies, counted)),
     }
 
 
@@ -223,10 +230,11 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
     Kind.REMARK,
     "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
     "the right class for most features.",
-    "pan2023, Sec. 2.2 (NC4)",
+    "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
     gather=_nearest_mean,
     code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
 )
+@worked
 def nearest_mean(numbers: Numbers) -> Finding:
     found = judge_statement(numbers, enough=50)
     evidence = (

@@ -6,11 +6,21 @@ from itertools import pairwise
 import numpy as np
 
 from nclab.papers.claim import Claim, Kind, Numbers, claim
-from nclab.papers.evidence import draws, in_words, judge_repair, judge_statement, largest, tally
+from nclab.papers.evidence import (
+    by_hand,
+    draws,
+    in_words,
+    judge_repair,
+    judge_statement,
+    largest,
+    tally,
+    worked,
+)
 from nclab.papers.pan2023.trial_data import SIZES, networks, vectors_around
 from nclab.papers.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.inter import inter_from_means
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
 from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
@@ -23,7 +33,7 @@ from nclab.theory.statements.loss_steps import (
     log_sum_step_printed,
     sample_losses,
 )
-from nclab.theory.statements.unit_means import pairing
+from nclab.theory.statements.unit_means import pairing, unit_mean_norm
 
 SMALL_ANGLE = 0.1
 """Angle, in radians, at which a printed step of the inter-class bound is evaluated."""
@@ -37,7 +47,13 @@ def _class_loss(preset: str) -> Numbers:
         batches.append(class_loss_bound(W, H))
         losses = sample_losses(W, H)
         gaps.append(largest(losses.mean(-1) - np.exp(-losses).mean(-1)))
-    return {"repaired": tally(*batches), "printed_gap": max(gaps)}
+    hand = class_loss_bound([[1.0], [-1.0]], [[[2.0], [0.0]], [[-1.0], [-1.0]]])
+    left = [(math.log1p(math.exp(-4)) + math.log(2)) / 2, math.log1p(math.exp(-2))]
+    return {
+        "repaired": tally(*batches),
+        "printed_gap": max(gaps),
+        "hand_error": by_hand((hand.left, left), (hand.right, [math.log1p(math.exp(-2))] * 2)),
+    }
 
 
 @claim(
@@ -45,10 +61,11 @@ def _class_loss(preset: str) -> Numbers:
     Kind.EQUATION,
     "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
     "centred weight w_c and the mean feature h_c of the class.",
-    "pan2023, Eq. (2.9)",
+    "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
     gather=_class_loss,
     code="nclab.theory.statements.loss_steps.class_loss_bound",
 )
+@worked
 def class_loss(numbers: Numbers) -> Finding:
     found = judge_statement(numbers["repaired"])
     evidence = (
@@ -65,7 +82,9 @@ def _log_sum(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
     argument = rng.uniform(-12, 3, size=draws(preset) // 4)
     gap = 10 ** rng.uniform(-6, 0.5, size=len(argument))
+    hand = log_sum_step_printed(2, 0.0, 1.0)  # each side less log a
     return {
+        "hand_error": by_hand((hand.left, math.log(1.5)), (hand.right, 0.5)),
         "printed": tally(log_sum_step_printed(10, argument, gap)),
         "repaired": tally(log_sum_step(10, argument, gap)),
     }
@@ -76,8 +95,8 @@ log_sum = Claim(
     Kind.PROOF_STEP,
     "A gap inside the logarithm comes out divided by its argument: "
     "log(a + epsilon) >= log a + epsilon / a.",
-    "pan2023, Eq. (2.18)",
-    judge_repair,
+    "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
+    worked(judge_repair),
     _log_sum,
     code="nclab.theory.statements.loss_steps.log_sum_step_printed",
 )
@@ -93,7 +112,12 @@ def _range(preset: str) -> Numbers:
         for rows, columns in ((W, H), (W * heavy[:, None], H * heavy[:, None, None])):
             printed.append(argument_range_printed(rows, columns))
             repaired.append(argument_range(rows, columns))
-    return {"printed": tally(*printed), "repaired": tally(*repaired)}
+    hand = argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[1.0]]])
+    return {
+        "printed": tally(*printed),
+        "repaired": tally(*repaired),
+        "hand_error": by_hand((hand.left, [4.0, 2.0]), (hand.right, [10**0.5] * 2)),
+    }
 
 
 norm_range = Claim(
@@ -101,8 +125,8 @@ norm_range = Claim(
     Kind.PROOF_STEP,
     "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
     "convex function lie in [-C alpha beta, C alpha beta].",
-    "pan2023, Thm 2.3.1 (proof)",
-    judge_repair,
+    "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
+    worked(judge_repair),
     _range,
     code="nclab.theory.statements.loss_steps.argument_range_printed",
 )
@@ -131,7 +155,33 @@ def _alignment(preset: str) -> Numbers:
         "telling": int((np.array(bounds) > 0).sum()),
         "split_ratio": ratio,
         "split_delta": delta,
+        "hand_error": by_hand((_gap_by_code(), _gap_by_search())),
     }
+
+
+CASE = {"classes": 10, "product": 5.0, "excess": 1e-4, "delta": 0.01, "curvature": 0.02}
+"""Where (2.21) is worked out by a search over the distributions of epsilon."""
+
+
+def _gap_by_code() -> float:
+    classes, product = int(CASE["classes"]), CASE["product"]
+    given = NormsAndLoss(classes, product, g(product, classes), CASE["excess"], 0.0)
+    return thesis_bounds(given, CASE["delta"], CASE["curvature"]).alignment_gap
+
+
+def _gap_by_search() -> float:
+    from scipy.optimize import minimize_scalar
+
+    classes, product, excess, delta, curvature = CASE.values()
+    wrong = (classes - 1) * math.exp(-classes / (classes - 1) * product)
+
+    def gap(second: float) -> float:
+        third = (excess - second) * (1 + wrong) / wrong
+        spread = third / delta + 2 * math.sqrt(2 * second * (1 - delta) / (curvature * delta))
+        return (classes - 1) / (classes * product) * spread
+
+    found = minimize_scalar(lambda share: -gap(share * excess), bounds=(0, 1), method="bounded")
+    return max(gap(0.0), gap(excess), -float(found.fun))
 
 
 def _split_ratio(excess: float, delta: float) -> float:
@@ -150,10 +200,11 @@ def _split_ratio(excess: float, delta: float) -> float:
     "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
     "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
     " and the worst case is epsilon_2 = epsilon.",
-    "pan2023, Eq. (2.21)",
+    "pan2023, Eq. (2.21) “and also there are at most”",
     gather=_alignment,
     code="nclab.theory.certificates.thesis.thesis_bounds",
 )
+@worked
 def alignment(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     ratio = numbers["split_ratio"]
@@ -184,7 +235,13 @@ def _intra(preset: str) -> Numbers:
             right = 1 - factor * short
             source = "pan2023, Eq. (2.21)"
             batches.append(Inequality(intra, ">=", right, source, applies, 8 * ROUNDING))
-    return {"printed": tally(*printed), "repaired": tally(*repaired)}
+    hand = unit_mean_norm([2.0, 0.0], [[4.0, 0.0], [4.0, 3.0]])
+    lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # what the step applies
+    return {
+        "printed": tally(*printed),
+        "repaired": tally(*repaired),
+        "hand_error": by_hand((hand.left, lemma[0]), (hand.right, lemma[1])),
+    }
 
 
 intra = Claim(
@@ -192,8 +249,8 @@ intra = Claim(
     Kind.PROOF_STEP,
     "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
     "of at least 1 - 4 E.",
-    "pan2023, Thm 2.3.1 (proof)",
-    judge_repair,
+    "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
+    worked(judge_repair),
     _intra,
     code="nclab.theory.statements.unit_means.unit_mean_norm",
 )
@@ -217,6 +274,7 @@ def _inter(preset: str) -> Numbers:
         "inner_product": length**2 * cosine,
         "limit": -1 / (classes - 1),
         "rows": rows,
+        "hand_error": by_hand((inter_from_means(-0.25, 0.8, 0.36), -0.16 + 2 * 0.6)),
     }
 
 
@@ -226,11 +284,12 @@ def _inter(preset: str) -> Numbers:
     "From the cosines of weights with mean features follows the inter-class bound, by "
     "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
     "most 1.",
-    "pan2023, Thm 2.3.1 (proof)",
+    "pan2023, Thm 2.3.1 (proof) “Finally, we derive an upper bound on”",
     gather=_inter,
     code="nclab.theory.certificates.inter.inter_from_means",
     figure="guarantees",
 )
+@worked
 def inter(numbers: Numbers) -> Finding:
     turned = judge_statement(numbers["turned"])
     gaps = [

@@ -3,16 +3,20 @@
 Runs that did not converge are left out of every comparison, as the thesis leaves them out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nclab.papers.comparisons import Line
-from nclab.papers.tables import Row
-from nclab.papers.verdict import Finding
+import numpy as np
 
-VISIBLE = 0.01
-"""Differences smaller than this are none: a hundredth of the axis of the thesis's pictures. What
-should rise may fall by this much, and what should be above must be so by more."""
+from nclab.papers.judging import Part
+from nclab.papers.tables import Row
+from nclab.papers.verdict import Finding, Verdict
+
+BySeed = dict[int, float]
+
+COSINE = 0.01
+"""Differences of cosines smaller than this are none: a hundredth of the thesis's axes."""
 
 
 def degree(row: Row) -> float:
@@ -44,26 +48,52 @@ def series(rows: Iterable[Row], key: str = "weight_decay", **match: Any) -> list
     return sorted(found, key=lambda row: float(row[key]))
 
 
-def line(
-    what: str,
-    rows: Sequence[Row],
-    value: Callable[[Row], float],
-    *,
-    key: str = "weight_decay",
-    sign: int = 1,
-) -> Line:
-    """Values of rows along weight decay or another key, said to rise, or to fall with sign -1."""
-    return Line(what, [float(row[key]) for row in rows], [value(row) for row in rows], sign)
+def by_seed(rows: Iterable[Row], value: Callable[[Row], float], **match: Any) -> BySeed:
+    """A value of the converged rows with these values of their columns, by seed.
+
+    >>> rows = [{"seed": 0, "norm": "none", "v": 1.0, "weight_decay": 0.1, "converged": True}]
+    >>> by_seed(rows, lambda row: row["v"], norm="none"), by_seed(rows, degree, norm="affine")
+    ({0: 1.0}, {})
+    """
+    return {int(row["seed"]): value(row) for row in series(rows, **match)}
 
 
-def failing(run: Row) -> float:
-    """By how much a run fails, as one that should: its missing accuracy, or -1 if it does not."""
-    return -1.0 if run["converged"] else 1 - float(run["accuracy"] or 0.0)
+def paired(larger: Mapping[int, float], smaller: Mapping[int, float]) -> BySeed:
+    """Differences in the seeds that have both.
+
+    >>> paired({0: 3.0, 1: 4.0}, {1: 1.0})
+    {1: 3.0}
+    """
+    return {seed: larger[seed] - smaller[seed] for seed in larger if seed in smaller}
 
 
-def place(row: Row) -> str:
-    """Which network it is, in words."""
-    return f"seed {row['seed']}, {row['norm']}, weight decay {row['weight_decay']:g}"
+def decade_slopes(
+    rows: Sequence[Row], value: Callable[[Row], float], *, sign: int = 1, **match: Any
+) -> BySeed:
+    """By seed, the least-squares slope of a value per decade of weight decay.
+
+    >>> rows = [{"seed": 0, "weight_decay": decay, "v": v, "converged": True}
+    ...         for decay, v in ((1e-4, 0.2), (1e-2, 0.6))]
+    >>> {seed: round(slope, 6) for seed, slope in decade_slopes(rows, lambda row: row["v"]).items()}
+    {0: 0.2}
+    """
+    found = {}
+    for seed in seeds(rows):
+        own = series(rows, seed=seed, **match)
+        if len(own) > 1:
+            decades = [math.log10(row["weight_decay"]) for row in own]
+            slope = np.polyfit(decades, [value(row) for row in own], 1)[0]
+            found[seed] = sign * float(slope)
+    return found
+
+
+def whole(finding: Finding, parts: Iterable[Part]) -> Finding:
+    """The finding, which is undecided at most if a part was nowhere measured."""
+    missing = [part.what for part in parts if not part.values]
+    if not missing or finding.verdict is not Verdict.REPRODUCED:
+        return finding
+    words = f"{finding.evidence}; no converged runs: {', '.join(missing)}"
+    return Finding(Verdict.UNDECIDED, words, {**finding.numbers, "missing": missing})
 
 
 def noting(finding: Finding, skipped: int) -> Finding:

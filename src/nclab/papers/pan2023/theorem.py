@@ -8,7 +8,7 @@ import numpy as np
 
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.papers.claim import Kind, Numbers, claim
-from nclab.papers.evidence import draws, judge_statement, tally
+from nclab.papers.evidence import by_hand, draws, judge_statement, tally, worked
 from nclab.papers.pan2023.small_dimension import lowest_loss
 from nclab.papers.pan2023.trial_data import networks
 from nclab.papers.verdict import Finding, Verdict
@@ -60,7 +60,7 @@ def _curve(preset: str) -> Numbers:
     "have intra-class cosine at least 1 - O(sqrt(epsilon)) and most pairs inter-class cosine "
     "at most -1/(C-1) + O(epsilon^(1/6)); the constants are the matter of "
     "remark-exponent and remark-delta.",
-    "pan2023, Thm 2.3.1",
+    "pan2023, Thm 2.3.1 “fraction of all pairs of classes”",
     gather=_curve,
     code="nclab.theory.certificates.certificate.certify",
     figure="guarantees",
@@ -115,8 +115,11 @@ def _minimum(preset: str) -> Numbers:
         frame = 1.7 * simplex_etf(classes, classes - 1).numpy()
         attained = minimal_loss(frame, 2 * frame[:, None])
         gaps.append(float(abs(attained.left / attained.right - 1)))
+    hand = minimal_loss([[1.0], [-1.0]], [[[2.0], [0.0]], [[-2.0], [-2.0]]])
+    left = (3 * math.log1p(math.exp(-4)) + math.log(2)) / 4
     return {
         **tally(*batches),
+        "hand_error": by_hand((hand.left, left), (hand.right, math.log1p(math.exp(-2 * 3**0.5)))),
         "etf_gap": max(gaps),
         "plane_loss": lowest_loss(6, 2, product=3.0),
         "plane_minimum": g(3.0, 6),
@@ -128,10 +131,11 @@ def _minimum(preset: str) -> Numbers:
     Kind.THEOREM,
     "m = log(1 + (C-1) exp(-C/(C-1) alpha beta)) is the smallest loss of any weights and "
     "features with these norms.",
-    "pan2023, Thm 2.3.1",
+    "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
     gather=_minimum,
     code="nclab.theory.statements.loss_steps.minimal_loss",
 )
+@worked
 def minimum(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (

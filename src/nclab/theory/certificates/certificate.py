@@ -13,6 +13,7 @@ from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.certificates.bound import Bound
 from nclab.theory.certificates.class_bounds import ClassArrays, class_bounds
+from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
 from nclab.theory.certificates.intra import intra_lower, jensen_intra
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
@@ -56,9 +57,11 @@ class Certificate:
     intra_lower: Bound
     """On the intra-class cosine of every class."""
     fraction: float
-    """1 - delta, the share of the classes that the next two are about; 1 without delta."""
+    """1 - delta, the share of classes, or of pairs, of the next three bounds; 1 without delta."""
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
+    fraction_inter_upper: Bound
+    """On the inter-class cosine of that share of the pairs; it may be positive."""
     deviation_upper: Bound
     """D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 is at most 2 D, tau = alpha / beta."""
     inter_upper: Bound
@@ -90,6 +93,7 @@ class Certificate:
             "alignment_lower": self.fraction_alignment_lower.value,
             "intra_lower": self.fraction_intra_lower.value,
             "inter_upper": self.inter_upper.value,
+            "fraction_inter_upper": self.fraction_inter_upper.value,
             "thesis_intra_lower": self.thesis_intra_lower.value,
             "thesis_inter_upper": self.thesis_inter_upper.value,
             "fraction": self.fraction,
@@ -156,7 +160,7 @@ def certify(
         alpha: rms feature norm, classes weighted equally.
         beta: |W|_F / sqrt C.
         loss: cross-entropy in nats, averaged over classes.
-        delta: also bound what a fraction 1 - delta of the classes satisfies.
+        delta: also bound what a fraction 1 - delta of the classes, and of the pairs, satisfies.
         bias_norm: norm of the centred bias.
         pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
         classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
@@ -185,6 +189,7 @@ def certify(
         some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
         some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
     inter, proof = _inter(given, rho, intra.value, pairs)
+    some_inter = inter if delta is None else _fraction_inter(given, delta, inter, pairs)
     # Below half a class neither of the two exceptional sets of the thesis has a member.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta
     reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
@@ -204,6 +209,7 @@ def certify(
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
+        fraction_inter_upper=some_inter,
         deviation_upper=Bound(deviation_upper(given), "", "pan2023, Thm 2.3.1 (proof)"),
         inter_upper=inter,
         inter_proof=proof,
@@ -232,6 +238,19 @@ def _inter(
     elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
         value, reason = None, APART
     return Bound(value, reason, "pan2023, Thm 2.3.1 (dual proof)"), proof
+
+
+def _fraction_inter(given: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
+    """The bound on most pairs; the one on all of them where that is better."""
+    source = "pan2023, Thm 2.3.1 (fraction of pairs)"
+    if not pairs:
+        return Bound(None, NOT_SEARCHED, source)
+    spared = math.floor(delta * given.num_classes * (given.num_classes - 1) / 2 + 1e-9)
+    value = pairs_upper(given, spared)
+    if inter.value is not None and inter.valid and (value is None or inter.value < value):
+        return inter
+    reason = "" if value is not None else "no cosine below 1 can be proved of so many pairs"
+    return Bound(value, reason, source)
 
 
 def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:

@@ -70,6 +70,12 @@ def in_words(certificate: "Certificate") -> str:
         text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
     else:
         text += " How far apart two classes are is not guaranteed."
+    most = certificate.fraction_inter_upper
+    if certificate.fraction < 1 and most.valid and most.value is not None:
+        text += (
+            f" In {certificate.fraction:.0%} of the pairs of classes it is guaranteed: there "
+            f"features have cosine at most {_up(most.value)} on average."
+        )
     if certificate.class_intra_lower is not None:
         mean = float(certificate.class_intra_lower.mean())
         text += (
@@ -105,6 +111,9 @@ def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | Non
     )
     ideal = number(-1 / (certificate.num_classes - 1))
     rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), thesis, ideal))
+    if certificate.fraction < 1:
+        most = _cell(certificate.fraction_inter_upper, "<=")
+        rows.append(_Row("inter cosine" + share, most, ideal=ideal))
     rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
     return rows
 

@@ -49,13 +49,13 @@ def mean_cosine_upper(given: NormsAndLoss) -> MeanCosineProof | None:
 def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
     r"""Inter-class cosine that a cosine of class means, an alignment and an intra bound allow.
 
-    $$\mathrm{inter} \le v\rho^2 + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
+    $$\mathrm{inter} \le \max(v, v\rho^2) + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
 
     Source: pan2023, Lemma 2.4.6
-    Range: [-1, inf); needs v <= 0. The printed lemma is repaired, see docs/certificates.md.
+    Range: [-1, inf). The printed lemma is repaired, see docs/certificates.md.
 
     >>> round(inter_from_means(-0.1, 0.999, 0.998001), 4)
     -0.0958
     """
     spread = math.sqrt(max(1 / alignment**2 - 1, 0.0) * max(1 - intra, 0.0))
-    return cosine * alignment**2 + 2 * spread
+    return max(cosine, cosine * alignment**2) + 2 * spread

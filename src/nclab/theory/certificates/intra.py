@@ -12,6 +12,7 @@ Where theta = 0 is best the bound is sharp: R is the alignment itself.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -90,6 +91,7 @@ def sharp_holds(
     return g(-shift, num_classes) >= loss * (1 + 1e-9)
 
 
+@lru_cache(maxsize=64)
 def intra_lower(given: NormsAndLoss, alignment: float) -> IntraBound:
     r"""Lower bound on the intra-class cosine of every class.
 

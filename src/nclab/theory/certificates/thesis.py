@@ -25,20 +25,20 @@ class ThesisBounds:
 
 
 def curvature_printed(given: NormsAndLoss) -> float:
-    r"""Strong convexity on the range the proof allows for, with the range corrected.
+    r"""Strong convexity on the range the proof allows for, with the range repaired.
 
-    $$\lambda = \varphi''(B) = q(1-q)\ \text{at score } C\alpha\beta,\quad
-    B = \tfrac{C^2\alpha\beta}{C-1}$$
+    $$\lambda = \varphi''(B) = q(1-q),\quad B = C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta$$
 
     Source: pan2023, Thm 2.3.1 (proof)
     Range: (0, 1/4]; about e^(-B), which is what makes the constants vacuous.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
-    '8.3e-26'
+    '1.4e-24'
     """
-    worst = given.num_classes * given.product
-    return min(_bend(given.num_classes, -worst), _bend(given.num_classes, worst))
+    classes = given.num_classes
+    worst = math.sqrt(classes * (classes - 1)) * given.product  # the score at B
+    return min(_bend(classes, -worst), _bend(classes, worst))
 
 
 def curvature_reachable(given: NormsAndLoss) -> float:

@@ -1,0 +1,226 @@
+"""Section 5.2 of ji2022: two remarks on other losses and on weight decay."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.evidence import largest
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.ulpm.curvature import square_norm, tangent
+from nclab.ulpm.problem import Array, Problem, log_gradient
+
+CLASSES = 3
+Loss = Callable[[Array], float]
+"""Of the (C, C) logits of one sample of every class, its own on the diagonal."""
+
+
+def _margins(logits: Array) -> Array:
+    """(C, C - 1) of every sample against the other classes."""
+    own = np.diag(logits)
+    apart: Array = (own - logits).T[~np.eye(len(logits), dtype=bool)]
+    return apart.reshape(len(logits), -1)
+
+
+LOSSES: dict[str, Loss] = {
+    "cross entropy": lambda z: float(np.log1p(np.exp(-_margins(z)).sum(1)).mean()),
+    "exponential": lambda z: float(np.exp(-_margins(z)).sum(1).mean()),
+    "squared hinge": lambda z: float(np.square(np.maximum(3 - _margins(z), 0)).sum(1).mean()),
+    "square": lambda z: float(np.square(z - np.eye(len(z))).sum(0).mean()),
+}
+"""Convex in the logits, all of them; all but the last of differences of logits only."""
+
+
+def lowest(loss: str, *, product: float, seed: int) -> tuple[float, float]:
+    """The least loss with |W| |H| at most `product` that a search finds, and a cosine of its means.
+
+    The cosine is the mean one between features of different classes: -1/2 in a simplex of three.
+
+    >>> value, cosine = lowest("cross entropy", product=3.0, seed=0)
+    >>> round(cosine, 3)
+    -0.5
+    """
+    from scipy.optimize import minimize
+
+    shape, measure = (2, CLASSES, CLASSES), LOSSES[loss]
+
+    def point(flat: Array) -> Array:
+        parts = flat.reshape(shape)
+        sizes = np.sqrt(np.square(parts).sum((1, 2), keepdims=True))
+        return parts * np.minimum(1.0, math.sqrt(product) / sizes)
+
+    def value(flat: Array) -> float:
+        W, H = point(flat)
+        return measure(W @ H.T)
+
+    start = np.random.default_rng(seed).normal(size=shape).ravel()
+    found = minimize(value, start, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000})
+    H = point(found.x)[1]
+    units = H / np.linalg.norm(H, axis=1, keepdims=True)
+    cosines = (units @ units.T)[~np.eye(CLASSES, dtype=bool)]
+    return value(found.x), float(cosines.mean())
+
+
+def of_simplex(loss: str, *, product: float) -> float:
+    """The least loss of self-dual simplex ETFs with |W| |H| at most `product`."""
+    frame = simplex_etf(CLASSES, CLASSES).numpy()
+    logits = frame @ frame.T / CLASSES
+    return min(LOSSES[loss](size * logits) for size in np.linspace(0, product, 2001))
+
+
+def _other_losses(preset: str) -> Numbers:
+    rows = []
+    for loss in LOSSES:
+        for product in (1.5, 3.0):
+            tried = [lowest(loss, product=product, seed=seed) for seed in range(4)]
+            best, cosine = min(tried)
+            rows.append(
+                {
+                    "loss": loss,
+                    "product": product,
+                    "simplex": of_simplex(loss, product=product),
+                    "lowest": best,
+                    "cosine": cosine,
+                }
+            )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/sec-5.2-convex",
+    Kind.REMARK,
+    "That collapse is the global optimum of the norm-constrained model rests on convexity in the "
+    "logits only, and so holds for other losses that are convex in them.",
+    "ji2022, Sec. 5.2 “thus can be generalized to other convex in”",
+    gather=_other_losses,
+    code="nclab.papers.ji2022.remarks.lowest",
+)
+def sec_5_2_convex(numbers: Numbers) -> Finding:
+    """A loss for which the search is below every simplex, or ends elsewhere, is an exception."""
+    rows = numbers["rows"]
+    if any(row["lowest"] < -1e-12 for row in rows):
+        return Finding(Verdict.OPEN, "a loss is below zero", numbers)
+    held = {
+        row["loss"]: all(
+            abs(one["lowest"] - one["simplex"]) <= 1e-5 and abs(one["cosine"] + 0.5) <= 0.01
+            for one in rows
+            if one["loss"] == row["loss"]
+        )
+        for row in rows
+    }
+    square = next(row for row in rows if row["loss"] == "square")
+    good = [loss for loss, right in held.items() if right]
+    evidence = (
+        f"three classes: the simplex is the optimum for {', '.join(good) or 'none'}, which are of "
+        f"differences of logits; for the square loss at |W||H| = {square['product']:g} it has "
+        f"{number(square['simplex'])} and the optimum {number(square['lowest'])}, with cosine "
+        f"{number(square['cosine'])} between classes: an orthogonal frame"
+    )
+    if all(held.values()):
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    others = all(right for loss, right in held.items() if loss != "square")
+    orthogonal = abs(square["cosine"]) <= 0.01 and square["lowest"] < square["simplex"] - 1e-3
+    right = others and orthogonal
+    return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
+
+
+RATE, DECAY, STEPS = 0.05, 0.1, 200
+"""Of descent with weight decay, and its steps."""
+
+
+def decayed(slope: Callable[[Array], Array], start: Array) -> Array:
+    """The end of descent with weight decay.
+
+    >>> end = float(decayed(lambda point: 0 * point, np.ones(1))[0])
+    >>> round(end / (1 - RATE * DECAY) ** STEPS, 9)
+    1.0
+    """
+    theta = start
+    for _ in range(STEPS):
+        theta = (1 - RATE * DECAY) * theta - RATE * slope(theta)
+    return theta
+
+
+def rescaled(slope: Callable[[Array], Array], start: Array, *, degree: int) -> Array:
+    r"""The end of descent without weight decay, at the rates that are to be equivalent.
+
+    $$\eta_t = \eta\,(1-\eta\lambda)^{(k-2)t-1}$$
+
+    k is the degree of homogeneity of what is minimised; for k = 0 the rates grow exponentially.
+
+    >>> bool(np.allclose(rescaled(lambda point: 0 * point, np.ones(1), degree=0), np.ones(1)))
+    True
+    """
+    theta, shrunk = start, 1 - RATE * DECAY
+    for step in range(STEPS):
+        theta = theta - RATE * shrunk ** ((degree - 2) * step - 1) * slope(theta)
+    return theta
+
+
+def _apart(one: Array, other: Array) -> float:
+    """The distance of two directions."""
+    units = [point / math.sqrt(square_norm(point)) for point in (one, other)]
+    return float(np.linalg.norm(units[0] - units[1]))
+
+
+def _decay(preset: str) -> Numbers:
+    problem = Problem(3, 2, 4)
+
+    def on_sphere(theta: Array) -> Array:
+        """Of the loss at radius 3 in the direction of theta: degree 0."""
+        size = math.sqrt(square_norm(theta))
+        found = tangent(problem, theta * (3 / size))
+        return math.exp(found.log_loss) * found.gradient * (3 / size)
+
+    def model(theta: Array) -> Array:
+        """Of the layer-peeled model, whose logits are of degree 2."""
+        value, slope = log_gradient(problem, theta)
+        return math.exp(value) * slope
+
+    starts = [problem.initial(scale=0.7, seed=seed) for seed in range(5)]
+    invariant, homogeneous, turned, moved = [], [], [], []
+    for start in starts:
+        end, other = decayed(on_sphere, start), rescaled(on_sphere, start, degree=0)
+        shrunk = (1 - RATE * DECAY) ** STEPS * other
+        invariant.append(float(np.linalg.norm(end - shrunk) / np.linalg.norm(end)))
+        moved.append(_apart(end, start))
+        homogeneous.append(_apart(decayed(model, start), rescaled(model, start, degree=2)))
+        near, far = (tangent(problem, size * start).gradient for size in (1.0, 2.0))
+        turned.append(_apart(near, far))
+    return {
+        "scale_invariant": largest(invariant),
+        "moved": min(moved),
+        "homogeneous": min(homogeneous),
+        "turned": min(turned),
+    }
+
+
+@claim(
+    "ji2022/sec-5.2-decay",
+    Kind.REMARK,
+    "Weight decay on homogeneous networks is equivalent to gradient descent with rescaled steps "
+    "on the unregularised objective.",
+    "ji2022, Sec. 5.2 “network is equivalent to gradient descent with scaling step size”",
+    gather=_decay,
+    code="nclab.papers.ji2022.remarks.rescaled",
+)
+def sec_5_2_decay(numbers: Numbers) -> Finding:
+    """Equivalent: the same directions. It must hold for degree 0, and as printed for degree 2."""
+    evidence = (
+        f"where only the direction matters (degree 0) both ends are the same but for a known "
+        f"factor, to {number(numbers['scale_invariant'])}, and {number(numbers['moved'])} or more "
+        f"from the direction of the start; "
+        f"on the layer-peeled model (degree 2) they are {number(numbers['homogeneous'])} or more "
+        f"apart, and at twice the norm the loss falls in another direction of the sphere "
+        f"({number(numbers['turned'])} apart), so no rates can make up for it"
+    )
+    if not (numbers["scale_invariant"] <= 1e-9 and numbers["moved"] > 1e-2):
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    if numbers["homogeneous"] <= 1e-9:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(
+        Verdict.CORRECTED if numbers["turned"] > 1e-2 else Verdict.OPEN, evidence, numbers
+    )

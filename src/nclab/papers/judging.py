@@ -1,0 +1,186 @@
+"""From numbers of several seeds to a verdict: effects with intervals beside a margin.
+
+Every empirical claim is a list of parts. A part names its estimand, in the units of the paper's
+figure and signed so that the claim says "above the margin", with one value for each seed; the
+same seed draws data, start and batch order for all arms, so that differences are paired. The
+verdict of a claim is that of its weakest part, whose name is said.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nclab.papers.verdict import Finding, Verdict
+from nclab.text import number
+
+LEVEL = 0.95
+"""Of the intervals, for all parts of one claim together."""
+WEAKEST = (
+    Verdict.CONTRADICTED,
+    Verdict.NO_EFFECT,
+    Verdict.UNDECIDED,
+    Verdict.REPRODUCED,
+)
+"""From the weakest to the strongest."""
+
+
+class Part(NamedTuple):
+    """One thing that a claim says: that a quantity lies above a margin."""
+
+    what: str
+    """Where: a step of weight decay, a layer."""
+    values: Mapping[int, float]
+    """By seed; signed so that the claim says that they are large."""
+
+
+class Share(NamedTuple):
+    """One thing that a claim says of every run: that something happens."""
+
+    what: str
+    happened: Mapping[int, bool]
+    """By seed."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An estimate over seeds with its interval, beside the margin below which nobody would care."""
+
+    what: str
+    estimate: float
+    low: float | None
+    """None where one seed says nothing of the others."""
+    high: float | None
+    margin: float
+    seeds: int
+    verdict: Verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**asdict(self), "verdict": self.verdict.value}
+
+
+def t_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
+    """Student's interval of the mean; None for a single value.
+
+    >>> low, high = t_interval([0.0, 1.0])
+    >>> round(low, 3), round(high, 3)
+    (-5.853, 6.853)
+    """
+    from scipy.stats import t
+
+    n = len(values)
+    if n < 2:
+        return None
+    middle = math.fsum(values) / n
+    error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    reach = float(t.ppf((1 + level) / 2, n - 1)) * error
+    return middle - reach, middle + reach
+
+
+def share_interval(happened: int, of: int, level: float = LEVEL) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval of a share.
+
+    >>> [round(end, 3) for end in share_interval(8, 8)]
+    [0.631, 1.0]
+    """
+    from scipy.stats import beta
+
+    side = (1 - level) / 2
+    low = float(beta.ppf(side, happened, of - happened + 1)) if happened else 0.0
+    high = float(beta.ppf(1 - side, happened + 1, of - happened)) if happened < of else 1.0
+    return low, high
+
+
+def decide(low: float | None, high: float | None, margin: float) -> Verdict:
+    """The verdict of one interval: where it lies beside ± the margin.
+
+    >>> decide(0.2, 0.4, 0.1).value, decide(-0.4, -0.2, 0.1).value
+    ('reproduced', 'contradicted')
+    >>> decide(-0.05, 0.05, 0.1).value, decide(0.0, 0.4, 0.1).value, decide(None, None, 0.1).value
+    ('no effect', 'undecided', 'undecided')
+    """
+    if low is None or high is None:
+        return Verdict.UNDECIDED
+    if low > margin:
+        return Verdict.REPRODUCED
+    if high < -margin:
+        return Verdict.CONTRADICTED
+    return Verdict.NO_EFFECT if low >= -margin and high <= margin else Verdict.UNDECIDED
+
+
+def judge_effects(parts: Iterable[Part], *, margin: float, unit: str = "") -> Finding:
+    """The parts of a claim about sizes, each with its simultaneous interval.
+
+    >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
+    >>> finding = judge_effects([step], margin=0.01)
+    >>> finding.verdict.value, finding.evidence
+    ('reproduced', '1e-4 to 1e-3: 0.335 [0.3145, 0.3555], margin 0.01, 8 seeds')
+    """
+    known = [part for part in parts if part.values]
+    level = 1 - (1 - LEVEL) / max(1, len(known))
+    effects = []
+    for part in known:
+        values = list(part.values.values())
+        low, high = t_interval(values, level) or (None, None)
+        verdict = decide(low, high, margin)
+        middle = math.fsum(values) / len(values)
+        effects.append(Effect(part.what, middle, low, high, margin, len(values), verdict))
+    return weakest(effects, unit=unit)
+
+
+def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:
+    """The parts of a claim about what happens: in more than half of all seeds, by exact intervals.
+
+    Shares are centred: the estimate is the share minus `above`, and the margin is zero.
+
+    >>> judge_shares([Share("1e-2", dict.fromkeys(range(8), True))]).verdict.value
+    'reproduced'
+    >>> judge_shares([Share("1e-2", dict.fromkeys(range(4), True))]).verdict.value
+    'undecided'
+    """
+    known = [part for part in parts if part.happened]
+    level = 1 - (1 - LEVEL) / max(1, len(known))
+    effects = []
+    for part in known:
+        count, seeds = sum(part.happened.values()), len(part.happened)
+        low, high = (end - above for end in share_interval(count, seeds, level))
+        effects.append(
+            Effect(part.what, count / seeds - above, low, high, 0.0, seeds, decide(low, high, 0.0))
+        )
+    return weakest(effects, unit="of the seeds beyond one half")
+
+
+def weakest(effects: Sequence[Effect], *, unit: str = "") -> Finding:
+    """The verdict of the weakest part, named, with all parts as numbers; open if there is none."""
+    if not effects:
+        return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
+    worst = min(effects, key=lambda one: (WEAKEST.index(one.verdict), one.estimate - one.margin))
+    others = len(effects) - 1
+    holding = sum(one.verdict is Verdict.REPRODUCED for one in effects)
+    evidence = in_words(worst, unit)
+    if others:
+        evidence = f"{holding} of {len(effects)} parts; the weakest, {evidence}"
+    numbers = {
+        "effects": [one.to_dict() for one in effects],
+        "estimate": worst.estimate,
+        "interval": [worst.low, worst.high],
+        "margin": worst.margin,
+        "seeds": min(one.seeds for one in effects),
+        "weakest": worst.what,
+    }
+    return Finding(worst.verdict, evidence, numbers)
+
+
+def in_words(effect: Effect, unit: str = "") -> str:
+    """An effect as a clause."""
+    ends = "one seed, no interval"
+    if effect.low is not None:
+        ends = f"[{number(effect.low)}, {number(effect.high)}]"
+    plural = "seed" if effect.seeds == 1 else "seeds"
+    return (
+        f"{effect.what}: {number(effect.estimate)}{f' {unit}' if unit else ''} {ends}, "
+        f"margin {number(effect.margin)}, {effect.seeds} {plural}"
+    )

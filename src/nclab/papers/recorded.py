@@ -1,0 +1,69 @@
+"""Recorded evidence: the numbers of an experiment at the size of its paper, kept in its folder.
+
+Rows, not weights. Verdicts about experiments come from here; what this machine trains at a
+reduced size is a check of the machinery and stands beside them.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nclab.files import write_whole
+from nclab.papers.registry import experiments
+
+FOLDER = "evidence"
+SIZES = ("classes", "layers", "width", "samples", "epochs", "batch", "per_class", "dim")
+"""What a reader wants to know of a configuration."""
+
+
+def evidence_file(name: str) -> Path:
+    """Where the evidence of an experiment lies, or would."""
+    module = experiments()[name]
+    return Path(str(module.__file__)).parent / FOLDER / f"{name}.json"  # type: ignore[attr-defined]
+
+
+@cache
+def recorded(name: str) -> dict[str, Any] | None:
+    """The recorded numbers of an experiment; None if there are none."""
+    file = evidence_file(name)
+    if not file.exists():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def all_recorded() -> dict[str, dict[str, Any]]:
+    """The recorded numbers of every experiment that has some."""
+    return {name: found for name in experiments() if (found := recorded(name)) is not None}
+
+
+def record(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
+    """Keep the numbers of an experiment as its evidence, compact, with where they come from."""
+    file = evidence_file(name)
+    file.parent.mkdir(exist_ok=True)
+    manifest = {**numbers.get("manifest", {}), **provenance}
+    content = json.dumps(
+        {**numbers, "manifest": manifest},
+        allow_nan=False,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    write_whole(file, (content.replace("},{", "},\n{") + "\n").encode())
+    recorded.cache_clear()
+    return file
+
+
+def size_of(numbers: Mapping[str, Any]) -> str:
+    """The size at which numbers were obtained, in a few words.
+
+    >>> size_of({"preset": "paper", "config": {"width": 300, "layers": 6}, "seeds": [0, 1]})
+    'preset paper: layers 6, width 300; 2 seeds'
+    """
+    config = numbers.get("config", {})
+    words = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
+    seeds = len(numbers.get("seeds") or [])
+    text = f"preset {numbers.get('preset', '?')}"
+    text += f": {', '.join(words)}" if words else ""
+    return text + (f"; {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "")

@@ -1,0 +1,107 @@
+"""The ladder to Figure 3: climbed by cost, resumed, shown, and extrapolated with an error."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.errors import NclabError
+from nclab.figures.draw import draw
+from nclab.papers.ji2022 import fig3, ladder
+from nclab.papers.ji2022.fig3 import QUANTITIES
+from nclab.papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
+from nclab.papers.tables import shown
+from nclab.text import as_text
+from tests.papers.ji2022.test_fig3 import HERE
+from tests.papers.ji2022.test_vgg_training import TINY
+
+FEW = Config(rungs=3, shrink=50, training=replace(TINY, epochs=2))
+
+
+def test_rungs_are_climbed_in_the_order_of_their_cost() -> None:
+    hours = [rung.hours for rung in RUNGS]
+    assert hours == sorted(hours)
+    assert len({rung.name for rung in RUNGS}) == len(RUNGS) == 15
+    assert {rung.images for rung in RUNGS} == {1000, 10_000, 60_000}
+    assert {rung.width for rung in RUNGS} == {0.125, 0.25, 0.5}
+    paper = PRESETS["paper"].climbed()
+    assert len(paper) >= 5
+    assert sum(rung.hours for rung in paper) <= PRESETS["paper"].hours
+    assert PRESETS["quick"].climbed() == list(RUNGS[:2])
+    assert PRESETS["whole"].climbed() == list(RUNGS)
+
+
+def test_rungs_train_as_the_paper_does() -> None:
+    paper, config = fig3.PRESETS["paper"], PRESETS["whole"]
+    last = config.of(Rung(60_000, 0.5))
+    assert replace(last, width=1.0, device="auto") == paper
+    assert config.of(Rung(1000, 0.125, dense=True)).dense == 4096
+
+
+@pytest.mark.usefixtures("small")
+def test_done_rungs_are_not_redone_and_later_ones_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ladder.run(replace(FEW, rungs=2), seeds=(0, 1), out=tmp_path, engine=HERE)
+    assert [rung["runs"] for rung in first["rungs"]] == [2, 2]
+    assert {row["epoch"] for row in first["rows"]} == {0, 1, 2}
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a finished run was trained again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fig3, "train", refuse)
+        short = replace(FEW, hours=0.0)
+        left = ladder.run(short, seeds=(0, 1), out=tmp_path, engine=HERE)
+    assert [rung["runs"] for rung in left["rungs"]] == [2, 2, 0]
+    assert left["rows"] == first["rows"]
+    (table,) = ladder.tables(left)
+    assert [row[2] for row in table.rows] == ["2", "2", "0"]
+    assert "Rungs below Figure 3" in as_text(shown(table))
+    with pytest.raises(NclabError, match="different seeds"):
+        ladder.run(FEW, seeds=(0, 0), out=tmp_path)
+
+
+def climbed(noise: float = 0.0) -> dict[str, Any]:
+    """Every quantity falls like images^-1/4 and, by a tenth, with every doubling of the width."""
+    rows = []
+    for place, rung in enumerate(RUNGS):
+        value = 2 * rung.images**-0.25 * (8 * rung.width) ** -0.15 * (1 + noise * (-1) ** place)
+        for seed in (0, 1):
+            row: dict[str, Any] = {"rung": rung.name, "seed": seed, "epoch": 500, "accuracy": 1.0}
+            rows.append(row | dict.fromkeys(QUANTITIES, value * (1 + 0.01 * seed)))
+    rungs = [
+        {**rung._asdict(), "name": rung.name, "hours": rung.hours, "runs": 2} for rung in RUNGS
+    ]
+    return {"config": {"training": {"epochs": 500}}, "rungs": rungs, "rows": rows}
+
+
+def test_the_trend_leads_to_the_papers_size_with_an_error() -> None:
+    exact = trend(climbed(), QUANTITIES[0])
+    assert exact is not None
+    assert exact.images == pytest.approx(-0.25)
+    assert exact.expected == pytest.approx(2.01 * 60_000**-0.25 * 8**-0.15)
+    assert exact.high / exact.low == pytest.approx(1, abs=1e-6)
+    rough = trend(climbed(0.1), QUANTITIES[0])
+    assert rough is not None
+    assert rough.high / rough.low > 1.2
+    assert rough.low < exact.expected < rough.high
+
+
+def test_few_rungs_have_no_trend() -> None:
+    numbers = climbed()
+    names = [rung.name for rung in RUNGS if rung.batch_norm and not rung.dense][:3]
+    few = {**numbers, "rows": [row for row in numbers["rows"] if row["rung"] in names]}
+    assert trend(few, QUANTITIES[0]) is None
+    assert len(ladder.tables(few)) == 1
+    assert len(ladder.tables(numbers)) == 2
+    assert ladder.pictures({**numbers, "rows": []}) == []
+
+
+def test_the_picture_has_every_rung_and_what_is_expected() -> None:
+    (picture,) = ladder.pictures(climbed(0.1))
+    panel: Any = picture.panels[0]
+    assert panel.x_names == (*(rung.name for rung in RUNGS), "the paper's")
+    assert [len(series.x) for series in panel.series] == [15, 1, 15, 1]
+    assert len(draw(picture).axes) == 4

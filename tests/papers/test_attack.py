@@ -1,0 +1,67 @@
+"""Every claim notices that the code it links to is wrong."""
+
+import warnings
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from nclab.errors import NclabError
+from nclab.papers.claim import ODD
+from nclab.papers.pan2023 import theorem
+from nclab.papers.registry import claims
+from nclab.papers.verdict import Verdict
+from nclab.theory.layer_peeled import g
+from tests.papers.attack import ATTACKS, attacked, replace_everywhere
+
+pytestmark = pytest.mark.xdist_group("attack")  # verdicts without an attack are found once
+
+CLAIMS = {claim.id: claim for claim in claims() if claim.gather is not None and claim.code}
+EXEMPT = {
+    ("pan2023/def-conic-hull", "factor"): "a cone is a cone at every scale",
+    ("ji2022/def-2.1", "sign"): "the negative of a frame is a frame",
+}
+"""Attacks that leave a claim as true as it was, with the reason; three at most."""
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fewer data sets: an attack is either noticed at once or never."""
+    monkeypatch.setitem(theorem.CASES["quick"], "starts", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with replace_everywhere("nclab.papers.evidence.draws", lambda _: lambda preset: 13_000):
+        yield
+    torch.set_num_threads(threads)
+
+
+@cache
+def unharmed(name: str) -> Verdict:
+    return CLAIMS[name].check().verdict
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("name", CLAIMS)
+def test_wrong_code_changes_the_verdict(name: str, attack: str) -> None:
+    before = unharmed(name)
+    try:
+        with (
+            replace_everywhere(CLAIMS[name].code, attacked(attack)),
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+        ):
+            warnings.simplefilter("ignore")
+            after = CLAIMS[name].check().verdict
+    except (*ODD, NclabError, RuntimeError, AssertionError):  # what raises is noticed
+        return
+    assert (after is not before) == ((name, attack) not in EXEMPT)
+
+
+def test_few_are_exempt_and_the_code_is_put_back() -> None:
+    assert len(EXEMPT) <= 3
+    right = g(2.0, 4)
+    with replace_everywhere("nclab.theory.layer_peeled.g", attacked("factor")):
+        assert g(2.0, 4) == 1.5 * right
+    assert g(2.0, 4) == right

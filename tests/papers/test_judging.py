@@ -1,0 +1,60 @@
+"""Verdicts from intervals: where they lie beside the margin, and how many parts there are."""
+
+import numpy as np
+import pytest
+
+from nclab.papers.judging import Part, Share, judge_effects, judge_shares, t_interval
+from nclab.papers.verdict import Verdict
+
+
+def part(mean: float, spread: float, seeds: int = 8, name: str = "step") -> Part:
+    values = mean + spread * np.linspace(-1, 1, seeds)
+    return Part(name, dict(enumerate(values.tolist())))
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "verdict"),
+    [
+        (0.5, 0.1, Verdict.REPRODUCED),
+        (-0.5, 0.1, Verdict.CONTRADICTED),
+        (0.0, 0.01, Verdict.NO_EFFECT),
+        (0.06, 0.3, Verdict.UNDECIDED),
+    ],
+)
+def test_one_part(mean: float, spread: float, verdict: Verdict) -> None:
+    assert judge_effects([part(mean, spread)], margin=0.05).verdict is verdict
+
+
+def test_the_weakest_part_decides_and_is_named() -> None:
+    finding = judge_effects([part(0.5, 0.1), part(-0.5, 0.1, name="back")], margin=0.05)
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.numbers["weakest"] == "back"
+    assert "1 of 2 parts" in finding.evidence
+    assert [one["verdict"] for one in finding.numbers["effects"]] == ["reproduced", "contradicted"]
+
+
+def test_many_parts_have_wider_intervals() -> None:
+    alone = judge_effects([part(0.2, 0.1)], margin=0.0).numbers["effects"][0]
+    among = judge_effects([part(0.2, 0.1)] * 20, margin=0.0).numbers["effects"][0]
+    assert among["low"] < alone["low"] < alone["high"] < among["high"]
+
+
+def test_one_seed_decides_nothing_and_none_is_open() -> None:
+    assert judge_effects([part(9.0, 0.0, seeds=1)], margin=0.1).verdict is Verdict.UNDECIDED
+    assert judge_effects([], margin=0.1).verdict is Verdict.OPEN
+    assert judge_effects([Part("none", {})], margin=0.1).verdict is Verdict.OPEN
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    found = [t_interval(rng.normal(size=6).tolist()) for _ in range(4000)]
+    covered = np.mean([low <= 0 <= high for low, high in found if low is not None])  # type: ignore[misc]
+    assert abs(covered - 0.95) < 0.015
+
+
+def test_shares_need_enough_seeds() -> None:
+    happened = {count: dict.fromkeys(range(count), True) for count in (4, 8)}
+    assert judge_shares([Share("fails", happened[4])]).verdict is Verdict.UNDECIDED
+    assert judge_shares([Share("fails", happened[8])]).verdict is Verdict.REPRODUCED
+    never = dict.fromkeys(range(8), False)
+    assert judge_shares([Share("fails", never)]).verdict is Verdict.CONTRADICTED
