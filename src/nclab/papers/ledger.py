@@ -105,7 +105,7 @@ def relation(recorded: Verdict, here: Verdict) -> str:
     >>> relation(Verdict.REPRODUCED, Verdict.REPRODUCED), relation(Verdict.REPRODUCED, Verdict.OPEN)
     ('agrees', 'undecided')
     """
-    if here in (Verdict.UNDECIDED, Verdict.OPEN):
+    if Verdict.OPEN in (recorded, here) or here is Verdict.UNDECIDED:
         return "undecided"
     return "agrees" if here is recorded else "differs"
 
