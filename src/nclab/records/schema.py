@@ -153,12 +153,16 @@ class ClaimRow(TypedDict):
     kind: str
     text: str
     source: str
+    quote: str
     verdict: str
     mark: str
     tone: str
     evidence: str
     numbers: dict[str, Any]
-    preset: str | None
+    size: str
+    """At which the numbers were obtained; empty for statements."""
+    here: NotRequired[dict[str, Any]]
+    """What this machine's own runs say beside the recorded verdict."""
     needs: str
     links: dict[str, str | None]
 
