@@ -1,6 +1,5 @@
 """Recorder: hooks that note what modules read and return during one forward pass."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -82,8 +81,8 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self._handles: list[RemovableHandle] = []
-        self._open: list[Call] = []
-        self._times: Counter[str] = Counter()
+        self._open: list[tuple[str, int, Call | None]] = []
+        self._times: dict[str, int] = {}
         self._met: dict[tuple[int, ...], nn.Module] = {}
         self._clock = 0
 
@@ -125,17 +124,17 @@ class Recorder:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if not self.active:
                 return
-            index = self._times[name]
+            index = self._times.get(name, 0)
             self._times[name] = index + 1
-            if leaving:
-                self._open.append(Call(name, module, index, self._tick()))
             wanted = every or index in calls
-            if not wanted and not self.trace:
+            call = Call(name, module, index, self._tick()) if self.trace else None
+            if leaving:
+                self._open.append((name, index, call))
+            if not wanted and call is None:
                 return
             source = first_tensor(args)
             source = first_tensor(kwargs) if source is None else source
-            if self.trace:
-                call = self._open[-1]
+            if call is not None:
                 self.calls.append(call)
                 call.source, call.source_identity = source, self._meet(source, module)
             if wanted:
@@ -149,17 +148,17 @@ class Recorder:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             # Calls after it have raised, and the model went on without them.
             while self.active and self._open:
-                call = self._open.pop()
-                if call.name == name:
+                opened, index, call = self._open.pop()
+                if opened == name:
                     break
             else:
                 return
             target = first_tensor(output)
-            if self.trace:
+            if call is not None:
                 call.left = self._tick()
                 call.target, call.target_identity = target, self._meet(target, module)
-            if every or call.index in calls:
-                self._read(Point(name, "output", call.index), target, module)
+            if every or index in calls:
+                self._read(Point(name, "output", index), target, module)
 
         return hook
 

@@ -103,10 +103,14 @@ class TrainingHooks:
         self._handles.append(after(self.layers.model, self._end))
 
     def _points(self) -> list[Point]:
-        """Where the layers are read and, last, the logits."""
-        head = self.layers.classifier.call
+        """Where the layers are read, and the logits."""
         layers = [layer.point for layer in self.layers.measured]
-        return [*layers, Point(head.name, "output", head.index)]
+        return [*layers, self._logits_point]
+
+    @property
+    def _logits_point(self) -> Point:
+        head = self.layers.classifier.call
+        return Point(head.name, "output", head.index)
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected
@@ -152,7 +156,7 @@ class TrainingHooks:
                 self.refused = f"{layer.name}: {found}"
                 return
             rows.append(found)
-        logits = recorder.rows.get(self._points()[-1])
+        logits = recorder.rows.get(self._logits_point)
         recorder.rows.clear()
         self.refused = None
         self.passes += 1
