@@ -1,8 +1,8 @@
-"""Forest plots: one panel a claim, one point a part, recorded and here side by side."""
+"""Forest plots: one group a claim, one row a part, recorded and here side by side."""
 
 from typing import Any
 
-from nclab.figures.picture import Panel
+from nclab.figures.picture import Forest, from_json, to_json
 from nclab.papers.forest import forest
 from nclab.papers.judging import Part, judge_effects
 
@@ -14,25 +14,27 @@ def row(**more: Any) -> dict[str, Any]:
 
 
 def test_every_part_has_its_interval_and_its_name() -> None:
-    [picture] = forest("pan2023_x", [row(), {"id": "y", "numbers": {}}])
+    [picture] = forest("pan2023_x", [row(), {"id": "y", "numbers": {}, "verdict": "open"}])
     [panel] = picture.panels
-    assert isinstance(panel, Panel)
-    assert panel.x_names == ("1", "2")
-    assert "x: 1 a; 2 b." in picture.caption
-    assert [one.y for one in panel.references] == [0.01, -0.01]
-    [recorded] = panel.series
-    assert recorded.low is not None
-    assert recorded.high is not None
-    assert recorded.low[0] < recorded.y[0] < recorded.high[0]  # type: ignore[operator]
+    assert isinstance(panel, Forest)
+    [group] = panel.groups
+    assert (group.title, group.margin) == ("x: reproduced", 0.01)
+    assert [one.name for one in group.rows] == ["a", "b"]
+    first = group.rows[0]
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < first.estimate < first.high
+    assert from_json(to_json(picture)) == picture
 
 
 def test_what_this_machine_found_stands_beside_it() -> None:
     here = {"effects": judge_effects([Part("a", {0: 0.1})], margin=0.01).numbers["effects"]}
     [picture] = forest("pan2023_x", [row(here=here)])
     panel = picture.panels[0]
-    assert isinstance(panel, Panel)
-    assert [one.label for one in panel.series] == ["recorded", "here"]
-    assert panel.series[1].low == panel.series[1].y  # one seed has no interval
+    assert isinstance(panel, Forest)
+    rows = panel.groups[0].rows
+    assert [(one.name, one.hollow) for one in rows] == [("a", False), ("a", True), ("b", False)]
+    assert rows[1].low is None  # one seed has no interval
 
 
 def test_no_effects_no_picture() -> None:

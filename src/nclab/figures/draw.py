@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.figures import axes, canvas
+from nclab.figures.forest_rows import HEIGHT, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
-from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Series
+from nclab.figures.picture import Forest, HeatMap, Numbers, Panel, Picture, Reference, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +47,8 @@ def draw(picture: Picture, dark: bool = False) -> "Figure":
             panel = picture.panels[place]
             if isinstance(panel, HeatMap):
                 _draw_heat_map(figure, axis, panel, colours)
+            elif isinstance(panel, Forest):
+                _draw_forest(axis, panel, colours)
             else:
                 _draw_panel(axis, panel, colours)
                 if not shared:
@@ -121,6 +124,41 @@ def _draw_reference(axis: "Axes", reference: Reference, colours: Colours) -> Non
         words |= {"xycoords": axis.get_xaxis_transform(), "xytext": (2, -2)}
         words |= {"ha": "left", "va": "top", "rotation": 90}
         axis.annotate(reference.label, (reference.x, 1.0), **words)
+
+
+def _draw_forest(axis: "Axes", panel: Forest, colours: Colours) -> None:
+    rows, bands, depth = laid_out(panel)
+    axis.axvline(0.0, color=colours.muted, lw=0.9, zorder=1.8)
+    for band in bands:
+        x, width = -band.reach, 2 * band.reach
+        axis.barh(band.middle, width, band.tall, left=x, color=colours.grid, zorder=1.5, lw=0)
+    for row in rows:
+        _draw_row(axis, row, colours)
+    axis.set(xlim=(-1.04, 1.04), ylim=(depth + 0.6, -0.2))
+    axis.set_title(panel.title, loc="left")
+    axis.grid(False)
+    axis.set_xticks([-1, 1], [panel.left, panel.right])
+    for tick, side in zip(axis.get_xticklabels(), ("left", "right"), strict=True):
+        tick.set(horizontalalignment=side, color=colours.muted)
+    axis.tick_params(length=0)
+    axis.set_yticks([])
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def _draw_row(axis: "Axes", row: Row, colours: Colours) -> None:
+    if row.words:
+        bold = "bold" if row.effect is None else "normal"
+        size, ink = (8.5, colours.ink) if row.effect is None else (7.5, colours.muted)
+        text: dict[str, Any] = {"va": "center", "fontsize": size, "color": ink}
+        axis.text(-1.02, row.at - HEIGHT / 2, row.words, fontweight=bold, ha="left", **text)
+        axis.text(1.02, row.at - HEIGHT / 2, row.numbers, ha="right", **text)
+    if row.effect is None:
+        return
+    colour = colours.line(row.effect.colour)
+    inside = colours.background if row.effect.hollow else colour
+    axis.plot([row.low, row.high], [row.at] * 2, color=colour, lw=1.6, zorder=2.5)
+    axis.plot(row.middle, row.at, "o", ms=5, mfc=inside, mec=colour, mew=1.3, zorder=3)
 
 
 def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Colours) -> None:

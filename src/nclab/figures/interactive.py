@@ -8,9 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from nclab.errors import MissingExtra
+from nclab.figures.forest_rows import HEIGHT, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
-from nclab.figures.picture import HeatMap, Numbers, Panel, Picture, Reference, Scale, Series, finite
+from nclab.figures.picture import (
+    AnyPanel,
+    Forest,
+    HeatMap,
+    Numbers,
+    Panel,
+    Picture,
+    Reference,
+    Scale,
+    Series,
+    finite,
+)
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
 SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
@@ -58,6 +70,9 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     shown: set[str] = set()
     for place, (panel, box) in enumerate(zip(picture.panels, boxes, strict=True)):
         suffix = "" if place == 0 else str(place + 1)
+        if isinstance(panel, Forest):
+            data += _forest(layout, panel, box, suffix, colours)
+            continue
         x_axis, y_axis = _axes(panel, box, suffix, colours)
         layout[f"xaxis{suffix}"], layout[f"yaxis{suffix}"] = x_axis, y_axis
         layout["annotations"].append(_panel_title(panel.title, box))
@@ -82,7 +97,7 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _entries(panel: Panel | HeatMap) -> int:
+def _entries(panel: AnyPanel) -> int:
     """Lines of the panel's own legend."""
     labels = {one.label for one in panel.series} if isinstance(panel, Panel) else set()
     return len(labels - {""})
@@ -292,6 +307,73 @@ def _heat_map(panel: HeatMap, colours: Colours, box: Sequence[float]) -> list[di
         "hoverinfo": "skip",
     }
     return [trace, level]
+
+
+def _forest(
+    layout: dict[str, Any], panel: Forest, box: Sequence[float], suffix: str, colours: Colours
+) -> list[dict[str, Any]]:
+    """Axes, margins and words into the layout; the intervals themselves."""
+    rows, bands, depth = laid_out(panel)
+    bare = {
+        "showgrid": False,
+        "zeroline": False,
+        "showline": False,
+        "ticks": "",
+        "fixedrange": True,
+    }
+    layout[f"xaxis{suffix}"] = bare | {
+        "domain": list(box[:2]),
+        "anchor": f"y{suffix}",
+        "range": [-1.04, 1.04],
+        "tickvals": [],
+    }
+    layout[f"yaxis{suffix}"] = bare | {
+        "domain": list(box[2:]),
+        "anchor": f"x{suffix}",
+        "range": [depth + 0.6, -0.2],
+        "tickvals": [],
+    }
+    layout["annotations"].append(_panel_title(panel.title, box))
+    home = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
+    zero = {"x0": 0, "x1": 0, "y0": 0, "y1": depth + 0.4, "line": {"color": colours.muted}}
+    layout["shapes"].append({"type": "line", "layer": "below", **home, **zero})
+    for band in bands:
+        across = {"x0": -band.reach, "x1": band.reach}
+        down = {"y0": band.middle - band.tall / 2, "y1": band.middle + band.tall / 2}
+        fill = {"fillcolor": colours.grid, "line": {"width": 0}, "layer": "below"}
+        layout["shapes"].append({"type": "rect", **home, **across, **down, **fill})
+    words: dict[str, Any] = {**home, "showarrow": False, "yanchor": "middle"}
+    for x, end, text in ((-1.02, "left", panel.left), (1.02, "right", panel.right)):
+        foot: dict[str, Any] = {"x": x, "xanchor": end, "y": depth + 0.6, "yanchor": "top"}
+        font = {"size": 11, "color": colours.muted}
+        layout["annotations"].append(words | foot | {"font": font, "text": _plain(text)})
+    for row in rows:
+        text = _plain(row.words) if row.effect is not None else f"<b>{_plain(row.words)}</b>"
+        size, ink = (12, colours.ink) if row.effect is None else (11, colours.muted)
+        look = {"font": {"size": size, "color": ink}, "y": row.at - HEIGHT / 2}
+        if row.words:
+            layout["annotations"] += [
+                words | look | {"x": -1.02, "xanchor": "left", "text": text},
+                words | look | {"x": 1.02, "xanchor": "right", "text": _plain(row.numbers)},
+            ]
+    axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+    return [_interval(row, colours) | axes for row in rows if row.effect is not None]
+
+
+def _interval(row: Row, colours: Colours) -> dict[str, Any]:
+    assert row.effect is not None
+    colour = colours.line(row.effect.colour)
+    symbol = SYMBOLS["hollow" if row.effect.hollow else "filled"]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [row.low, row.middle, row.high],
+        "y": [row.at] * 3,
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": [0, 8, 0], "symbol": symbol, "opacity": 1},
+        "hovertemplate": f"{_plain(row.effect.name)}<br>{_plain(row.numbers)}<extra></extra>",
+        "showlegend": False,
+    }
 
 
 def _bend(place: float, middle: float) -> float:

@@ -77,13 +77,47 @@ class HeatMap(NamedTuple):
     value_label: str = ""
 
 
+class Effect(NamedTuple):
+    """One row of a forest plot."""
+
+    name: str
+    estimate: float
+    low: float | None
+    """None where there is no interval."""
+    high: float | None
+    colour: int = 0
+    hollow: bool = False
+    """Beside its neighbour above: the same quantity, from other data."""
+
+
+class Effects(NamedTuple):
+    """Rows of one unit, drawn on one scale, beside their margin."""
+
+    title: str
+    margin: float
+    rows: tuple[Effect, ...]
+
+
+class Forest(NamedTuple):
+    """Effects with their intervals on both sides of zero, every group on its own scale."""
+
+    title: str
+    groups: tuple[Effects, ...]
+    left: str = ""
+    """What an effect below zero means."""
+    right: str = ""
+
+
+AnyPanel = Panel | HeatMap | Forest
+
+
 class Picture(NamedTuple):
     """A figure: panels in rows of `columns`, a title and what a reader should see in it."""
 
     name: str
     """File name without suffix."""
     title: str
-    panels: tuple[Panel | HeatMap, ...]
+    panels: tuple[AnyPanel, ...]
     columns: int = 2
     caption: str = ""
     panel_size: tuple[float, float] = (3.2, 2.6)
@@ -128,7 +162,13 @@ def from_json(content: Mapping[str, Any]) -> Picture:
     return picture
 
 
-def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
+def _panel_to_json(panel: AnyPanel) -> dict[str, Any]:
+    if isinstance(panel, Forest):
+        groups = [
+            group._asdict() | {"rows": [row._asdict() for row in group.rows]}
+            for group in panel.groups
+        ]
+        return {"kind": "forest", **panel._asdict(), "groups": groups}
     if isinstance(panel, HeatMap):
         values = [finite(row) for row in panel.values]
         places = {"x": finite(panel.x), "y": finite(panel.y)}
@@ -142,13 +182,19 @@ def _panel_to_json(panel: Panel | HeatMap) -> dict[str, Any]:
     return {"kind": "panel", **panel._asdict(), "series": series, "references": references}
 
 
-def _panel_from_json(content: Mapping[str, Any]) -> Panel | HeatMap:
+def _panel_from_json(content: Mapping[str, Any]) -> AnyPanel:
     rest = dict(content)
     kind = rest.pop("kind")
     for name in TUPLES & rest.keys():
         rest[name] = None if rest[name] is None else tuple(rest[name])
     if kind == "heat map":
         return HeatMap(**rest)
+    if kind == "forest":
+        rest["groups"] = tuple(
+            Effects(**{**group, "rows": tuple(Effect(**row) for row in group["rows"])})
+            for group in rest["groups"]
+        )
+        return Forest(**rest)
     rest["series"] = tuple(Series(**one) for one in rest["series"])
     rest["references"] = tuple(Reference(**one) for one in rest["references"])
     return Panel(**rest)
@@ -169,6 +215,8 @@ def _misfit(picture: Picture) -> str:
             fits = {len(names) for names in (panel.x_names, panel.x)} <= across | {0}
             fits &= {len(names) for names in (panel.y_names, panel.y)} <= {down, 0}
             wrong = "" if len(across) == 1 and across != {0} and fits else "the matrix is uneven"
+        elif not wrong and isinstance(panel, Forest):
+            wrong = _wrong_forest(panel)
         if wrong:
             return f"in panel {place} {wrong}"
     return ""
@@ -194,6 +242,14 @@ def _wrong_panel(panel: Panel) -> str:
     return ""
 
 
+def _wrong_forest(panel: Forest) -> str:
+    for group in panel.groups:
+        for one in (group, *group.rows):
+            if wrong := _wrong_field(one, f"{getattr(one, 'name', group.title)!r}"):
+                return wrong
+    return "" if any(group.rows for group in panel.groups) else "there are no effects"
+
+
 def _wrong_field(one: Any, what: str) -> str:
     """The first field of a part of a picture whose value is not of the field's type."""
     for name, kind in get_type_hints(type(one)).items():
@@ -215,7 +271,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, list | tuple) and all(_fits(one, inner[0]) for one in value)
     if kind is float:
         return type(value) in (int, float) and -HUGE <= value <= HUGE
-    return type(value) is kind if kind in (int, str, NoneType) else isinstance(value, kind)
+    return type(value) is kind if kind in (int, str, bool, NoneType) else isinstance(value, kind)
 
 
 def finite(values: Iterable[Any]) -> list[float | None]:

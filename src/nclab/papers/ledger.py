@@ -79,8 +79,9 @@ def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, 
         return _row(claim, claim.check(preset), None)
     evidence = recorded(claim.needs)
     if evidence is None:
-        why = f"nothing is recorded; nclab reproduce {claim.needs} --preset paper would tell"
-        found = Finding(Verdict.OPEN, why, {})
+        ran = here is not None and here.get("preset") == "paper"
+        how = "claims --fresh judges this run" if ran else f"reproduce {claim.needs} --preset paper"
+        found = Finding(Verdict.OPEN, f"nothing is recorded; nclab {how}", {})
     else:
         found = claim.check(numbers=evidence)
     row = _row(claim, found, evidence)

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from nclab.figures.picture import HeatMap, Picture
+from nclab.figures.picture import Forest, HeatMap, Picture
 
 HEAD = ("panel", "series", "x", "y", "low", "high")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -11,7 +11,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def picture_csv(picture: Picture) -> str:
-    """One row a point; of a heat map one row a cell, with the value as y.
+    """One row a point; of a heat map one row a cell, with the value as y;
+    of a forest plot one row an effect, as x.
 
     >>> from nclab.figures.picture import Panel, Series
     >>> panel = Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0, None]),))
@@ -26,12 +27,18 @@ def picture_csv(picture: Picture) -> str:
     for panel in picture.panels:
         title = _plain(panel.title)
         if isinstance(panel, HeatMap):
-            for row, values in enumerate(panel.values):
-                name = panel.y_names[row] if panel.y_names else panel.y[row] if panel.y else row
+            for down, values in enumerate(panel.values):
+                name = panel.y_names[down] if panel.y_names else panel.y[down] if panel.y else down
                 for column, value in enumerate(values):
                     where = panel.x_names[column] if panel.x_names else column
                     x = panel.x[column] if len(panel.x) else where
                     writer.writerow([title, _plain(str(name)), x, value, None, None])
+            continue
+        if isinstance(panel, Forest):
+            for group in panel.groups:
+                for row in group.rows:
+                    name, ends = _plain(row.name), (row.low, row.high)
+                    writer.writerow([_plain(group.title), name, row.estimate, None, *ends])
             continue
         for one in panel.series:
             low, high = one.low or [None] * len(one.x), one.high or [None] * len(one.x)
