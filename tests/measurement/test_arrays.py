@@ -18,7 +18,7 @@ NAN = DATA.features.clone()
 NAN[17, 2] = float("nan")
 INF = DATA.features.clone()
 INF[3, 0] = float("-inf")
-EXPECTED = measure(DATA)
+EXPECTED = measure(DATA, extras="default")
 
 
 def run(**changes: Any) -> Callable[[], object]:

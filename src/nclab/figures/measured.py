@@ -31,6 +31,7 @@ def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
     panels: list[Panel | HeatMap] = []
     if row.get("inter_cosine"):
         title, matrix, span = "cosines between classes", row["inter_cosine"], (-1.0, 1.0)
+        title += ", centred" if row.get("centred") else ""
         names = tuple(str(label) for label in row["classes"])
         panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
     places = row["classes"]
@@ -53,7 +54,10 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     """All layers in the order in which the network computes them."""
     count = list(range(1, len(rows) + 1))
     simplex = -1 / (rows[-1]["num_classes"] - 1)
-    cosines = tuple(_line(rows, key, place) for place, key in enumerate(("min_intra", "max_inter")))
+    known = all(row.get("centred_min_intra") is not None for row in rows)
+    centred = "centred_" if known and any(row.get("non_negative") for row in rows) else ""
+    keys = (f"{centred}min_intra", f"{centred}max_inter")
+    cosines = tuple(_line(rows, key, place) for place, key in enumerate(keys))
     ideals = (Reference("intra at collapse", y=1.0), Reference("inter at collapse", y=simplex))
     panels = [Panel("cosines", "layer", "", cosines, references=ideals)]
     colour = 2
@@ -114,4 +118,12 @@ def _dots(label: str, x: Any, y: Any, colour: int, marker: Marker) -> Series:
 def _line(rows: Sequence[Row], key: str, colour: int, *, positive: bool = False) -> Series:
     values = [row.get(key) for row in rows]
     kept = [value if not positive or (value or 0) > 0 else None for value in values]
-    return Series(key, list(range(1, len(rows) + 1)), kept, colour=colour, marker="filled")
+    series = Series(key, list(range(1, len(rows) + 1)), kept, colour=colour, marker="filled")
+    bands = [(row.get("intervals") or {}).get(key) for row in rows]
+    if not any(bands):
+        return series
+    edges = [band or (value, value) for band, value in zip(bands, kept, strict=True)]
+    low, high = [edge[0] for edge in edges], [edge[1] for edge in edges]
+    if positive:
+        low = [edge if edge and edge > 0 else value for edge, value in zip(low, kept, strict=True)]
+    return series._replace(low=low, high=high)

@@ -75,8 +75,8 @@ class Report(Shown):
         from nclab.figures.measured import layer_picture, layers_picture
 
         if len(self.layers) < 2:
-            return layer_picture(self.last.to_dict())
-        return layers_picture([collapse.to_row() for collapse in self.layers])
+            return layer_picture(self.last._seen())
+        return layers_picture(self.table_rows())
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -104,6 +104,8 @@ class Report(Shown):
                 f"effective depth: {min(depth, count)} of {count} layers "
                 f"(nearest-class-centre error ≤ 0.01{end})"
             )
+        if self.layers:
+            lines.append(self.last.verdict)
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines
