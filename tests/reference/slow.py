@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 def slow_metrics(
     features: Any, labels: Any, weight: Any | None = None, bias: Any | None = None
-) -> dict[str, float | None]:
+) -> dict[str, Any]:
     """All scalars of a measurement, from definitions, in float64."""
     h = np.asarray(features, dtype=np.float64)
     y = np.asarray(labels)
@@ -192,7 +192,7 @@ def directional(groups: list[Array], means: Array) -> dict[str, float]:
     return {"directional_cdnv": float(np.mean(values)), "ncc_error_bound": float(wrong)}
 
 
-def exp_entropy(sizes: Array) -> float:
+def exp_entropy(sizes: Any) -> float:
     """exp(-sum p log p) of shares p."""
     shares = [size / sum(sizes) for size in sizes if size > 0]
     return float(np.exp(-sum(p * np.log(p) for p in shares)))
@@ -220,7 +220,7 @@ def log_distances(rows: Array) -> float:
     return float(np.std(logs) / abs(np.mean(logs)))
 
 
-def classifier_rows(w: Array, centred: Array, sizes: list[int]) -> dict[str, float | None]:
+def classifier_rows(w: Array, centred: Array, sizes: list[int]) -> dict[str, Any]:
     """What is seen of the classifier, with Gram matrices written out."""
     count = len(w)
     simplex = (np.eye(count) - np.ones((count, count)) / count) / np.sqrt(count - 1)

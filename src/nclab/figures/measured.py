@@ -54,10 +54,7 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     """All layers in the order in which the network computes them."""
     count = list(range(1, len(rows) + 1))
     simplex = -1 / (rows[-1]["num_classes"] - 1)
-    known = all(row.get("centred_min_intra") is not None for row in rows)
-    centred = "centred_" if known and any(row.get("non_negative") for row in rows) else ""
-    keys = (f"{centred}min_intra", f"{centred}max_inter")
-    cosines = tuple(_line(rows, key, place) for place, key in enumerate(keys))
+    cosines = tuple(_line(rows, key, place) for place, key in enumerate(cosine_keys(rows)))
     ideals = (Reference("intra at collapse", y=1.0), Reference("inter at collapse", y=simplex))
     panels = [Panel("cosines", "layer", "", cosines, references=ideals)]
     colour = 2
@@ -77,6 +74,15 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     )
     title = "Neural collapse, layer by layer"
     return Picture(name, title, tuple(panels), len(panels), f"Layers: {names}.", (3.1, 2.6))
+
+
+def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
+    """The two cosines to show: centred where features without negative entries are among them."""
+    keys = ("min_intra", "max_inter")
+    known = all(row.get(f"centred_{key}") is not None for row in rows for key in keys)
+    if known and any(row.get("non_negative") for row in rows):
+        return "centred_min_intra", "centred_max_inter"
+    return keys
 
 
 def mini_map(row: Row) -> str:
@@ -118,12 +124,4 @@ def _dots(label: str, x: Any, y: Any, colour: int, marker: Marker) -> Series:
 def _line(rows: Sequence[Row], key: str, colour: int, *, positive: bool = False) -> Series:
     values = [row.get(key) for row in rows]
     kept = [value if not positive or (value or 0) > 0 else None for value in values]
-    series = Series(key, list(range(1, len(rows) + 1)), kept, colour=colour, marker="filled")
-    bands = [(row.get("intervals") or {}).get(key) for row in rows]
-    if not any(bands):
-        return series
-    edges = [band or (value, value) for band, value in zip(bands, kept, strict=True)]
-    low, high = [edge[0] for edge in edges], [edge[1] for edge in edges]
-    if positive:
-        low = [edge if edge and edge > 0 else value for edge, value in zip(low, kept, strict=True)]
-    return series._replace(low=low, high=high)
+    return Series(key, list(range(1, len(rows) + 1)), kept, colour=colour, marker="filled")

@@ -33,8 +33,9 @@ def jackknife(value: float, left_out: Sequence[float]) -> Interval:
     Exact for a mean of normal numbers in equal groups; for other smooth functions of means right
     to first order. The bias b of order 1/N is taken off.
 
-    >>> jackknife(2.0, [2.5, 2.0, 1.5])  # of 1, 2 and 3
-    Interval(low=-0.48413771175032636, high=4.484137711750326, bias=0.0)
+    >>> low, high, bias = jackknife(2.0, [2.5, 2.0, 1.5])  # the mean of 1, 2 and 3
+    >>> round(low, 6), round(high, 6), bias
+    (-0.484138, 4.484138, 0.0)
     """
     count = len(left_out)
     mean = math.fsum(left_out) / count

@@ -215,6 +215,9 @@ def _interval(
         looked = metric.needs in ("second look", "both")
         return OTHER_ORDER if looked else "undefined without one of the groups"
     interval = jackknife(value, known)
+    if metric.name in SHARES:  # steps, of which a jackknife knows the spread but not the bias
+        low, high = value - interval.half, value + interval.half
+        return Interval(max(low, 0.0), min(high, 1.0))
     ideal = None if metric.ideal is None else metric.ideal(collapse.num_classes)
     if ideal == 0.0 or ideal == 1.0:
         # The best value is the end of the range: an interval does not go beyond it.

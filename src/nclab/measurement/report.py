@@ -72,11 +72,13 @@ class Report(Shown):
         return [collapse.to_row() for collapse in self.layers]
 
     def _picture(self) -> "Picture":
+        from nclab.figures.bands import with_bands
         from nclab.figures.measured import layer_picture, layers_picture
 
         if len(self.layers) < 2:
             return layer_picture(self.last._seen())
-        return layers_picture(self.table_rows())
+        rows = self.table_rows()
+        return with_bands(layers_picture(rows), rows)
 
     def __rich__(self) -> Any:
         from rich.console import Group

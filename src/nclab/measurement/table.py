@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from nclab.figures.measured import cosine_keys
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric
 from nclab.text import number
 
@@ -74,12 +75,9 @@ def layers(rows: Sequence[Row]) -> Group:
 
 def _columns(rows: Sequence[Row]) -> dict[str, str]:
     """Centred cosines instead of those that features without negative entries cannot use."""
-    cosines = ("min_intra", "max_inter")
-    known = all(row.get(f"centred_{name}") is not None for row in rows for name in cosines)
-    if not known or not any(row.get("non_negative") for row in rows):
-        return LAYER_COLUMNS
-    centred = {f"centred_{name}": f"centred {name}" for name in cosines}
-    return {**centred, **{name: LAYER_COLUMNS[name] for name in LAYER_COLUMNS.keys() - cosines}}
+    own = {key: key.replace("_min", " min").replace("_max", " max") for key in cosine_keys(rows)}
+    rest = list(LAYER_COLUMNS.items())[2:]
+    return {**own, **dict(rest)}
 
 
 def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
@@ -127,9 +125,9 @@ def _error(name: str, row: Row) -> str:
     interval = (row.get("intervals") or {}).get(name)
     if interval is None:
         return ""
-    low, high, value = *interval[:2], row[name]
+    low, high = interval[:2]
     half = (high - low) / 2
-    if abs(value - (low + high) / 2) <= half / 4:
+    if abs(row[name] - (low + high) / 2) <= half / 4:
         return f" ± {half:.2g}"
     return f" [{number(low)}, {number(high)}]"
 
