@@ -130,3 +130,26 @@ def test_balanced_weighting_of_classes_equals_weighting_of_samples() -> None:
     assert metrics.nc1_trace_pinv_sample_weighted(moments) == pytest.approx(
         metrics.nc1_trace_pinv(moments), rel=1e-11
     )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_proven_share_of_errors_is_not_exceeded(name: str) -> None:
+    """Cantelli: nearest class means err at most as often as the directional CDNV allows."""
+    data = CASES[name]
+    found = nclab.measure_features(data.features, data.labels, metrics="all")
+    assert found.nc4_ncc_accuracy is not None
+    assert found.ncc_error_bound is not None
+    assert 1 - found.nc4_ncc_accuracy <= found.ncc_error_bound + 1e-12
+
+
+def test_directional_variance_is_part_of_the_whole() -> None:
+    """By Cauchy and Schwarz at most the class's own variance over the squared distance."""
+    data = CASES["unbalanced"]
+    collapse = nclab.measure_features(data.features, data.labels, metrics=["directional_cdnv"])
+    assert collapse.directional_cdnv is not None
+    assert collapse.cdnv is not None
+    assert collapse.directional_cdnv < collapse.cdnv
+    with pytest.raises(AttributeError, match="Measure with metrics='all'"):
+        _ = collapse.rankme
+    with pytest.raises(nclab.NclabError, match=r"or names among .*rankme.*, got 'rankmee'"):
+        nclab.measure_features(data.features, data.labels, metrics="rankmee")

@@ -10,6 +10,7 @@ moments of two sets of groups.
 """
 
 import copy
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -211,6 +212,8 @@ def _interval(
             return share_interval(hits, total)
     left_out = [values[metric.name] for values in found]
     known = [one for one in left_out if one is not None]
+    if not all(map(math.isfinite, [value, *known])):
+        return "infinite, or infinite without one of the groups"
     if len(known) < len(left_out):
         looked = metric.needs in ("second look", "both")
         return OTHER_ORDER if looked else "undefined without one of the groups"

@@ -6,9 +6,13 @@ itself, and noise looks collapsed.
 """
 
 import math
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
+
+FloatArray = NDArray[np.float64]
 
 NODES = 80
 
@@ -47,7 +51,14 @@ def noise_ncc_accuracy(num_classes: int, per_class: float, dim: int) -> float:
     >>> round(noise_ncc_accuracy(10, 4, 2000), 6), round(noise_ncc_accuracy(2, 1e9, 2), 2)
     (1.0, 0.5)
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    nodes, weights = _quadrature()
     own, other = math.sqrt(1 - 0.5 / per_class), math.sqrt(1 + 0.5 / per_class)
     single = ndtr((math.sqrt(dim / per_class) + own * nodes) / other)
-    return float(weights @ single ** (num_classes - 1) / weights.sum())
+    return float(weights @ single ** (num_classes - 1))
+
+
+@cache
+def _quadrature() -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of means over a standard normal number."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes, weights / weights.sum()

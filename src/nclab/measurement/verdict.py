@@ -69,7 +69,7 @@ def _outstanding(collapse: "Collapse") -> list[str]:
     if dead:
         found.append(f"Dead, all features zero: {_listed(collapse, dead)}.")
     if collapse.class_loss is not None:
-        guess = math.log(collapse.num_classes)
+        guess = math.log(collapse.num_classes) * (1 - 1e-9)  # up to rounding
         lost = (collapse.class_loss >= guess).nonzero().flatten().tolist()
         if lost:
             found.append(f"Lost, no better than guessing: {_listed(collapse, lost)}.")

@@ -1,5 +1,7 @@
 """What weight decay forces on hidden layers, on random and trained networks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,9 +24,7 @@ def within_trace(rows: torch.Tensor, labels: torch.Tensor) -> float:
     return total / len(rows)
 
 
-def network(
-    seed: int, *, steps: int = 0, decay: float = 0.02, width: int = 9
-) -> tuple[torch.nn.Sequential, torch.Tensor, torch.Tensor]:
+def network(seed: int, *, steps: int = 0, decay: float = 0.02, width: int = 9) -> Any:
     """A net whose last two layers are linear, some steps into its training."""
     torch.manual_seed(seed)
     data = torch.randn(60, 5, dtype=torch.float64)
@@ -75,7 +75,7 @@ def test_the_rank_bound_bites_once_the_features_have_collapsed() -> None:
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(inputs @ weight.T @ head.T, labels).backward()
         optimiser.step()
-    hidden = (inputs @ weight.T).detach().requires_grad_()
+    hidden: Any = (inputs @ weight.T).detach().requires_grad_()
     torch.nn.functional.cross_entropy(hidden @ head.T, labels).backward()
     gradient = hidden.grad.T @ inputs
     rms = float((hidden.grad * 30).square().sum(1).mean().sqrt())
