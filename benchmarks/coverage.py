@@ -1,6 +1,6 @@
 """Do 95 % intervals hold the truth 95 times in 100? On data sets whose truth is known.
 
-python benchmarks/coverage.py [--sets 1000] [--groups 10]
+python benchmarks/coverage.py [--sets 1000] [--groups 10] [--times 1]
 
 Four normal classes of unequal size and shape in six dimensions and a fixed classifier. The truth
 of what depends on means and covariances alone is written out; that of losses, shares and cosines
@@ -117,15 +117,16 @@ class World:
         return out
 
 
-def run(sets: int, groups: int) -> dict[str, dict[str, float]]:
+def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
     """For each metric the truth, how often an interval holds it, how often there is one."""
     world = World()
     truth = world.truth()
     held = dict.fromkeys(truth, 0)
     given = dict.fromkeys(truth, 0)
+    counts = tuple(times * count for count in COUNTS)
     widths: dict[str, list[float]] = {name: [] for name in truth}
     for seed in range(sets):
-        features, labels = world.draw(np.random.default_rng(1000 + seed), COUNTS)
+        features, labels = world.draw(np.random.default_rng(1000 + seed), counts)
         collapse = nclab.measure_features(
             *(features, labels, world.weight, world.bias),
             metrics=["directional_cdnv", "gnc2_uniformity"],
@@ -154,15 +155,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=10)
+    parser.add_argument("--times", type=int, default=1, help="as many samples")
     options = parser.parse_args()
     start = time.process_time()
     print(f"{'metric':26} {'truth':>10} {'± on average':>13} {'coverage':>9} {'given':>6}")
-    for name, row in run(options.sets, options.groups).items():
+    for name, row in run(options.sets, options.groups, options.times).items():
         print(
             f"{name:26} {row['truth']:10.4g} {row['half']:13.2g} {row['coverage']:9.3f} "
             f"{row['given']:6.3f}"
         )
-    print(f"{options.sets} data sets, {time.process_time() - start:.0f} CPU s")
+    samples = options.times * sum(COUNTS)
+    print(f"{options.sets} data sets of {samples} samples, {time.process_time() - start:.0f} CPU s")
 
 
 if __name__ == "__main__":

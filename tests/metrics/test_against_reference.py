@@ -153,3 +153,31 @@ def test_directional_variance_is_part_of_the_whole() -> None:
         _ = collapse.rankme
     with pytest.raises(nclab.NclabError, match=r"or names among .*rankme.*, got 'rankmee'"):
         nclab.measure_features(data.features, data.labels, metrics="rankmee")
+
+
+def test_the_conversions_of_the_docs_hold() -> None:
+    """docs/metrics.md: what other codes call the same, from what is here."""
+    data = CASES["unbalanced"]
+    h, y = data.features.numpy(), data.labels.numpy()
+    collapse = nclab.measure_features(data.features, data.labels, metrics="all")
+    moments = collapse.moments
+    means = np.array([h[y == c].mean(0) for c in range(5)])
+    about_samples = np.sum((means - h.mean(0)) ** 2) / 5
+    shift = (moments.global_mean - moments.sample_mean).square().sum()
+    here = moments.centred_means.square().sum() / 5 + shift
+    assert about_samples == pytest.approx(float(here), rel=1e-12)
+    weighted = np.mean([h[y == c].var(0).sum() for c in range(5)])
+    assert weighted == pytest.approx(float(collapse.variances.mean()), rel=1e-12)
+    sizes = collapse.counts.double()
+    unbiased = collapse.variances * sizes / (sizes - 1)
+    assert h[y == 2].var(0, ddof=1).sum() == pytest.approx(float(unbiased[2]), rel=1e-12)
+
+
+def test_the_other_mean_hides_an_exact_collapse() -> None:
+    """About the mean of all samples, exactly collapsed classes of unequal size look misaligned."""
+    etf = metrics.simplex_etf(4, 6)
+    labels = torch.repeat_interleave(torch.arange(4), torch.tensor([50, 10, 5, 5]))
+    collapse = nclab.measure_features(etf[labels], labels, weight=etf)
+    assert collapse.nc3_self_duality == pytest.approx(0.0, abs=1e-12)
+    moved = torch.nn.functional.normalize(etf - etf[labels].mean(0), dim=1)
+    assert float((moved - etf).norm(dim=1).mean()) > 0.3

@@ -35,7 +35,7 @@ class DirectionalSpread:
         self.means = present.means
         """(k, d) of the classes with samples."""
         self.counts = torch.zeros_like(present.counts)
-        self._centred = present.centred_means
+        self.centred_means = present.centred_means
         self._squares = present.means.new_zeros(len(classes), len(classes))
 
     def update(self, features: Any, labels: Any) -> None:
@@ -56,7 +56,7 @@ class DirectionalSpread:
         ):
             own = self._slot[classes]
             self.counts += own.bincount(minlength=len(self.counts))
-            along = block.sub_(self.means[own]) @ self._centred.T  # (B, k)
+            along = block.sub_(self.means[own]) @ self.centred_means.T  # (B, k)
             along -= along.gather(1, own[:, None])
             self._squares.index_add_(0, own, along.square_())
 
