@@ -8,7 +8,7 @@ from scipy.special import betaincinv, stdtrit
 
 LEVEL = 0.95
 FEW = 10
-"""Up to this many errors, or hits, a share gets an exact binomial interval."""
+"""With fewer errors, or hits, than this a share gets an exact binomial interval."""
 
 
 class Interval(NamedTuple):

@@ -161,7 +161,7 @@ def memory(moments: ClassMoments, count: int = GROUPS) -> int:
     """Bytes that intervals need at most: two sets of groups of moments, and a look for each.
 
     >>> memory(ClassMoments(10, 512, scatter=True)) // 10**6
-    47
+    46
     """
     classes, dim = moments.num_classes, moments.dim
     one = 3 * classes * dim + (dim * dim if moments.has_scatter else 0)

@@ -26,7 +26,7 @@ def gnc2_uniformity(moments: ClassMoments) -> float:
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.5], [-1.0, -0.5]], [0, 1, 2])
     >>> round(gnc2_uniformity(moments), 6)
-    1.108679
+    0.44279
     """
     units = unit_rows(moments.centred_means)
     logarithms = LogDistance(units)
