@@ -143,8 +143,8 @@ def test_shares_without_an_error_have_an_interval() -> None:
 
 def test_memory_is_announced_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "MUCH", 1000)
-    with pytest.warns(nclab.NclabWarning, match="10 groups of moments, about .* GB for 5 classes"):
-        nclab.measure_features(*DATA, intervals=True)
+    with pytest.warns(nclab.NclabWarning, match="about .* GB for 5 classes in dimension 7"):
+        nclab.measure_features(DATA.features, DATA.labels, intervals=True)
 
 
 @pytest.mark.parametrize("wrong", [1, 4, "yes", 2.5])

@@ -53,15 +53,7 @@ class Groups:
         self, moments: ClassMoments, head: "Head | None", extras: Extras, *, count: int
     ) -> None:
         self._like, self._head, self._extras, self.count = moments, head, extras, count
-        needed = memory(moments, count)
-        if needed > MUCH:
-            warnings.warn(
-                f"The intervals keep {count} groups of moments, about {needed / 1e9:.1f} GB for "
-                f"{moments.num_classes} classes in dimension {moments.dim}.",
-                NclabWarning,
-                stacklevel=2,
-            )
-        self._moments = [empty_like(moments) for _ in range(count)]
+        self._moments: list[ClassMoments] = []
         self._logits: list[LogitStatistics] = []
         self._looks: list[SecondLook] = []
         self._spreads: list[DirectionalSpread] = []
@@ -72,10 +64,13 @@ class Groups:
     def add(self, rows: Tensor, classes: Tensor) -> None:
         """First pass."""
         size = self._like.num_classes
+        if not self._moments:
+            _announce(memory(self._like, self.count), self._like)
+            self._moments = [empty_like(self._like) for _ in range(self.count)]
         if len(self._dealt) < size:
-            for moments in self._moments:
-                moments.grow(size)
             self._dealt = torch.cat([self._dealt, self._dealt.new_zeros(size - len(self._dealt))])
+        for moments in self._moments if self._moments[0].num_classes < size else []:
+            moments.grow(size)
         if self._head is not None and not self._logits:
             self._logits = [logits_like(moments) for moments in self._moments]
         groups = self._deal(classes)
@@ -155,6 +150,17 @@ class Groups:
         self._dealt.zero_()
         self._moments = _all_but_one(self._moments)
         self._logits = _all_but_one(self._logits)
+
+
+def _announce(needed: int, moments: ClassMoments) -> None:
+    """Say how much memory will be used, if it is much."""
+    if needed > MUCH:
+        warnings.warn(
+            f"The intervals keep groups of moments, about {needed / 1e9:.1f} GB for "
+            f"{moments.num_classes} classes in dimension {moments.dim}.",
+            NclabWarning,
+            stacklevel=2,
+        )
 
 
 def memory(moments: ClassMoments, count: int = GROUPS) -> int:
