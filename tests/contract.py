@@ -10,15 +10,16 @@ from torch import Tensor
 
 import nclab
 from nclab import metrics
-from nclab.metrics.catalogue import METRICS
+from nclab.metrics.catalogue import EXTRAS, METRICS
 from nclab.metrics.view import parameters
+from nclab.statistics import DirectionalSpread
 from tests.clouds import Cloud
 
 Scalars = Mapping[str, float | None]
 Function = Callable[..., Any]
 
 NEVER = frozenset[str]()
-FEATURES = frozenset({"moments", "statistics", "look"})
+FEATURES = frozenset({"moments", "statistics", "look", "spread"})
 CLASSIFIER = frozenset({"weight", "classes"})
 STATISTICS = FEATURES | CLASSIFIER | {"logits"}
 """Names of the parameters of metrics, by what they see of a cloud; logits see both."""
@@ -30,7 +31,7 @@ def functions() -> dict[str, Function]:
     """Every public metric, and every row of the catalogue, by name."""
     public = {name: getattr(metrics, name) for name in metrics.__all__}
     measured = {name: f for name, f in public.items() if parameters(f) <= STATISTICS}
-    return measured | {metric.name: metric.function for metric in METRICS}
+    return measured | {metric.name: metric.function for metric in (*METRICS, *EXTRAS)}
 
 
 def statistics(cloud: Cloud) -> dict[str, Any]:
@@ -44,11 +45,14 @@ def statistics(cloud: Cloud) -> dict[str, Any]:
     predicted = logits.update(outputs, cloud.labels)
     look = nclab.SecondLook(moments)
     look.update(cloud.features, cloud.labels, predicted)
+    spread = DirectionalSpread(moments)
+    spread.update(cloud.features, cloud.labels)
     moments = moments if len(classes) == len(cloud.weight) else moments.select(classes)
     return {
         "moments": moments,
         "statistics": moments,
         "look": look,
+        "spread": spread,
         "logits": logits,
         "weight": cloud.weight,
         "classes": classes,
@@ -62,10 +66,11 @@ def alone(function: Function, given: Mapping[str, Any]) -> list[float]:
     return [float(number) for number in value.flatten()]
 
 
-def measure(cloud: Cloud, *, bias: bool = True) -> Scalars:
+def measure(cloud: Cloud, *, bias: bool = True, extras: str = "all") -> Scalars:
     """All scalars of a cloud."""
     return nclab.measure_features(
-        cloud.features, cloud.labels, cloud.weight, cloud.bias if bias else None
+        *(cloud.features, cloud.labels, cloud.weight, cloud.bias if bias else None),
+        metrics=extras,
     ).scalars()
 
 
@@ -155,4 +160,4 @@ def streamed(cloud: Cloud, cut: Callable[[Tensor], list[Tensor]], *, head: bool 
     rows = cut(torch.arange(len(cloud.labels)))
     batches = [(cloud.features[part], cloud.labels[part]) for part in rows]
     weight, bias = (cloud.weight, cloud.bias) if head else (None, None)
-    return nclab.measure_features(batches, weight=weight, bias=bias).scalars()
+    return nclab.measure_features(batches, weight=weight, bias=bias, metrics="all").scalars()

@@ -50,6 +50,23 @@ def test_the_table_is_for_people(file: Path) -> None:
     assert "no classifier weights were given: nc2_norm_variation_weights" in done.out
 
 
+def test_error_bars_a_null_and_dearer_metrics_are_options(file: Path) -> None:
+    done = call("measure", file, "--intervals", "--null", "--metrics", "rankme,lidar", "--json")
+    found = json.loads(done.out)
+    expected = nclab.measure_features(
+        DATA.features, DATA.labels, metrics=["rankme", "lidar"], intervals=True, null=True
+    )
+    assert found["rankme"] == pytest.approx(expected.rankme, rel=1e-12)
+    assert set(found["intervals"]) == set(expected.intervals or {})
+    assert set(found["null"]) == set(expected.null or {})
+    table = call("measure", file, "--intervals", "--null").out
+    assert "±" in table
+    assert "labels shuffled" in table
+    wrong = call("measure", file, "--metrics", "rankm")
+    assert wrong.code == 2
+    assert "got 'rankm'" in wrong.err
+
+
 def test_a_name_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
     name = "a[red]b :fire:.npz"
     done = call("measure", save(tmp_path / name, features=DATA.features, labels=DATA.labels))

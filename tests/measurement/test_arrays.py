@@ -18,7 +18,7 @@ NAN = DATA.features.clone()
 NAN[17, 2] = float("nan")
 INF = DATA.features.clone()
 INF[3, 0] = float("-inf")
-EXPECTED = measure(DATA)
+EXPECTED = measure(DATA, extras="default")
 
 
 def run(**changes: Any) -> Callable[[], object]:
@@ -105,7 +105,7 @@ def test_bad_input_gives_one_clear_line(name: str) -> None:
 
 
 def test_lists_arrays_and_tensors_are_alike() -> None:
-    expected = measure(DATA)
+    expected = measure(DATA, extras="default")
     for convert in (np.asarray, lambda x: x.tolist()):
         found = nclab.measure_features(
             convert(DATA.features), convert(DATA.labels), convert(DATA.weight), convert(DATA.bias)
@@ -146,14 +146,14 @@ def batches() -> Iterator[tuple[Tensor, Tensor]]:
 
 def test_a_source_that_can_be_read_once_is_kept() -> None:
     found = nclab.measure_features(batches(), weight=DATA.weight, bias=DATA.bias)
-    assert_same(found.scalars(), measure(DATA), relative=1e-10)
+    assert_same(found.scalars(), measure(DATA, extras="default"), relative=1e-10)
 
 
 def test_without_room_a_source_is_read_twice_or_the_reason_is_given() -> None:
     twice = nclab.measure_features(
         list(batches()), weight=DATA.weight, bias=DATA.bias, cache_bytes=500
     )
-    assert_same(twice.scalars(), measure(DATA), relative=1e-10)
+    assert_same(twice.scalars(), measure(DATA, extras="default"), relative=1e-10)
     once = nclab.measure_features(batches(), weight=DATA.weight, cache_bytes=500)
     assert once.nc4_ncc_accuracy is None
     assert "read only once" in once.notes["nc4_ncc_accuracy"]
@@ -214,7 +214,7 @@ def test_ignored_labels_and_empty_batches() -> None:
     features = torch.cat([DATA.features, torch.full((5, 7), 1e9)])
     found = nclab.measure_features(features, labels, DATA.weight, DATA.bias, ignore_index=-1)
     assert found.ignored == 5
-    assert_same(found.scalars(), measure(DATA), relative=1e-12)
+    assert_same(found.scalars(), measure(DATA, extras="default"), relative=1e-12)
     empty = (torch.zeros(0, 7), torch.zeros(0).long())
     streamed = nclab.measure_features([empty, *batches(), empty])
     assert streamed.samples == 45
@@ -222,7 +222,7 @@ def test_ignored_labels_and_empty_batches() -> None:
 
 def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "SLICE", 7)
-    assert_same(measure(DATA), EXPECTED, relative=1e-10)
+    assert_same(measure(DATA, extras="default"), EXPECTED, relative=1e-10)
     with pytest.raises(nclab.NclabError, match="got nan in row 17, column 2"):
         nclab.measure_features(NAN, DATA.labels)
 

@@ -130,3 +130,54 @@ def test_balanced_weighting_of_classes_equals_weighting_of_samples() -> None:
     assert metrics.nc1_trace_pinv_sample_weighted(moments) == pytest.approx(
         metrics.nc1_trace_pinv(moments), rel=1e-11
     )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_proven_share_of_errors_is_not_exceeded(name: str) -> None:
+    """Cantelli: nearest class means err at most as often as the directional CDNV allows."""
+    data = CASES[name]
+    found = nclab.measure_features(data.features, data.labels, metrics="all")
+    assert found.nc4_ncc_accuracy is not None
+    assert found.ncc_error_bound is not None
+    assert 1 - found.nc4_ncc_accuracy <= found.ncc_error_bound + 1e-12
+
+
+def test_directional_variance_is_part_of_the_whole() -> None:
+    """By Cauchy and Schwarz at most the class's own variance over the squared distance."""
+    data = CASES["unbalanced"]
+    collapse = nclab.measure_features(data.features, data.labels, metrics=["directional_cdnv"])
+    assert collapse.directional_cdnv is not None
+    assert collapse.cdnv is not None
+    assert collapse.directional_cdnv < collapse.cdnv
+    with pytest.raises(AttributeError, match="Measure with metrics='all'"):
+        _ = collapse.rankme
+    with pytest.raises(nclab.NclabError, match=r"or names among .*rankme.*, got 'rankmee'"):
+        nclab.measure_features(data.features, data.labels, metrics="rankmee")
+
+
+def test_the_conversions_of_the_docs_hold() -> None:
+    """docs/metrics.md: what other codes call the same, from what is here."""
+    data = CASES["unbalanced"]
+    h, y = data.features.numpy(), data.labels.numpy()
+    collapse = nclab.measure_features(data.features, data.labels, metrics="all")
+    moments = collapse.moments
+    means = np.array([h[y == c].mean(0) for c in range(5)])
+    about_samples = np.sum((means - h.mean(0)) ** 2) / 5
+    shift = (moments.global_mean - moments.sample_mean).square().sum()
+    here = moments.centred_means.square().sum() / 5 + shift
+    assert about_samples == pytest.approx(float(here), rel=1e-12)
+    weighted = np.mean([h[y == c].var(0).sum() for c in range(5)])
+    assert weighted == pytest.approx(float(collapse.variances.mean()), rel=1e-12)
+    sizes = collapse.counts.double()
+    unbiased = collapse.variances * sizes / (sizes - 1)
+    assert h[y == 2].var(0, ddof=1).sum() == pytest.approx(float(unbiased[2]), rel=1e-12)
+
+
+def test_the_other_mean_hides_an_exact_collapse() -> None:
+    """About the mean of all samples, exactly collapsed classes of unequal size look misaligned."""
+    etf = metrics.simplex_etf(4, 6)
+    labels = torch.repeat_interleave(torch.arange(4), torch.tensor([50, 10, 5, 5]))
+    collapse = nclab.measure_features(etf[labels], labels, weight=etf)
+    assert collapse.nc3_self_duality == pytest.approx(0.0, abs=1e-12)
+    moved = torch.nn.functional.normalize(etf - etf[labels].mean(0), dim=1)
+    assert float((moved - etf).norm(dim=1).mean()) > 0.3

@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 def slow_metrics(
     features: Any, labels: Any, weight: Any | None = None, bias: Any | None = None
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """All scalars of a measurement, from definitions, in float64."""
     h = np.asarray(features, dtype=np.float64)
     y = np.asarray(labels)
@@ -19,11 +19,13 @@ def slow_metrics(
     groups = [h[y == c] for c in classes]
     means = np.array([two_pass_mean(group) for group in groups])
     centre = sum(means) / count
-    out = cosines(groups, "")
+    out: dict[str, Any] = dict(cosines(groups, ""))
     out |= cosines([group - centre for group in groups], "centred_")
     out |= nc1(groups, means, centre)
     out |= nc2(means - centre, "means")
     out |= nc4(h, y, groups, means)
+    out |= directional(groups, means) | ranks(h, groups, means, centre)
+    out["gnc2_uniformity"] = log_distances(means - centre)
     alphas = [np.mean([row @ row for row in group]) for group in groups]
     out["alpha"] = float(np.sqrt(np.mean(alphas)))
     if weight is not None:
@@ -31,6 +33,7 @@ def slow_metrics(
         b = np.zeros(count) if bias is None else np.asarray(bias, dtype=np.float64)
         out |= nc2(w - w.mean(0), "weights") | nc3(means, centre, w)
         out |= loss_side(h, y, w, b, out["alpha"])
+        out |= classifier_rows(w, means - centre, [len(group) for group in groups])
         decided = np.argmax(h @ w.T + b, axis=1)
         out["nc4_agreement"] = float(np.mean(nearest(h, means) == decided))
         out["nc4_cosine_agreement"] = float(np.mean(nearest_angle(h, groups) == decided))
@@ -170,4 +173,66 @@ def loss_side(h: Array, y: Any, w: Array, b: Array, alpha: float) -> dict[str, f
         "beta": beta,
         "margin": float(min(margins)),
         "normalised_margin": float(min(margins) * 2 * (count - 1) * np.sqrt(n) / size),
+    }
+
+
+def directional(groups: list[Array], means: Array) -> dict[str, float]:
+    """Variance along the way to each other class, and Cantelli's bound on the errors."""
+    count, total = len(means), sum(len(group) for group in groups)
+    values, wrong = [], 0.0
+    for c, group in enumerate(groups):
+        allowed = 0.0
+        for k in range(count):
+            if k != c:
+                way = means[k] - means[c]
+                value = np.mean([((row - means[c]) @ way) ** 2 for row in group]) / (way @ way) ** 2
+                values.append(value)
+                allowed += value / (value + 0.25)
+        wrong += min(1.0, allowed) * len(group) / total
+    return {"directional_cdnv": float(np.mean(values)), "ncc_error_bound": float(wrong)}
+
+
+def exp_entropy(sizes: Any) -> float:
+    """exp(-sum p log p) of shares p."""
+    shares = [size / sum(sizes) for size in sizes if size > 0]
+    return float(np.exp(-sum(p * np.log(p) for p in shares)))
+
+
+def ranks(h: Array, groups: list[Array], means: Array, centre: Array) -> dict[str, float]:
+    """Effective ranks of the features themselves and of the whitened class means."""
+    spread = np.concatenate([group - mean for group, mean in zip(groups, means, strict=True)])
+    whitened = (means - centre) @ np.linalg.inv(np.linalg.cholesky(spread.T @ spread / len(h))).T
+    signal = np.linalg.svd(whitened, compute_uv=False)
+    return {
+        "rankme": exp_entropy(np.linalg.svd(h, compute_uv=False)),
+        "lidar": exp_entropy(signal**2),
+    }
+
+
+def log_distances(rows: Array) -> float:
+    """Coefficient of variation of the logarithms of inverse distances of directions."""
+    count = len(rows)
+    logs = [
+        np.log(1 / np.linalg.norm(unit(rows[c]) - unit(rows[k])))
+        for c in range(count)
+        for k in range(c + 1, count)
+    ]
+    return float(np.std(logs) / abs(np.mean(logs)))
+
+
+def classifier_rows(w: Array, centred: Array, sizes: list[int]) -> dict[str, Any]:
+    """What is seen of the classifier, with Gram matrices written out."""
+    count = len(w)
+    simplex = (np.eye(count) - np.ones((count, count)) / count) / np.sqrt(count - 1)
+    rows = w - w.mean(0)
+    small = [c for c in range(count) if sizes[c] <= max(sizes) / 2]
+    pairs = [unit(rows[c]) @ unit(rows[k]) for c in small for k in small if c != k]
+    gram, logits = w @ w.T, w @ centred.T
+    return {
+        "nc0_weight_mean": np.linalg.norm(sum(w)) / (np.sqrt(count) * np.linalg.norm(w)),
+        "unc3_duality": np.var([unit(w[c]) @ unit(centred[c]) for c in range(count)]),
+        "nc2_gram_weights": np.linalg.norm(gram / np.linalg.norm(gram) - simplex),
+        "nc3_gram": np.linalg.norm(logits / np.linalg.norm(logits) - simplex),
+        "stable_rank_weights": np.sum(w**2) / np.linalg.norm(w, ord=2) ** 2,
+        "minority_cosine": np.mean(pairs) if pairs else None,
     }

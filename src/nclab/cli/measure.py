@@ -23,6 +23,15 @@ def command(
     one_pass: Annotated[
         bool, typer.Option("--one-pass", help="Only what one reading of the features gives.")
     ] = False,
+    metrics: Annotated[
+        str, typer.Option(help="'all' adds the dearer metrics; or names of them, with commas.")
+    ] = "default",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
+    ] = False,
+    null: Annotated[
+        bool, typer.Option("--null", help="Show what shuffled labels would score, too.")
+    ] = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
     ] = False,
@@ -52,6 +61,9 @@ def command(
         ignore_index=ignore_index,
         allow_missing=allow_missing,
         second_look=not one_pass,
+        metrics=metrics.split(",") if "," in metrics else metrics,
+        intervals=intervals,
+        null=null,
     )
     if as_json:
         print_json(collapse.to_dict())

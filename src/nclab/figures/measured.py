@@ -31,6 +31,7 @@ def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
     panels: list[Panel | HeatMap] = []
     if row.get("inter_cosine"):
         title, matrix, span = "cosines between classes", row["inter_cosine"], (-1.0, 1.0)
+        title += ", centred" if row.get("centred") else ""
         names = tuple(str(label) for label in row["classes"])
         panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
     places = row["classes"]
@@ -53,7 +54,7 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     """All layers in the order in which the network computes them."""
     count = list(range(1, len(rows) + 1))
     simplex = -1 / (rows[-1]["num_classes"] - 1)
-    cosines = tuple(_line(rows, key, place) for place, key in enumerate(("min_intra", "max_inter")))
+    cosines = tuple(_line(rows, key, place) for place, key in enumerate(cosine_keys(rows)))
     ideals = (Reference("intra at collapse", y=1.0), Reference("inter at collapse", y=simplex))
     panels = [Panel("cosines", "layer", "", cosines, references=ideals)]
     colour = 2
@@ -73,6 +74,15 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
     )
     title = "Neural collapse, layer by layer"
     return Picture(name, title, tuple(panels), len(panels), f"Layers: {names}.", (3.1, 2.6))
+
+
+def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
+    """The two cosines to show: centred where features without negative entries are among them."""
+    keys = ("min_intra", "max_inter")
+    known = all(row.get(f"centred_{key}") is not None for row in rows for key in keys)
+    if known and any(row.get("non_negative") for row in rows):
+        return "centred_min_intra", "centred_max_inter"
+    return keys
 
 
 def mini_map(row: Row) -> str:

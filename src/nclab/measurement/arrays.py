@@ -1,6 +1,6 @@
 """measure_features: the door for arrays and for batches of features."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.measurement.asked import Asked
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.progress import track
@@ -29,6 +30,9 @@ def measure_features(
     second_look: bool = True,
     scatter: bool | None = None,
     cache_bytes: int = CACHE_BYTES,
+    metrics: str | Sequence[str] = "default",
+    intervals: bool | int = False,
+    null: bool = False,
 ) -> Collapse:
     """Measure the neural collapse of features with labels, and of the classifier that reads them.
 
@@ -48,6 +52,11 @@ def measure_features(
         allow_missing: leave out classes without samples instead of refusing.
         second_look: False for the one-pass metrics alone.
         scatter: keep the d x d scatter; by default up to d = 4096.
+        metrics: "all" adds those of `nclab.metrics.catalogue.EXTRAS`, a list only those it names.
+        intervals: a 95 % interval for every scalar by a jackknife over 10 random groups of samples,
+            or as many as it says; costs about that many measurements, and the moments of two
+            sets of groups in memory. See `nclab.measurement.intervals`.
+        null: also the same scalars with the labels shuffled; costs a second measurement.
 
     >>> import torch
     >>> corners = torch.tensor([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
@@ -60,11 +69,18 @@ def measure_features(
     source = _source(features, labels)
     head = _head(weight, bias, num_classes)
     arrays = labels is not None
+    whole = source.labels if isinstance(source, _Slices) else None
+    asked = Asked.checked(metrics, intervals=intervals, null=null, labels=whole)
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
     cache = Cache(cache_bytes) if second_look and not arrays else None
     stream = LayerStream(
-        num_classes=num_classes, head=head, ignore_index=ignore_index, scatter=scatter, cache=cache
+        num_classes=num_classes,
+        head=head,
+        ignore_index=ignore_index,
+        scatter=scatter,
+        cache=cache,
+        asked=asked,
     )
     for batch in track(source, "measuring"):
         stream.update(*_pair(batch))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from nclab import metrics
 from nclab.errors import DataError, NclabError
+from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
+from nclab.metrics.catalogue import EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.theory.certificates.certificate import Certificate, certify
 
@@ -79,11 +81,19 @@ class Collapse(Shown):
     moments: ClassMoments
     """The statistics the numbers come from."""
     look: SecondLook | None
+    intervals: Mapping[str, Interval] | None = None
+    """Scalar -> its 95 % interval, where they were asked for with `intervals=True`."""
+    no_interval: Mapping[str, str] = field(default_factory=dict)
+    """Scalar -> why it has no interval."""
+    null: Mapping[str, float | None] | None = None
+    """The scalars with shuffled labels, where they were asked for with `null=True`."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
         if name in values:
             return values[name]
+        if name in {metric.name for metric in EXTRAS}:
+            raise AttributeError(f"Collapse has no {name!r}. Measure with metrics='all'.")
         near = get_close_matches(name, values, n=1)
         hint = f"Did you mean {near[0]}?" if near else "Its metrics are the keys of .values."
         raise AttributeError(f"Collapse has no {name!r}. {hint}")
@@ -161,11 +171,44 @@ class Collapse(Shown):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
-        return [{**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}]
+        row = {**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}
+        return [{**row, **self._uncertainty(), "non_negative": self.non_negative}]
 
     def lines(self) -> list[str]:
-        """What is said below the table: nothing that its rows do not say."""
-        return []
+        """What is said below the table: what it means."""
+        return [self.verdict]
+
+    @cached_property
+    def verdict(self) -> str:
+        """In plain words: is this collapsed, compared with what, and what stands out.
+
+        >>> import nclab
+        >>> features = [[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, 0.1]]
+        >>> print(nclab.measure_features(features, [0, 0, 1, 1]).verdict)
+        Within classes: collapsed (tr Σ_W/tr Σ_B 0.0025; labels at random 2). \
+Class means: a simplex ETF (cosines off by 0).
+        """
+        from nclab.measurement.verdict import verdict
+
+        return verdict(self)
+
+    @cached_property
+    def non_negative(self) -> bool:
+        """Whether no class has a mean direction with a negative entry, as after a ReLU.
+
+        Then no inter-class cosine can be negative, and only centred ones can reach -1/(C - 1).
+        """
+        return bool((self.moments.unit_means >= 0).all())
+
+    def _uncertainty(self) -> dict[str, Any]:
+        """What was asked for beside the values, as plain JSON values."""
+        found: dict[str, Any] = {}
+        if self.intervals is not None:
+            found["intervals"] = {name: list(one) for name, one in self.intervals.items()}
+            found["no_interval"] = dict(self.no_interval)
+        if self.null is not None:
+            found["null"] = {name: _finite(value) for name, value in self.null.items()}
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values; what is not finite is None with a note."""
@@ -190,6 +233,8 @@ class Collapse(Shown):
             "certificate": certificate,
             "notes": notes,
             "warnings": list(self.warnings),
+            "verdict": self.verdict,
+            **self._uncertainty(),
         }
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
@@ -206,17 +251,27 @@ class Collapse(Shown):
     def _picture(self) -> "Picture":
         from nclab.figures.measured import layer_picture
 
-        return layer_picture(self.to_dict())
+        return layer_picture(self._seen())
+
+    def _seen(self) -> dict[str, Any]:
+        """What pictures show: centred cosines where others cannot reach their ideal."""
+        row = self.to_dict()
+        if self.non_negative and self.look is not None and row["inter_cosine"] is not None:
+            return {**row, "inter_cosine": self.centred_inter_cosine.tolist(), "centred": True}
+        return row
 
     def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
         from nclab.measurement.table import side_by_side
 
-        return side_by_side(self.table_rows())
+        return Group(side_by_side(self.table_rows()), *(Text(line) for line in self.lines()))
 
     def _repr_html_(self) -> str:
         from nclab.figures.measured import mini_map
 
-        small = mini_map(self.to_dict()) if self.num_classes <= PAIRS_SHOWN else ""
+        small = mini_map(self._seen()) if self.num_classes <= PAIRS_SHOWN else ""
         return self._html_table() + small
 
 

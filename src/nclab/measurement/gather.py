@@ -2,21 +2,42 @@
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from torch import Tensor
 
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.contradictions import contradictions
 from nclab.metrics.catalogue import METRICS, Metric
-from nclab.metrics.view import View
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.metrics.view import View, parameters
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 
 NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
 COINCIDE = "infinite: class means coincide while features vary around them"
 UNDEFINED = {
     "NC1": "undefined: 0/0, class means coincide and nothing varies around them",
     "NC4": "undefined: all class means coincide",
+    "minority_cosine": "undefined: fewer than two classes have at most half the samples of the "
+    "largest",
+    "lidar": "undefined: nothing varies within classes",
 }
+"""By name or group."""
+
+
+class Extras(NamedTuple):
+    """Metrics that were asked for beyond those of every measurement, and what they need."""
+
+    metrics: tuple[Metric, ...] = ()
+    spread: DirectionalSpread | None = None
+
+    @property
+    def directional(self) -> bool:
+        """Whether they need a `DirectionalSpread`."""
+        return any("spread" in parameters(metric.function) for metric in self.metrics)
+
+
+NO_EXTRAS = Extras()
 
 
 def gather(
@@ -28,6 +49,7 @@ def gather(
     look: SecondLook | None = None,
     layer: str | None = None,
     reasons: Mapping[str, str] | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> Collapse:
     """Every metric that the given statistics allow.
 
@@ -36,6 +58,7 @@ def gather(
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
+        extras: metrics beyond those of every measurement.
 
     Costs half a C x C x d GEMM for each of: unit means, centred means, weights, second look.
 
@@ -51,20 +74,23 @@ def gather(
     cautions = _cautions(moments)
     if missing:
         cautions.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
-    view = View(moments, classes, weight, None if weight is None else logits, look)
+    logits = None if weight is None else logits
+    view = View(moments, classes, weight, logits, look, extras.spread)
     given: dict[str | None, bool] = {
         "scatter": moments.has_scatter,
         "both": look is not None and look.predictions > 0,
     }
     values: dict[str, float | None] = {}
     notes: dict[str, str] = {}
-    for metric in METRICS:
+    for metric in (*METRICS, *extras.metrics):
         measured = given.get(metric.also, True) and view.allows(metric.function)
         value = view(metric.function) if measured else None
         if value is None:
             notes[metric.name] = _why_missing(metric, reasons or {}, incomplete=bool(missing))
         elif math.isnan(value):
-            notes[metric.name] = UNDEFINED.get(metric.group, NO_DIRECTION)
+            notes[metric.name] = UNDEFINED.get(metric.name) or UNDEFINED.get(
+                metric.group, NO_DIRECTION
+            )
             value = None
         elif math.isinf(value):
             notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
@@ -89,7 +115,7 @@ def gather(
         class_loss=None if view.logits is None else metrics.class_loss(view.logits)[classes],
         nc3_alignment=None if view.weight is None else view(metrics.nc3_alignment),
         notes=notes,
-        warnings=(*cautions, *view.remarks),
+        warnings=(*cautions, *view.remarks, *contradictions(view, values)),
         moments=moments,
         look=look,
     )

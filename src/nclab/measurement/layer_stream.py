@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 from nclab.statistics.blocks import row_blocks
 from nclab.statistics.checks import (
     HUGE,
@@ -119,8 +120,10 @@ class LayerStream:
         scatter: bool | None = None,
         cache: Cache | None = None,
         layer: str | None = None,
+        asked: Asked = NOTHING_MORE,
     ) -> None:
         self.layer = layer
+        self.asked = asked
         self.head = head
         self.num_classes = num_classes if head is None else len(head.weight)
         self.ignore_index = ignore_index
@@ -131,6 +134,9 @@ class LayerStream:
         """Of all rows so far; there from the first of them on."""
         self.logits: LogitStatistics | None = None
         self.look: SecondLook | None = None
+        self.spread: DirectionalSpread | None = None
+        self.beside: list[Beside] = []
+        """What sees every row that counts, for error bars and the null."""
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows that `add` has left out."""
         self._largest_label = -1
@@ -160,6 +166,7 @@ class LayerStream:
             self.head = self.head.to(here)
         if self.head is not None or logits:
             self.logits = self.new_logits()
+        self.beside = self.asked.beside(self.moments, self.head, self.num_classes)
 
     def new_logits(self) -> LogitStatistics:
         """Empty sums of logits, beside the moments."""
@@ -177,6 +184,8 @@ class LayerStream:
                 self.moments.grow(self._largest_label + 1)
         self.moments.add_checked(rows, classes)
         rows, classes = self._counted(rows, classes)
+        for one in self.beside:
+            one.add(rows, classes.to(self.moments.device))
         self._keep(rows, classes, self._predict(rows, classes))
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
@@ -238,7 +247,10 @@ class LayerStream:
             look=self.look,
             layer=self.layer,
             reasons=reasons,
+            extras=self.asked.extras._replace(spread=self.spread),
         )
+        for one in self.beside:
+            collapse = one.attached(collapse)
         if left_out := int(self.nonfinite.sum()):
             warning = f"Left out {left_out} feature vectors with nan or infinity."
             return replace(collapse, warnings=(warning, *collapse.warnings))
@@ -285,6 +297,11 @@ class LayerStream:
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         self.look = self.look or SecondLook(self.moments)
         self.look.add_checked(rows, classes, predicted)
+        if self.asked.extras.directional:
+            self.spread = self.spread or DirectionalSpread(self.moments)
+            self.spread.add_checked(rows, classes)
+        for one in self.beside:
+            one.look(rows, classes.to(self.moments.device), predicted)
 
 
 def _size(batches: Sequence[Kept]) -> int:

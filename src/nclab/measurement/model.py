@@ -12,6 +12,7 @@ from nclab.features.batches import Batch, split_batch
 from nclab.features.evaluation import evaluating, unwrap
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
+from nclab.measurement.asked import NOTHING_MORE, Asked
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
@@ -32,6 +33,9 @@ def measure(
     allow_missing: bool = False,
     second_look: bool = True,
     cache_bytes: int = CACHE_BYTES,
+    metrics: str | Sequence[str] = "default",
+    intervals: bool | int = False,
+    null: bool = False,
 ) -> Report:
     """Measure the neural collapse of a model over the batches of a loader.
 
@@ -52,6 +56,9 @@ def measure(
         ignore_index: label of padded tokens to skip.
         allow_missing: leave out classes without samples instead of refusing.
         second_look: False for the one-pass metrics alone.
+        metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
+        intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
+        null: also the scalars with shuffled labels; batches must mix the classes.
 
     >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
@@ -72,6 +79,7 @@ def measure(
         allow_missing=allow_missing,
         second_look=second_look,
         cache_bytes=cache_bytes,
+        asked=Asked.checked(metrics, intervals=intervals, null=null),
     ).run(loader)
 
 
@@ -100,6 +108,7 @@ class Measurement:
     allow_missing: bool = False
     second_look: bool = True
     cache_bytes: int = CACHE_BYTES
+    asked: Asked = NOTHING_MORE
     sharing: Sharing | None = None
     """With others, if this process reads only a part of the data."""
     streams: dict[Point, LayerStream] = field(default_factory=dict)
@@ -202,6 +211,7 @@ class Measurement:
                 ignore_index=self.ignore_index,
                 cache=self.cache,
                 layer=layer.name,
+                asked=self.asked,
             )
 
     def _check_labels(self, labels: Tensor) -> None:

@@ -56,7 +56,7 @@ class Shown(ABC):
         """A matplotlib figure and its panels.
 
         >>> import nclab
-        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).plot()
+        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [-1.0, 0.5]], [0, 1]).plot()
         >>> [ax.get_title(loc="left") for ax in axes]
         ['cosines between classes', 'every class']
         """

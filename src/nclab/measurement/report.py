@@ -72,11 +72,13 @@ class Report(Shown):
         return [collapse.to_row() for collapse in self.layers]
 
     def _picture(self) -> "Picture":
+        from nclab.figures.bands import with_bands
         from nclab.figures.measured import layer_picture, layers_picture
 
         if len(self.layers) < 2:
-            return layer_picture(self.last.to_dict())
-        return layers_picture([collapse.to_row() for collapse in self.layers])
+            return layer_picture(self.last._seen())
+        rows = self.table_rows()
+        return with_bands(layers_picture(rows), rows)
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -104,6 +106,8 @@ class Report(Shown):
                 f"effective depth: {min(depth, count)} of {count} layers "
                 f"(nearest-class-centre error ≤ 0.01{end})"
             )
+        if self.layers:
+            lines.append(self.last.verdict)
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines

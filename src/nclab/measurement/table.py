@@ -11,7 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from nclab.metrics.catalogue import METRICS, Metric
+from nclab.figures.measured import cosine_keys
+from nclab.metrics.catalogue import EXTRAS, METRICS, Metric
 from nclab.text import number
 
 Row = Mapping[str, Any]
@@ -34,8 +35,12 @@ def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) ->
     table.add_column("metric", no_wrap=True)
     for title in titles or [_title(row) for row in rows]:
         table.add_column(Text(title), justify="right")
+    null = rows[0].get("null") if len(rows) == 1 else None
+    if null:
+        table.add_column("labels shuffled", justify="right", style="dim")
     table.add_column("at collapse", justify="right", style="dim")
-    if len(rows) == 1:
+    meanings = len(rows) == 1 and not null  # there is room for one of them
+    if meanings:
         table.add_column("meaning", style="dim")
     group = METRICS[0].group
     for metric in _measured(rows):
@@ -44,8 +49,10 @@ def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) ->
             group = metric.group
         ideal = {_ideal(metric, row) for row in rows}
         cells = [_cell(metric, row) for row in rows]
+        if null:
+            cells.append(number(null.get(metric.name)))
         cells.append(ideal.pop() if len(ideal) == 1 else "")
-        if len(rows) == 1:
+        if meanings:
             cells.append(metric.meaning)
         table.add_row(metric.name, *cells)
     return Group(table, *_remarks(rows))
@@ -56,29 +63,40 @@ def layers(rows: Sequence[Row]) -> Group:
     table = Table(header_style="bold")
     table.add_column("layer", overflow="fold")
     table.add_column("d", justify="right")
-    shown = [name for name in LAYER_COLUMNS if any(row.get(name) is not None for row in rows)]
+    columns = _columns(rows)
+    shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
     for name in shown:
-        table.add_column(LAYER_COLUMNS[name], justify="right")
+        table.add_column(columns[name], justify="right")
     for row in rows:
-        cells = [number(row.get(name)) for name in shown]
+        cells = [number(row.get(name)) + _error(name, row) for name in shown]
         table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)
     return Group(table, *_remarks(rows, with_notes=False))
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, str]:
+    """Centred cosines instead of those that features without negative entries cannot use."""
+    own = {key: key.replace("_min", " min").replace("_max", " max") for key in cosine_keys(rows)}
+    rest = list(LAYER_COLUMNS.items())[2:]
+    return {**own, **dict(rest)}
 
 
 def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     """A plain HTML table for notebooks: measurements as columns, user text escaped."""
     heads = "".join(f"<th>{html.escape(_title(row))}</th>" for row in rows)
     single = len(rows) == 1  # as in the terminal, there is room for words
+    null = rows[0].get("null") if single else None
     lined = []
     for metric in _measured(rows):
         cells = "".join(f"<td>{_cell(metric, row)}</td>" for row in rows)
-        cells += f"<td>{_ideal(metric, rows[0])}</td>"
+        cells += f"<td>{number(null.get(metric.name))}</td>" if null else ""
+        cells += f"<td>{html.escape(_ideal(metric, rows[0]))}</td>"
         meaning = html.escape(metric.meaning)
         cells += f'<td class="meaning">{meaning}</td>' if single else ""
         lined.append(f'<tr><th title="{meaning}">{metric.name}</th>{cells}</tr>')
     lines = [*(str(text) for text in _remarks(rows)), *remarks]
     below = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     words = '<th class="meaning">meaning</th>' if single else ""
+    heads += "<th>labels shuffled</th>" if null else ""
     head = f"<tr><th>metric</th>{heads}<th>at collapse</th>{words}</tr>"
     return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}"
 
@@ -88,15 +106,35 @@ def _title(row: Row) -> str:
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    return [metric for metric in METRICS if any(row.get(metric.name) is not None for row in rows)]
+    groups = list(dict.fromkeys(metric.group for metric in (*METRICS, *EXTRAS)))
+    found = [
+        metric
+        for metric in (*METRICS, *EXTRAS)
+        if any(row.get(metric.name) is not None for row in rows)
+    ]
+    return sorted(found, key=lambda metric: groups.index(metric.group))
 
 
 def _cell(metric: Metric, row: Row) -> str:
     near = None if metric.ideal is None else metric.ideal(row["num_classes"])
-    return number(row.get(metric.name), near=near)
+    return number(row.get(metric.name), near=near) + _error(metric.name, row)
+
+
+def _error(name: str, row: Row) -> str:
+    """± half the interval, or the interval itself where the value is not near its middle."""
+    interval = (row.get("intervals") or {}).get(name)
+    if interval is None:
+        return ""
+    low, high = interval[:2]
+    half = (high - low) / 2
+    if abs(row[name] - (low + high) / 2) <= half / 4:
+        return f" ± {half:.2g}"
+    return f" [{number(low)}, {number(high)}]"
 
 
 def _ideal(metric: Metric, row: Row) -> str:
+    if row.get("non_negative") and metric.name in ("max_inter", "mean_inter"):
+        return "≥ 0"  # cosines of features without negative entries
     return "" if metric.ideal is None else number(metric.ideal(row["num_classes"]))
 
 
@@ -116,6 +154,8 @@ def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
         reasons: dict[str, list[str]] = {}
         for metric, reason in rows[0]["notes"].items():
             reasons.setdefault(reason, []).append(metric)
+        for metric, reason in rows[0].get("no_interval", {}).items():
+            reasons.setdefault(f"no interval, {reason}", []).append(metric)
         for reason, metrics in reasons.items():
             remarks.append(Text(f"– {reason}: {', '.join(metrics)}", style="dim"))
     return remarks

@@ -22,8 +22,14 @@ from nclab.metrics.cross_entropy import (
     loss,
     optimal_loss,
 )
+from nclab.metrics.directional_cdnv import directional_cdnv, directional_cdnv_pairs, ncc_error_bound
 from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.effective_rank import lidar, rankme, stable_rank_weights
+from nclab.metrics.generalised import gnc2_uniformity, unc3_duality
+from nclab.metrics.gram import nc2_gram_weights, nc3_gram
 from nclab.metrics.margin import margin, normalised_margin
+from nclab.metrics.minority import minority_cosine
+from nclab.metrics.nc0_weight_mean import nc0_weight_mean
 from nclab.metrics.nc1_variability import (
     cdnv,
     cdnv_pairs,
@@ -70,11 +76,15 @@ __all__ = [
     "class_alpha",
     "class_beta",
     "class_loss",
+    "directional_cdnv",
+    "directional_cdnv_pairs",
     "effective_depth",
     "excess_loss",
+    "gnc2_uniformity",
     "inter_cosine",
     "intra_cosine",
     "intra_cosine_offdiagonal",
+    "lidar",
     "loss",
     "margin",
     "max_inter",
@@ -82,6 +92,8 @@ __all__ = [
     "mean_inter",
     "mean_intra",
     "min_intra",
+    "minority_cosine",
+    "nc0_weight_mean",
     "nc1_trace_pinv",
     "nc1_trace_pinv_sample_weighted",
     "nc1_trace_ratio",
@@ -93,6 +105,7 @@ __all__ = [
     "nc2_equiangularity_means_uncentred",
     "nc2_equiangularity_weights",
     "nc2_equiangularity_weights_uncentred",
+    "nc2_gram_weights",
     "nc2_norm_variation_means",
     "nc2_norm_variation_weights",
     "nc3_alignment",
@@ -100,13 +113,18 @@ __all__ = [
     "nc3_alignment_min",
     "nc3_alignment_raw",
     "nc3_frobenius",
+    "nc3_gram",
     "nc3_self_duality",
     "nc4_agreement",
     "nc4_cosine_accuracy",
     "nc4_cosine_agreement",
     "nc4_ncc_accuracy",
+    "ncc_error_bound",
     "normalised_margin",
     "optimal_loss",
+    "rankme",
     "simplex_etf",
     "snr_spectrum",
+    "stable_rank_weights",
+    "unc3_duality",
 ]

@@ -1,9 +1,10 @@
 """The metrics by name: their function, group, value at collapse and one line on what they say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, NamedTuple
 
 from nclab import metrics
+from nclab.errors import DataError
 from nclab.metrics.cross_entropy import best_loss
 from nclab.metrics.rows import simplex_cosine as _simplex
 from nclab.metrics.view import parameters
@@ -24,6 +25,8 @@ class Metric(NamedTuple):
     classifier's decisions."""
     alias: str | None = None
     """Its name, where that is not the function's."""
+    extreme: bool = False
+    """Whether it is a smallest or largest value, of which a jackknife knows no error."""
 
     @property
     def name(self) -> str:
@@ -34,8 +37,13 @@ class Metric(NamedTuple):
     def needs(self) -> str:
         """What it is computed from: features, scatter, second look, weight or both of these."""
         names = parameters(self.function)
-        by_name = "second look" if "look" in names else "features"
+        by_name = "second look" if names & {"look", "spread"} else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether it sees the classifier alone, and no samples."""
+        return not parameters(self.function) - {"weight", "classes"}
 
 
 def _zero(num_classes: int) -> float:
@@ -44,6 +52,10 @@ def _zero(num_classes: int) -> float:
 
 def _one(num_classes: int) -> float:
     return 1.0
+
+
+def _modes(num_classes: int) -> float:
+    return num_classes - 1.0
 
 
 def _centred(cosine: Callable[[SecondLook], float]) -> Callable[[SecondLook], float]:
@@ -61,13 +73,17 @@ def _centred(cosine: Callable[[SecondLook], float]) -> Callable[[SecondLook], fl
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric(metrics.min_intra, "cosine", _one, "least alike features of one class"),
+    Metric(metrics.min_intra, "cosine", _one, "least alike features of one class", extreme=True),
     Metric(metrics.mean_intra, "cosine", _one, "features of one class, on average"),
-    Metric(metrics.max_inter, "cosine", _simplex, "most alike pair of classes"),
+    Metric(metrics.max_inter, "cosine", _simplex, "most alike pair of classes", extreme=True),
     Metric(metrics.mean_inter, "cosine", _simplex, "pairs of classes, on average"),
-    Metric(_centred(metrics.min_intra), "cosine", _one, "min_intra around the centre"),
+    Metric(
+        _centred(metrics.min_intra), "cosine", _one, "min_intra around the centre", extreme=True
+    ),
     Metric(_centred(metrics.mean_intra), "cosine", _one, "mean_intra around the centre"),
-    Metric(_centred(metrics.max_inter), "cosine", _simplex, "max_inter around the centre"),
+    Metric(
+        _centred(metrics.max_inter), "cosine", _simplex, "max_inter around the centre", extreme=True
+    ),
     Metric(_centred(metrics.mean_inter), "cosine", _simplex, "mean_inter around the centre"),
     Metric(metrics.nc1_trace_pinv, "NC1", _zero, "tr(Σ_W Σ_B†)/C", "scatter"),
     Metric(metrics.nc1_trace_ratio, "NC1", _zero, "tr Σ_W / tr Σ_B"),
@@ -79,10 +95,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(metrics.nc2_equiangularity_weights, "NC2", _zero, "cosines of classifiers, same"),
     Metric(metrics.nc2_cosine_std_means, "NC2", _zero, "spread of the cosines of means"),
     Metric(metrics.nc2_cosine_std_weights, "NC2", _zero, "spread of those of classifiers"),
+    Metric(metrics.nc0_weight_mean, "NC2", _zero, "|sum of classifiers| / largest"),
     Metric(metrics.nc3_self_duality, "NC3", _zero, "mean and classifier directions apart by"),
-    Metric(metrics.nc3_alignment_min, "NC3", _one, "worst cos(classifier, mean)"),
+    Metric(metrics.nc3_alignment_min, "NC3", _one, "worst cos(classifier, mean)", extreme=True),
     Metric(metrics.nc3_alignment_mean, "NC3", _one, "average cos(classifier, mean)"),
     Metric(metrics.nc3_frobenius, "NC3", _zero, "|W/|W| - M/|M||²"),
+    Metric(metrics.unc3_duality, "NC3", _zero, "variance of cos(classifier, centred mean)"),
     Metric(metrics.nc4_ncc_accuracy, "NC4", _one, "nearest class mean is right"),
     Metric(metrics.nc4_agreement, "NC4", _one, "... and decides as the network", "both"),
     Metric(metrics.nc4_cosine_accuracy, "NC4", _one, "nearest mean direction is right"),
@@ -94,9 +112,42 @@ METRICS: tuple[Metric, ...] = (
     Metric(metrics.excess_loss, "loss", _zero, "ε = balanced_loss - m"),
     Metric(metrics.alpha, "loss", None, "α, rms feature norm"),
     Metric(metrics.beta, "loss", None, "β, rms classifier norm"),
-    Metric(metrics.margin, "loss", None, "q_min, smallest logit gap"),
-    Metric(metrics.normalised_margin, "loss", None, "margin / largest for the norms"),
+    Metric(metrics.margin, "loss", None, "q_min, smallest logit gap", extreme=True),
+    Metric(metrics.normalised_margin, "loss", None, "margin / largest for the norms", extreme=True),
 )
-"""In the order in which tables show them."""
+"""What every measurement has, in the order in which tables show them."""
+
+EXTRAS: tuple[Metric, ...] = (
+    Metric(metrics.directional_cdnv, "NC1", _zero, "variance along the way to another class"),
+    Metric(metrics.ncc_error_bound, "NC1", _zero, "... and the errors of NC4 that it allows"),
+    Metric(metrics.gnc2_uniformity, "NC2", _zero, "spread of log distances of means"),
+    Metric(metrics.nc2_gram_weights, "NC2", _zero, "Gram matrix of classifiers off an ETF's"),
+    Metric(metrics.minority_cosine, "NC2", _simplex, "classifiers of the small classes"),
+    Metric(metrics.nc3_gram, "NC3", _zero, "logits of the means off an ETF's"),
+    Metric(metrics.rankme, "rank", _modes, "directions that the features use", "scatter"),
+    Metric(metrics.lidar, "rank", None, "directions that tell classes apart", "scatter"),
+    Metric(metrics.stable_rank_weights, "rank", _modes, "directions of the classifier"),
+)
+"""What costs more than a pass over C x d numbers or only some data have; to be asked for."""
 
 BY_NAME = {metric.name: metric for metric in METRICS}
+"""Of what every measurement has."""
+
+
+def chosen(names: str | Collection[str]) -> tuple[Metric, ...]:
+    """The extras meant by "default" (none), "all", or a list of their names.
+
+    >>> [metric.name for metric in chosen(["rankme", "cdnv"])], len(chosen("default"))
+    (['rankme'], 0)
+    """
+    if names in ("default", "all"):
+        return EXTRAS if names == "all" else ()
+    wanted = [names] if isinstance(names, str) else list(names)
+    known = {metric.name for metric in EXTRAS}
+    for name in wanted:
+        if name not in known and name not in BY_NAME:
+            raise DataError(
+                f"Expected metrics='default', 'all' or names among {', '.join(sorted(known))}, "
+                f"got {name!r}."
+            )
+    return tuple(metric for metric in EXTRAS if metric.name in wanted)

@@ -1,6 +1,6 @@
 """Sweeps over all pairs of classes in tiles, so that no C x C array is ever held."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
@@ -115,6 +115,25 @@ class Deviation:
     def standard_deviation(self) -> float:
         """Population standard deviation of the inner products."""
         return (self.centred_squares / self.pairs) ** 0.5
+
+
+@dataclass
+class LogDistance:
+    """How log 1/|u - v| of unit vectors lies around its mean over all pairs."""
+
+    units: Tensor
+    """(C, d) the vectors, for pairs too close for their inner product."""
+    deviation: Deviation = field(default_factory=lambda: Deviation(0.0))
+
+    def update(self, tile: PairTile) -> None:
+        """Take in one tile."""
+        squares = 2 - 2 * tile.inner
+        near = squares < NEAR
+        for part in near.nonzero().split(4096):
+            left = self.units[part[:, 0] + tile.rows.start]
+            gaps = left - self.units[part[:, 1] + tile.cols.start]
+            squares[part[:, 0], part[:, 1]] = gaps.square().sum(1)
+        self.deviation.update(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
 
 
 NEAR = 1e-4

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from torch import Tensor
 
 from nclab.errors import NclabWarning
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
@@ -41,6 +41,7 @@ class View:
     """(C, d) classifier of all classes."""
     logits: LogitStatistics | None = None
     look: SecondLook | None = None
+    spread: DirectionalSpread | None = None
     remarks: list[str] = field(default_factory=list)
     """What metrics had to say about their numbers."""
     _results: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)

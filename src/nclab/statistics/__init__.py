@@ -1,7 +1,8 @@
 """Streams: sufficient statistics that read data once, merge exactly and hold no formula."""
 
+from nclab.statistics.directional import DirectionalSpread
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments
 from nclab.statistics.second_look import SecondLook
 
-__all__ = ["ClassMoments", "LogitStatistics", "SecondLook"]
+__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondLook"]

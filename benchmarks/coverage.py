@@ -1,0 +1,172 @@
+"""Do 95 % intervals hold the truth 95 times in 100? On data sets whose truth is known.
+
+python benchmarks/coverage.py [--sets 1000] [--groups 10] [--times 1]
+
+Four normal classes of unequal size and shape in six dimensions and a fixed classifier. The truth
+of what depends on means and covariances alone is written out; that of losses, shares and cosines
+comes from two million further samples.
+"""
+
+import argparse
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nclab
+
+Array = NDArray[np.float64]
+
+COUNTS = (60, 50, 40, 30)
+DIM = 6
+MANY = 500_000
+
+
+class World:
+    """The distribution that data sets are drawn from."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        classes = len(COUNTS)
+        self.means = 1.5 * rng.normal(size=(classes, DIM)) + 0.5
+        self.factors = 0.35 * rng.normal(size=(classes, DIM, DIM))
+        self.weight = self.means + 0.5 * rng.normal(size=(classes, DIM))
+        self.bias = 0.3 * rng.normal(size=classes)
+
+    def draw(self, rng: np.random.Generator, counts: tuple[int, ...]) -> tuple[Array, Array]:
+        """Features and labels."""
+        parts = [
+            self.means[c] + rng.normal(size=(count, DIM)) @ self.factors[c].T
+            for c, count in enumerate(counts)
+        ]
+        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    def truth(self) -> dict[str, float]:
+        """Values of the metrics with all samples of the world."""
+        return self._of_moments() | self._of_samples(np.random.default_rng(2))
+
+    def _of_moments(self) -> dict[str, float]:
+        shares = np.array(COUNTS) / sum(COUNTS)
+        covariances = self.factors @ self.factors.transpose(0, 2, 1)
+        within = np.einsum("c,cij->ij", shares, covariances)
+        centred = self.means - self.means.mean(0)
+        between = centred.T @ centred / len(COUNTS)
+        variances = np.trace(covariances, axis1=1, axis2=2)
+        norms = np.linalg.norm(centred, axis=1)
+        units = centred / norms[:, None]
+        rows = self.weight - self.weight.mean(0)
+        apart = np.linalg.norm(units - rows / np.linalg.norm(rows, axis=1)[:, None], axis=1)
+        cosines, ordinary, directed, logs = [], [], [], []
+        for c in range(len(COUNTS)):
+            for k in range(len(COUNTS)):
+                way = self.means[k] - self.means[c]
+                square = way @ way
+                if c != k:
+                    directed.append(way @ covariances[c] @ way / square**2)
+                if c < k:
+                    cosines.append(units[c] @ units[k])
+                    ordinary.append((variances[c] + variances[k]) / (2 * square))
+                    logs.append(-math.log(float(np.linalg.norm(units[c] - units[k]))))
+        ideal = -1 / (len(COUNTS) - 1)
+        gap = self.weight / np.linalg.norm(self.weight) - centred / np.linalg.norm(centred)
+        return {
+            "nc1_trace_pinv": np.trace(within @ np.linalg.pinv(between, rcond=1e-9)) / len(COUNTS),
+            "nc1_trace_ratio": np.trace(within) / np.trace(between),
+            "cdnv": np.mean(ordinary),
+            "directional_cdnv": np.mean(directed),
+            "nc2_norm_variation_means": np.std(norms) / np.mean(norms),
+            "nc2_equiangularity_means": np.mean(np.abs(np.array(cosines) - ideal)),
+            "nc2_cosine_std_means": np.std(cosines),
+            "gnc2_uniformity": np.std(logs) / abs(np.mean(logs)),
+            "nc3_self_duality": np.mean(apart),
+            "nc3_frobenius": np.sum(gap**2),
+            "alpha": math.sqrt(np.mean(variances + np.sum(self.means**2, axis=1))),
+        }
+
+    def _of_samples(self, rng: np.random.Generator) -> dict[str, float]:
+        shares = np.array(COUNTS) / sum(COUNTS)
+        centre = self.means.mean(0)
+        found: dict[str, list[float]] = {}
+        directions: dict[str, list[Array]] = {"mean_intra": [], "centred_mean_intra": []}
+        for c in range(len(COUNTS)):
+            rows = self.draw(rng, tuple(MANY if k == c else 0 for k in range(len(COUNTS))))[0]
+            logits = rows @ self.weight.T + self.bias
+            top = logits.max(1, keepdims=True)
+            losses = np.log(np.exp(logits - top).sum(1)) + top[:, 0] - logits[:, c]
+            distances = np.stack([((rows - mean) ** 2).sum(1) for mean in self.means], 1)
+            own = {
+                "loss": losses.mean(),
+                "accuracy": (logits.argmax(1) == c).mean(),
+                "nc4_ncc_accuracy": (distances.argmin(1) == c).mean(),
+                "nc4_agreement": (distances.argmin(1) == logits.argmax(1)).mean(),
+                "spread": np.sqrt(distances[:, c]).mean(),
+                "reach": np.linalg.norm(rows - centre, axis=1).mean(),
+            }
+            for name, value in own.items():
+                found.setdefault(name, []).append(float(value))
+            for name, shift in (("mean_intra", 0.0), ("centred_mean_intra", centre)):
+                seen = rows - shift
+                directions[name].append((seen / np.linalg.norm(seen, axis=1)[:, None]).mean(0))
+        out = {name: float(shares @ np.array(values)) for name, values in found.items()}
+        out["balanced_loss"] = float(np.mean(found["loss"]))
+        out["nc1_within_variation"] = out.pop("spread") / out.pop("reach")
+        for name, means in directions.items():
+            out[name] = float(np.mean([mean @ mean for mean in means]))
+        return out
+
+
+def run(sets: int, groups: int, times: int) -> dict[str, dict[str, float]]:
+    """For each metric the truth, how often an interval holds it, how often there is one."""
+    world = World()
+    truth = world.truth()
+    held = dict.fromkeys(truth, 0)
+    given = dict.fromkeys(truth, 0)
+    counts = tuple(times * count for count in COUNTS)
+    widths: dict[str, list[float]] = {name: [] for name in truth}
+    for seed in range(sets):
+        features, labels = world.draw(np.random.default_rng(1000 + seed), counts)
+        collapse = nclab.measure_features(
+            *(features, labels, world.weight, world.bias),
+            metrics=["directional_cdnv", "gnc2_uniformity"],
+            intervals=groups,
+        )
+        intervals: Any = collapse.intervals
+        for name, value in truth.items():
+            if name in intervals:
+                low, high, _ = intervals[name]
+                given[name] += 1
+                held[name] += low <= value <= high
+                widths[name].append(high - low)
+    return {
+        name: {
+            "truth": float(truth[name]),
+            "coverage": held[name] / max(1, given[name]),
+            "given": given[name] / sets,
+            "half": float(np.mean(widths[name])) / 2 if widths[name] else math.nan,
+        }
+        for name in truth
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", type=int, default=1000)
+    parser.add_argument("--groups", type=int, default=10)
+    parser.add_argument("--times", type=int, default=1, help="as many samples")
+    options = parser.parse_args()
+    start = time.process_time()
+    print(f"{'metric':26} {'truth':>10} {'± on average':>13} {'coverage':>9} {'given':>6}")
+    for name, row in run(options.sets, options.groups, options.times).items():
+        print(
+            f"{name:26} {row['truth']:10.4g} {row['half']:13.2g} {row['coverage']:9.3f} "
+            f"{row['given']:6.3f}"
+        )
+    samples = options.times * sum(COUNTS)
+    print(f"{options.sets} data sets of {samples} samples, {time.process_time() - start:.0f} CPU s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Asked: what a caller wants beyond the metrics of every measurement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.gather import NO_EXTRAS, Extras
+from nclab.measurement.intervals import GROUPS, Groups
+from nclab.measurement.null import Shuffled
+from nclab.metrics.catalogue import chosen
+from nclab.statistics import ClassMoments
+from nclab.statistics.checks import as_labels
+
+if TYPE_CHECKING:
+    from nclab.measurement.layer_stream import Head
+
+FEWEST_GROUPS = 5
+
+
+class Beside(Protocol):
+    """Sees every row of a stream that counts, in the same batches in both passes."""
+
+    def add(self, rows: Tensor, classes: Tensor) -> None:
+        """First pass."""
+
+    def look(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Second pass, if there is one."""
+
+    def attached(self, collapse: Collapse) -> Collapse:
+        """The measurement with what this has found."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Dearer metrics, error bars, a null."""
+
+    extras: Extras = NO_EXTRAS
+    groups: int = 0
+    """Of the jackknife; 0 for no intervals."""
+    null: bool = False
+    labels: Tensor | None = None
+    """All labels where they are known before the first pass, to be shuffled as a whole."""
+
+    @classmethod
+    def checked(
+        cls,
+        metrics: str | Sequence[str],
+        *,
+        intervals: bool | int,
+        null: bool,
+        labels: Tensor | None = None,
+    ) -> "Asked":
+        """What the options of the public doors mean, or what is wrong with them."""
+        groups = GROUPS if intervals is True else intervals
+        if groups is not False and (not isinstance(groups, int) or groups < FEWEST_GROUPS):
+            raise DataError(
+                f"Expected intervals=True or a number of groups from {FEWEST_GROUPS} on, "
+                f"got {intervals!r}."
+            )
+        return cls(Extras(chosen(metrics)), int(groups), null, labels if null else None)
+
+    def beside(
+        self, moments: ClassMoments, head: "Head | None", num_classes: int | None
+    ) -> list[Beside]:
+        """What runs beside the stream that has just opened its moments."""
+        labels, ignore = self.labels, moments.ignore_index
+        if labels is not None:
+            labels = as_labels(
+                labels, rows=len(labels), ignore_index=ignore, num_classes=num_classes
+            )
+        found: list[Beside] = []
+        if self.groups:
+            found.append(Groups(moments, head, self.extras, count=self.groups))
+        if self.null:
+            found.append(Shuffled(moments, head, self.extras, labels=labels))
+        return found
+
+
+NOTHING_MORE = Asked()
