@@ -38,8 +38,9 @@ def measure_features(
     `nc1_within_variation`) reads arrays again, batches from a cache of `cache_bytes` or, when
     they do not fit, by iterating a second time.
 
-    Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, N x d x C for the
-    loss side and twice that for the second look. Memory O(C d + d^2) and the cache.
+    Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, a float64 one
+    N x d x C for the loss side and one or two in float32 for the second look. Memory
+    O(C d + d^2), N decisions and the cache.
 
     Args:
         weight: (C, d) classifier rows; `bias` (C,) only together with it.
@@ -64,7 +65,12 @@ def measure_features(
     # Arrays are read again where they are; batches are kept, as making them may be dear.
     cache = Cache(cache_bytes) if second_look and not arrays else None
     stream = LayerStream(
-        num_classes=num_classes, head=head, ignore_index=ignore_index, scatter=scatter, cache=cache
+        num_classes=num_classes,
+        head=head,
+        ignore_index=ignore_index,
+        scatter=scatter,
+        cache=cache,
+        same_order=arrays and second_look,
     )
     for batch in track(source, "measuring"):
         stream.update(*_pair(batch))

@@ -11,7 +11,7 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
-from nclab.statistics.blocks import row_blocks
+from nclab.statistics.blocks import product_blocks
 from nclab.statistics.checks import (
     HUGE,
     IGNORE_INDEX,
@@ -108,6 +108,10 @@ class LayerStream:
 
     `update` computes logits itself and refuses rows that are not finite. `add` is for a training
     under way: it is given the logits, and counts and leaves out such rows.
+
+    Args:
+        same_order: the second pass reads the rows in the order of the first, so that the
+            classifier's decisions are kept instead of made again.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class LayerStream:
         ignore_index: int | None = IGNORE_INDEX,
         scatter: bool | None = None,
         cache: Cache | None = None,
+        same_order: bool = False,
         layer: str | None = None,
     ) -> None:
         self.layer = layer
@@ -127,6 +132,7 @@ class LayerStream:
         self.scatter = scatter
         self.cache = cache
         self._kept: list[Kept] | None = None if cache is None else []
+        self._decided: list[Tensor] | None = [] if same_order else None
         self.moments: ClassMoments
         """Of all rows so far; there from the first of them on."""
         self.logits: LogitStatistics | None = None
@@ -177,7 +183,10 @@ class LayerStream:
                 self.moments.grow(self._largest_label + 1)
         self.moments.add_checked(rows, classes)
         rows, classes = self._counted(rows, classes)
-        self._keep(rows, classes, self._predict(rows, classes))
+        predicted = self._predict(rows, classes)
+        if self._decided is not None and predicted is not None:
+            self._decided.append(predicted)
+        self._keep(rows, classes, predicted)
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         """First pass over labels that are checked and, if all rows have them, their logits."""
@@ -196,7 +205,11 @@ class LayerStream:
     def look_again(self, features: Any, labels: Any) -> None:
         """Second pass over the source: look at a batch once more."""
         rows, classes = self._counted(*self._checked(features, labels))
-        self._look_at(rows, classes, self._predict(rows, classes, count=False))
+        if self._decided:
+            predicted: Tensor | None = self._decided.pop(0)
+        else:
+            predicted = self._predict(rows, classes, count=False)
+        self._look_at(rows, classes, predicted)
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
@@ -265,7 +278,7 @@ class LayerStream:
             return None
         predicted = []
         device, width = self.moments.device, len(self.head.weight)
-        for block, own in row_blocks(rows, classes.to(device), device, width=width):
+        for block, own in product_blocks(rows, classes.to(device), device, width=width):
             logits = self.head.logits(block)
             predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]

@@ -26,18 +26,19 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     >>> [f"{loss:.4g}" for loss in cross_entropy(z, torch.tensor([0, 0])).tolist()]
     ['1.929e-22', '0.6931']
     """
-    return _log1p_sum_exp(_gaps_to_label(logits, labels))
-
-
-def _gaps_to_label(logits: Tensor, labels: Tensor) -> Tensor:
-    """(B, C) z_j - z_y, with -inf at j = y so that only the other classes count."""
     own = logits.gather(1, labels[:, None])
-    return (logits - own).scatter_(1, labels[:, None], -torch.inf)
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    best = others.amax(1)
+    return _log1p_sum_exp(others, best, own[:, 0] - best)
 
 
-def _log1p_sum_exp(gaps: Tensor) -> Tensor:
-    """(B,) log(1 + sum_j exp gap_j): the 1 is never added to something it would swallow."""
-    return torch.logaddexp(gaps.new_zeros(()), gaps.logsumexp(1))
+def _log1p_sum_exp(others: Tensor, best: Tensor, gaps: Tensor) -> Tensor:
+    """(B,) log(1 + sum_j exp(z_j - z_y)): the 1 is never added to something it would swallow.
+
+    `others` are the logits with -inf at the label, and are used up; `best` is their largest.
+    """
+    rest = others.sub_(best[:, None]).exp_().sum(1).log_()
+    return torch.logaddexp(gaps.new_zeros(()), rest - gaps)
 
 
 class LogitStatistics:
@@ -82,11 +83,20 @@ class LogitStatistics:
         return torch.cat(predicted) if predicted else labels[:0]
 
     def add_checked(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """`update` for one float64 block of logits whose labels are all in [0, C)."""
-        others = _gaps_to_label(logits, classes)
-        losses = _log1p_sum_exp(others)
-        gaps = -others.amax(1)  # ji2022, Def. 3.1: z_y - max of the others
-        predicted = logits.argmax(1)
+        """`update` for one float64 block of logits whose labels are all in [0, C).
+
+        The logits are used up.
+        """
+        own = logits.gather(1, classes[:, None])
+        others = logits.scatter_(1, classes[:, None], -torch.inf)
+        best = others.amax(1)
+        gaps = own[:, 0] - best  # ji2022, Def. 3.1: z_y - max of the others
+        predicted = classes.clone()
+        lost = (~(gaps > 0)).nonzero().flatten()
+        if len(lost):  # A largest one is looked for only where it is not the label.
+            beaten = logits[lost].scatter_(1, classes[lost, None], own[lost])
+            predicted[lost] = beaten.argmax(1)
+        losses = _log1p_sum_exp(others, best, gaps)
         self.counts.add_(classes.bincount(minlength=self.num_classes))
         self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
         self.loss_sums.index_add_(0, classes, losses)
