@@ -278,9 +278,13 @@ class LayerStream:
             return None
         predicted = []
         device, width = self.moments.device, len(self.head.weight)
+        bounded = rows.dtype != torch.float64  # below 1e39, times weights below 1e150
         for block, own in product_blocks(rows, classes.to(device), device, width=width):
             logits = self.head.logits(block)
-            predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
+            if count:
+                predicted.append(self.logits.add_checked(logits, own, bounded=bounded))
+            else:
+                predicted.append(logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
 
     def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:

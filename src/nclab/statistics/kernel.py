@@ -15,8 +15,8 @@ Array = Any
 
 
 def _compiled(function: Function) -> Function:
-    # nan and inf keep their meaning.
-    freedoms = {"reassoc", "contract", "nsz"}
+    # Infinity keeps its meaning; nothing here meets a nan whose result would be used.
+    freedoms = {"reassoc", "contract", "nsz", "nnan"}
     return cast(Function, numba.njit(cache=True, nogil=True, fastmath=freedoms)(function))
 
 
@@ -89,3 +89,56 @@ def look_at_rows(
             scale = 1.0 / reach[i]
             for k in range(rows.shape[1]):
                 unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
+
+
+@_compiled
+def lead_of_own(
+    scores: Array,
+    own: Array,
+    tail: Array,
+    along: Array,
+    reach: Array,
+    lead: Array,
+    lead_by_angle: Array,
+) -> None:
+    """By how much the own class leads in (B, C) scores s, and in bounds made of them.
+
+    The bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows of
+    (4, C) `tail`; that of the own class is taken from below, - spare reach.
+    """
+    q, k, p, spare = tail[0], tail[1], tail[2], tail[3]
+    for i in range(scores.shape[0]):
+        c, r, h = own[i], along[i], reach[i]
+        best = upper = np.float32(-np.inf)
+        for first, last in ((0, c), (c + 1, scores.shape[1])):
+            for j in range(first, last):
+                s = scores[i, j]
+                best = max(best, s)
+                upper = max(upper, s * q[j] + k[j] + (r * p[j] + h * spare[j]))
+        lower = scores[i, c] * q[c] + k[c] + (r * p[c] - h * spare[c])
+        lead[i] = scores[i, c] - best
+        lead_by_angle[i] = lower - upper
+
+
+@_compiled
+def rank_logits(logits: Array, classes: Array, gaps: Array, predicted: Array) -> None:
+    """Of (B, C) logits z: z_y minus the largest other one z_m, and the first class of the largest.
+
+    Overwrites the logits with z - z_m, and with -inf at the label.
+    """
+    for i in range(logits.shape[0]):
+        c = classes[i]
+        own, best = logits[i, c], -np.inf
+        for first, last in ((0, c), (c + 1, logits.shape[1])):
+            for j in range(first, last):
+                best = max(best, logits[i, j])
+        gaps[i] = own - best
+        predicted[i] = c
+        if own <= best:
+            for j in range(logits.shape[1]):
+                if logits[i, j] == best:
+                    predicted[i] = j
+                    break
+        for j in range(logits.shape[1]):
+            logits[i, j] -= best
+        logits[i, c] = -np.inf

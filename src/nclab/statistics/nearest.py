@@ -56,18 +56,18 @@ class Centres:
         self.coincide = not bool(moments.centred_means.any())
         self._screen: _Screen | None = None
 
-    def nearest(self, seen: Seen, own: Tensor) -> tuple[Tensor, Tensor]:
+    def nearest(self, seen: Seen, own: Tensor, *, compiled: bool) -> tuple[Tensor, Tensor]:
         """(B,) the nearest mean and the nearest direction; for a zero vector -1, it has none.
 
         `own` is a guess, the class of the row.
         """
-        by_mean = torch.full_like(own, -1)
-        by_angle = by_mean.clone()
+        by_mean, by_angle = torch.empty_like(own), torch.empty_like(own)
         size, dim = self.means.shape
         open_mean = open_angle = torch.arange(len(own), device=own.device)
         if len(own) * dim * size >= SCREENED and self._may_screen():
             self._screen = self._screen or _Screen(self)
-            open_mean, open_angle = self._screen.decide(seen, own, by_mean, by_angle)
+            found = {"by_mean": by_mean, "by_angle": by_angle}
+            open_mean, open_angle = self._screen.decide(seen, own, **found, compiled=compiled)
         step = max(128, CPU_BLOCK // max(dim, size))
         for places in _parts(open_mean, step):
             block = seen.rows[places].double()
@@ -140,30 +140,35 @@ class _Screen:
         self.sizes = [float(part.abs().max()) for part in (q, p, k, spare, lift)]
         lift[centres.undirected] = k[centres.undirected] = -torch.inf
         self.directions, self.lift = turned.float(), lift.float()
-        self.q, self.k, self.spare = q.float(), k.float(), spare.float()
-        self.tail = torch.stack([p, spare]).float()
+        self.tail = torch.stack([q, k, p, spare]).float()
 
     def decide(
-        self, seen: Seen, own: Tensor, by_mean: Tensor, by_angle: Tensor
+        self, seen: Seen, own: Tensor, by_mean: Tensor, by_angle: Tensor, *, compiled: bool
     ) -> tuple[Tensor, Tensor]:
-        """Write down what is proved; returns the places of the rows still open for each."""
+        """Write down what is proved; returns the places of the rows still open for each.
+
+        A largest score is looked for only where it is not that of the own class.
+        """
         scores = torch.addmm(self.offsets, seen.centred, self.means.T)
         error = self._error(seen, self.longest, self.longest)
-        winner, sure = _winners(scores, 2 * error, own)
-        by_mean[sure] = winner[sure]
-        open_mean = (~sure).nonzero().flatten()
-        sure = self._own_direction(scores, error, seen, own) & (seen.norm > 0)
-        by_angle[sure] = own[sure]
-        rest = (~sure).nonzero().flatten()
-        if not len(rest):
-            return open_mean, rest
-        seen, own = seen.some(rest), own[rest]
-        error = self._error(seen, self.widest, self.sizes[-1] / max(self.widest, TINY))
-        scores = torch.addmm(self.lift, seen.centred, self.directions.T)
-        winner, sure = _winners(scores, 2 * error, own)
-        sure &= seen.norm > 0
-        by_angle[rest[sure]] = winner[sure]
-        return open_mean, rest[~sure]
+        lead, lead_by_angle = (self._leads if compiled else self._leads_in_torch)(scores, seen, own)
+        by_mean.copy_(own)
+        open_mean = (~(lead > 2 * error)).nonzero().flatten()
+        if len(open_mean):
+            winner, sure = _winners(scores[open_mean], 2 * error[open_mean])
+            by_mean[open_mean] = winner
+            open_mean = open_mean[~sure]
+        by_angle.copy_(own)
+        sure = (lead_by_angle > self._slack_by_angle(seen, error)) & (seen.norm > 0)
+        open_angle = (~sure).nonzero().flatten()
+        if len(open_angle):
+            seen = seen.some(open_angle)
+            scores = torch.addmm(self.lift, seen.centred, self.directions.T)
+            error = self._error(seen, self.widest, self.sizes[-1] / max(self.widest, TINY))
+            winner, sure = _winners(scores, 2 * error)
+            by_angle[open_angle] = winner
+            open_angle = open_angle[~(sure & (seen.norm > 0))]
+        return open_mean, open_angle
 
     def _error(self, seen: Seen, longest: float, offset: float) -> Tensor:
         """(B,) bounds on the error of <x, v_c> + t_c for |v_c| <= longest, |t_c| <= longest offset.
@@ -176,17 +181,31 @@ class _Screen:
         error = 1.1 * (self.dim + 8) * UNIT * size + own + self.dim * TINY * (1 + size)
         return error.masked_fill_((size > LARGE) | (seen.reach > LARGE), torch.inf)
 
-    def _own_direction(self, scores: Tensor, error: Tensor, seen: Seen, own: Tensor) -> Tensor:
-        """(B,) whether the direction of its own class is sure to be nearest; uses up `scores`."""
+    def _slack_by_angle(self, seen: Seen, error: Tensor) -> Tensor:
+        """(B,) what rounding can do to the lead of the own direction, by the sizes of its terms."""
         q, p, k, spare, _ = self.sizes
         terms = q * self.longest * (seen.reach + self.longest) + p * seen.along.abs() + k
         terms = terms + spare * seen.reach
         slack = 2 * (q * error + 16 * UNIT * terms + self.dim * TINY)
-        slack = slack.masked_fill_(terms > LARGE, torch.inf)
-        upper = torch.addcmul(self.k, scores, self.q, out=scores)
-        upper.addmm_(torch.stack([seen.along, seen.reach], 1).float(), self.tail)
-        lead, _ = _lead(upper, own)
-        return lead - 2 * seen.reach * self.spare[own] > slack
+        return slack.masked_fill_(terms > LARGE, torch.inf)
+
+    def _leads(self, scores: Tensor, seen: Seen, own: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) by how much the own class leads: by scores, and surely by angle; compiled."""
+        from nclab.statistics.kernel import lead_of_own
+
+        lead, lead_by_angle = torch.empty(2, len(own))
+        given = (scores, own, self.tail, seen.along.float(), seen.reach.float())
+        lead_of_own(*(part.numpy() for part in (*given, lead, lead_by_angle)))
+        return lead, lead_by_angle
+
+    def _leads_in_torch(self, scores: Tensor, seen: Seen, own: Tensor) -> tuple[Tensor, Tensor]:
+        """The same in torch."""
+        q, k, p, spare = self.tail
+        upper = torch.addcmul(k, scores, q)
+        upper.addmm_(torch.stack([seen.along, seen.reach], 1).float(), torch.stack([p, spare]))
+        lead, mine = _lead(scores, own)
+        scores.scatter_(1, own[:, None], mine)
+        return lead, _lead(upper, own)[0] - 2 * seen.reach.float() * spare[own]
 
 
 def _parts(places: Tensor, step: int) -> Sequence[Tensor]:
@@ -197,19 +216,10 @@ def _lead(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     """(B,) by how much each row's own score is above the best of the others, and (B, 1) itself."""
     mine = scores.gather(1, own[:, None])
     others = scores.scatter_(1, own[:, None], -torch.inf).amax(1)
-    return mine[:, 0].double() - others.double(), mine
+    return mine[:, 0] - others, mine
 
 
-def _winners(scores: Tensor, slack: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) the class of the largest score, and whether it leads by more than `slack`.
-
-    Looks for a largest one only where the own class is not: it takes as long as ten sums.
-    """
-    lead, mine = _lead(scores, own)
-    scores.scatter_(1, own[:, None], mine)
-    winner, sure = own.clone(), lead > slack
-    rest = (~sure).nonzero().flatten()
-    if len(rest):
-        best, place = scores[rest].double().topk(2)
-        winner[rest], sure[rest] = place[:, 0], best[:, 0] - best[:, 1] > slack[rest]
-    return winner, sure
+def _winners(scores: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) the class of the largest score, and whether it leads by more than `slack`."""
+    best, place = scores.topk(2)
+    return place[:, 0], best[:, 0] - best[:, 1] > slack

@@ -90,7 +90,7 @@ class SecondLook:
                     "Both passes must read the same data."
                 )
             decided = None if predicted is None else predicted[done : done + len(own)]
-            self._add(*see(block, own), own, decided)
+            self._add(*see(block, own), own, decided, compiled=compiled)
             done += len(own)
         self.rows_seen += len(features)
 
@@ -120,14 +120,16 @@ class SecondLook:
         look_at_rows(*(part.numpy() for part in (*given, *found)))
         return Seen(block, centred, reach, norm, along), spread
 
-    def _add(self, seen: Seen, spread: Tensor, own: Tensor, decided: Tensor | None) -> None:
+    def _add(
+        self, seen: Seen, spread: Tensor, own: Tensor, decided: Tensor | None, *, compiled: bool
+    ) -> None:
         size = len(self.classes)
         self.counts.add_(own.bincount(minlength=size))
         self.spread_sums.index_add_(0, own, spread)
         self.spread_squares.index_add_(0, own, spread.square())
         self.reach_sums.index_add_(0, own, seen.reach)
         self.zero_counts.add_(own[seen.reach == 0].bincount(minlength=size))
-        by_distance, by_angle = self._centres.nearest(seen, own)
+        by_distance, by_angle = self._centres.nearest(seen, own, compiled=compiled)
         self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
         self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
         if decided is not None:
