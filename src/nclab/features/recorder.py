@@ -77,6 +77,8 @@ class Recorder:
     """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
+    dtypes: dict[Point, torch.dtype] = field(default_factory=dict)
+    """The types of the tensors that rows were read from."""
     active: bool = True
     """While it is not, the hooks do nothing."""
 
@@ -172,6 +174,7 @@ class Recorder:
                 met = module if known else self._met.get(tensor.shape, module)
                 self.deciders[point] = met
             self.rows[point] = self.reader(tensor, self.deciders.get(point, module))
+            self.dtypes[point] = tensor.dtype
         except NoRows as reason:
             self.rows[point] = reason
 

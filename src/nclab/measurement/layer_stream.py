@@ -172,8 +172,8 @@ class LayerStream:
         size, device = self.moments.num_classes, self.moments.device
         return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
 
-    def update(self, features: Any, labels: Any) -> None:
-        """First pass: add a batch."""
+    def update(self, features: Any, labels: Any, *, dtype: torch.dtype | None = None) -> None:
+        """First pass: add a batch, computed in `dtype` if that is not the type of the rows."""
         rows, classes = self._checked(features, labels)
         if not self.started:
             self.start(rows.shape[1], rows.device)
@@ -181,7 +181,7 @@ class LayerStream:
             self._largest_label = max(self._largest_label, int(classes.max()))
             if self._largest_label >= self.moments.num_classes:
                 self.moments.grow(self._largest_label + 1)
-        self.moments.add_checked(rows, classes)
+        self.moments.add_checked(rows, classes, dtype=dtype)
         rows, classes = self._counted(rows, classes)
         predicted = self._predict(rows, classes)
         if self._decided is not None and predicted is not None:

@@ -151,7 +151,8 @@ class Measurement:
             recorder, _ = self._run(batch, list(self.streams))
         self._check_labels(batch.labels)
         for point, stream in self.streams.items():
-            stream.update(_rows(recorder, point, stream), batch.labels.reshape(-1))
+            rows, dtype = _rows(recorder, point, stream), recorder.dtypes.get(point)
+            stream.update(rows, batch.labels.reshape(-1), dtype=dtype)
 
     def second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
         """Run one batch again for the layers that were not kept."""

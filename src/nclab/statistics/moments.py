@@ -50,9 +50,15 @@ class ClassMoments(ClassSums):
         )
         self.add_checked(features, labels)
 
-    def add_checked(self, features: Tensor, labels: Tensor) -> None:
-        """`update` for a batch that `as_features` and `as_labels` have passed already."""
+    def add_checked(
+        self, features: Tensor, labels: Tensor, *, dtype: torch.dtype | None = None
+    ) -> None:
+        """`update` for a batch that `as_features` and `as_labels` have passed already.
+
+        `dtype` is the type that the features were computed in, where it is not their own.
+        """
         self._cache.clear()
+        self.unit = max(self.unit, torch.finfo(dtype or features.dtype).eps / 2)
         features, labels = features.detach(), labels.to(self.device).contiguous()
         rows = rows_to_read(labels, self.ignore_index, sums=3 * self._pivot.numel())
         counted = labels if rows is None else labels[rows]
@@ -131,6 +137,7 @@ class ClassMoments(ClassSums):
         self._pivot = pivot
         self.ignored += other.ignored
         self.rows_seen += other.rows_seen
+        self.unit = max(self.unit, other.unit)
         self._cache.clear()
 
     def _about(self, pivot: Tensor) -> dict[str, Tensor]:
@@ -155,6 +162,7 @@ class ClassMoments(ClassSums):
             state["residual_scatter"] = self._residual_scatter
         ignore = NO_INDEX if self.ignore_index is None else self.ignore_index
         state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
+        state["unit"] = torch.tensor([self.unit], dtype=torch.float64)
         return {key: value.clone() for key, value in state.items()}
 
     @classmethod
@@ -187,6 +195,8 @@ class ClassMoments(ClassSums):
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
+        if "unit" in state:  # A state of older versions does not know it.
+            result.unit = max(result.unit, float(state["unit"].flatten()[0]))
         return result
 
     @classmethod

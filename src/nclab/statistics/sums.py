@@ -11,6 +11,8 @@ from nclab.statistics.blocks import SymmetricSum, device_with_float64
 from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 
 Derived = TypeVar("Derived")
+UNIT = torch.finfo(torch.float64).eps / 2
+"""Half a unit in the last place of float64."""
 
 
 class derived(Generic[Derived]):
@@ -46,6 +48,8 @@ class ClassSums:
         self.ignore_index = ignore_index
         self.ignored = 0
         self.rows_seen = 0
+        self.unit = UNIT
+        """Half a unit in the last place of the coarsest type that rows came in."""
         self._cache: dict[str, Any] = {}
         device = device_with_float64(torch.device(device))
         self._pivot = allocated(num_classes, dim, device)
@@ -213,7 +217,7 @@ class ClassSums:
         )
         if self._residual_scatter is not None:
             result._residual_scatter = self._residual_scatter.clone()
-        result.ignored, result.rows_seen = self.ignored, self.rows_seen
+        result.ignored, result.rows_seen, result.unit = self.ignored, self.rows_seen, self.unit
         return result
 
 
