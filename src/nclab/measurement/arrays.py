@@ -12,8 +12,11 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
+from nclab.statistics.sums import require_samples
 
 SLICE = 2**16
+MOST_CLASSES = 2**24
+"""Up to this many classes labels are counted before the pass."""
 NO_WEIGHT = "no classifier weights were given"
 
 
@@ -72,6 +75,8 @@ def measure_features(
         cache=cache,
         same_order=arrays and second_look,
     )
+    if arrays and not allow_missing:
+        _require_classes(source, num_classes, head, ignore_index)
     for batch in track(source, "measuring"):
         stream.update(*_pair(batch))
     stream.require_classes(allow_missing=allow_missing)
@@ -108,6 +113,25 @@ class _Slices:
         for number in range(len(self)):
             rows = slice(number * SLICE, (number + 1) * SLICE)
             yield self.features[rows], self.labels[rows]
+
+
+def _require_classes(
+    source: Any, num_classes: int | None, head: Head | None, ignore_index: int | None
+) -> None:
+    """Refuse absent classes before the pass; whatever else is wrong, the pass says."""
+    labels = source.labels
+    if labels.ndim != 1 or not labels.numel() or labels.dtype.is_floating_point:
+        return
+    used = labels if ignore_index is None else labels[labels != ignore_index]
+    if not used.numel() or int(used.min()) < 0 or source.features.shape[:1] != labels.shape:
+        return
+    classes = num_classes or int(used.max()) + 1
+    if head is not None:
+        if source.features.shape[1:] != head.weight.shape[1:]:
+            return
+        classes = len(head.weight)
+    if max(1, int(used.max())) < classes <= MOST_CLASSES:
+        require_samples(used.long().bincount(minlength=classes))
 
 
 def _source(features: Any, labels: Any) -> Iterable[Any]:

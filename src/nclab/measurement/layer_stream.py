@@ -238,7 +238,10 @@ class LayerStream:
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
-            limit = f"d = {self.moments.dim} is above {SCATTER_LIMIT}; pass scatter=True"
+            limit = (
+                f"d = {self.moments.dim} is above {SCATTER_LIMIT}, too wide for a d x d scatter; "
+                "measure_features(..., scatter=True) keeps one"
+            )
             reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
         logits = self.logits
         if logits is not None and not torch.equal(logits.counts, self.moments.counts):

@@ -132,8 +132,7 @@ class ModelLayers:
             else:
                 self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
-        # The tensors of this pass are not ours to keep alive.
-        self.classifier.call.source = self.classifier.call.target = None
+        recorder.forget()  # The tensors of this pass are not ours to keep alive.
 
     def _layers(self, calls: list[Call], batch: Batch, last: FoundLayer) -> list[FoundLayer]:
         if self._named:

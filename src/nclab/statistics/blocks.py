@@ -63,7 +63,8 @@ def row_blocks(
     """Yield (float64 features, classes) of blocks of rows, by default of all of them in order.
 
     The features are scratch space, valid until the next block and free to be overwritten.
-    `numbers` is the size of a block. With `compiled` the features are for reading only and may be contiguous float32.
+    `numbers` is the size of a block. With `compiled` the features are for reading only and may
+    be contiguous float32.
     """
     dim = features.shape[1]
     total = len(features) if rows is None else len(rows)
@@ -100,9 +101,7 @@ def product_blocks(
         numbers = min(PRODUCTS * CPU_BLOCK, PRODUCT // max(1, width) * features.shape[1])
     else:
         numbers = numbers * features.shape[1] // max(width, features.shape[1])
-    yield from row_blocks(
-        features, labels, device, rows=rows, numbers=numbers, compiled=compiled
-    )
+    yield from row_blocks(features, labels, device, rows=rows, numbers=numbers, compiled=compiled)
 
 
 class SymmetricSum:

@@ -164,13 +164,7 @@ class ClassSums:
 
     def require_all_classes(self) -> None:
         """Raise an error that names the classes without samples, if there are any."""
-        if self.total == 0:
-            raise DataError("Expected at least one sample, got none. Check the data source.")
-        if missing := self.missing:
-            raise DataError(
-                f"Expected samples of all {self.num_classes} classes, got none of "
-                f"{_listing(missing)}. Pass allow_missing=True to leave them out."
-            )
+        require_samples(self._count)
 
     def select(self, classes: Sequence[int] | Tensor) -> Self:
         """The same statistics for some of the classes, in the given order.
@@ -235,6 +229,18 @@ def allocated(num_classes: int, dim: int, device: torch.device) -> Tensor:
             f"Expected room for {num_classes} classes in dimension {dim}, {size:.3g} GB, got "
             "none. Labels that are ids must be mapped to 0, 1, 2, ..."
         ) from error
+
+
+def require_samples(counts: Tensor) -> None:
+    """Raise an error that names the classes of (C,) counts without samples, if there are any."""
+    if not counts.any():
+        raise DataError("Expected at least one sample, got none. Check the data source.")
+    if not counts.all():
+        missing = (counts == 0).nonzero().flatten().tolist()
+        raise DataError(
+            f"Expected samples of all {len(counts)} classes, got none of "
+            f"{_listing(missing)}. Pass allow_missing=True to leave them out."
+        )
 
 
 def _listing(classes: Sequence[int]) -> str:
