@@ -597,12 +597,12 @@ def test_absent_classes_are_refused_before_the_pass() -> None:
     net = nn.Linear(4, 3)
     data = Vocabulary()
     loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
-    with pytest.raises(nclab.NclabError, match="all 3 classes, got none of 2.*not the classifier"):
+    with pytest.raises(nclab.NclabError, match=r"all 3 classes, got none of 2.*not the classifier"):
         nclab.measure(net, loader)
     assert data.read == 4
     # Where the labels are not known before, at the end of the pass.
     unknown = torch.utils.data.DataLoader(data, batch_size=4, drop_last=True)
-    with pytest.raises(nclab.NclabError, match="all 3 classes, got none of 2.*not the classifier"):
+    with pytest.raises(nclab.NclabError, match=r"all 3 classes, got none of 2.*not the classifier"):
         nclab.measure(net, unknown)
     assert data.read == 44
     assert nclab.measure(net, loader, allow_missing=True).last.num_classes == 2

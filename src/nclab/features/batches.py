@@ -87,7 +87,8 @@ def known_labels(loader: Any) -> Tensor | None:
         return torch.cat(parts) if parts else None
     if not isinstance(loader, DataLoader) or loader.drop_last or loader.batch_sampler is None:
         return None
-    sampler, data = loader.sampler, loader.dataset
+    sampler: Any = loader.sampler
+    data: Any = loader.dataset
     whole = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(data)
     )

@@ -95,7 +95,8 @@ class ClassMoments(ClassSums):
         arrays = [getattr(self, name).numpy() for name in sums]
 
         def add(block: Tensor, classes: Tensor, residual: Tensor) -> None:
-            add_rows(block.numpy(), classes.numpy(), *arrays, residual.numpy())
+            parts: list[Any] = [block.numpy(), classes.numpy(), *arrays, residual.numpy()]
+            add_rows(*parts)
 
         return add
 
