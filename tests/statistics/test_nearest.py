@@ -6,6 +6,7 @@ from torch import Tensor
 
 import nclab
 from nclab.statistics import blocks, nearest
+from tests.contract import assert_same
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -54,10 +55,11 @@ def test_screened_decisions_are_those_of_float64(
     found = nclab.measure_features(rows, labels, weight)
     assert expected.look is not None
     assert found.look is not None
-    for name in ("nearest_correct", "cosine_correct", "zero_counts"):
+    # Beside an offset of 1e9 angles are rounding, in float64 too.
+    lost = {"nc4_cosine_accuracy", "nc4_cosine_agreement"} if kind == "offset" else set()
+    for name in ("nearest_correct", "zero_counts", *(() if lost else ("cosine_correct",))):
         assert torch.equal(getattr(found.look, name), getattr(expected.look, name)), name
-    for name, value in expected.scalars().items():
-        assert found.values[name] == pytest.approx(value, rel=1e-10, abs=1e-14), name
+    assert_same(found.scalars(), expected.scalars(), relative=1e-10, leaving_out=lost)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -69,8 +71,7 @@ def test_the_kernel_is_its_twin(dtype: torch.dtype, monkeypatch: pytest.MonkeyPa
     expected = nclab.measure_features(rows, labels, weight[:, ::2])
     monkeypatch.setattr(blocks, "COMPILED", 0)
     found = nclab.measure_features(rows, labels, weight[:, ::2])
-    for name, value in expected.scalars().items():
-        assert found.values[name] == pytest.approx(value, rel=1e-12, abs=1e-14), name
+    assert_same(found.scalars(), expected.scalars(), relative=1e-12)
 
 
 def test_most_rows_need_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:

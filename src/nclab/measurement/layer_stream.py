@@ -11,7 +11,7 @@ from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
-from nclab.statistics.blocks import product_blocks
+from nclab.statistics.blocks import compiles, product_blocks
 from nclab.statistics.checks import (
     HUGE,
     IGNORE_INDEX,
@@ -281,11 +281,12 @@ class LayerStream:
             return None
         predicted = []
         device, width = self.moments.device, len(self.head.weight)
-        bounded = rows.dtype != torch.float64  # below 1e39, times weights below 1e150
+        # No float32 logit overflows: features below 1e39 times weights below 1e150.
+        compiled = rows.dtype != torch.float64 and compiles(rows, device)
         for block, own in product_blocks(rows, classes.to(device), device, width=width):
             logits = self.head.logits(block)
             if count:
-                predicted.append(self.logits.add_checked(logits, own, bounded=bounded))
+                predicted.append(self.logits.add_checked(logits, own, compiled=compiled))
             else:
                 predicted.append(logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]

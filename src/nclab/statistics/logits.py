@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import compiles, device_with_float64, row_blocks, rows_to_read
+from nclab.statistics.blocks import device_with_float64, row_blocks, rows_to_read
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 
 
@@ -107,12 +107,12 @@ class LogitStatistics:
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 
-    def add_checked(self, logits: Tensor, classes: Tensor, *, bounded: bool = False) -> Tensor:
+    def add_checked(self, logits: Tensor, classes: Tensor, *, compiled: bool = False) -> Tensor:
         """`update` for one float64 block of logits whose labels are all in [0, C).
 
-        The logits are used up. `bounded` promises that all of them are finite.
+        The logits are used up. `compiled` needs numba, and that all of them are finite.
         """
-        rank = _rank_compiled if bounded and compiles(logits, self.counts.device) else _rank
+        rank = _rank_compiled if compiled else _rank
         gaps, predicted = rank(logits, classes)
         losses = _log1p_sum_exp(logits, gaps)
         self.counts.add_(classes.bincount(minlength=self.num_classes))

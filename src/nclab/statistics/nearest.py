@@ -19,6 +19,7 @@ SCREENED = 2**20
 """Multiplications of a batch from which on it is screened in float32."""
 UNIT = 2.0**-24
 """Half a unit in the last place of float32."""
+EPS = torch.finfo(torch.float64).eps
 TINY, LARGE = 2.0**-120, 2.0**100
 """Float32 scores are trusted where no product can vanish or overflow."""
 
@@ -129,6 +130,7 @@ class _Screen:
     def __init__(self, centres: Centres) -> None:
         means, centre, u = centres.centred_means, centres.centre, centres.directions
         self.dim, self.longest = means.shape[1], centres.longest
+        self.largest = float(torch.linalg.vector_norm(centres.means, dim=1).max())
         self.means, self.offsets = means.float(), -centres.half_squares.float()
         q = torch.linalg.vector_norm(centres.means, dim=1).reciprocal()
         q = q.masked_fill(q.isinf(), 0.0)
@@ -152,7 +154,8 @@ class _Screen:
         A largest score is looked for only where it is not that of the own class.
         """
         scores = torch.addmm(self.offsets, seen.centred, self.means.T)
-        error = self._error(seen, self.longest, self.longest)
+        own_rounding = seen.norm * self.longest + self.largest * (seen.reach + self.longest)
+        error = self._error(seen, self.longest, self.longest, 8 * EPS * own_rounding)
         lead, lead_by_angle = (self._leads if compiled else self._leads_in_torch)(scores, seen, own)
         by_mean.copy_(own)
         open_mean = (~(lead > 2 * error)).nonzero().flatten()
@@ -166,20 +169,20 @@ class _Screen:
         if len(open_angle):
             seen = seen.some(open_angle)
             scores = torch.addmm(self.lift, seen.centred, self.directions.T)
-            error = self._error(seen, self.widest, self.sizes[-1] / max(self.widest, TINY))
+            offset = self.sizes[-1] / max(self.widest, TINY)
+            error = self._error(seen, self.widest, offset, 8 * self.dim * EPS * seen.norm)
             winner, sure = _winners(scores, 2 * error)
             by_angle[open_angle] = winner
             open_angle = open_angle[~(sure & (seen.norm > 0))]
         return open_mean, open_angle
 
-    def _error(self, seen: Seen, longest: float, offset: float) -> Tensor:
+    def _error(self, seen: Seen, longest: float, offset: float, own: Tensor) -> Tensor:
         """(B,) bounds on the error of <x, v_c> + t_c for |v_c| <= longest, |t_c| <= longest offset.
 
         A dot product of d numbers in any order is off by d / (1 - d UNIT) units, storing x, v and
-        t adds three, the sum one; the float64 numbers behind them are off by their own rounding.
+        t adds three, the sum one; `own` is the rounding of the float64 numbers behind them.
         """
         size = longest * (seen.reach + offset)
-        own = 8 * torch.finfo(torch.float64).eps * longest * (seen.norm + offset)
         error = 1.1 * (self.dim + 8) * UNIT * size + own + self.dim * TINY * (1 + size)
         return error.masked_fill_((size > LARGE) | (seen.reach > LARGE), torch.inf)
 
@@ -188,7 +191,8 @@ class _Screen:
         q, p, k, spare, _ = self.sizes
         terms = q * self.longest * (seen.reach + self.longest) + p * seen.along.abs() + k
         terms = terms + spare * seen.reach
-        slack = 2 * (q * error + 16 * UNIT * terms + self.dim * TINY)
+        own = 8 * self.dim * EPS * seen.norm
+        slack = 2 * (q * error + 16 * UNIT * terms + self.dim * TINY + own)
         return slack.masked_fill_(terms > LARGE, torch.inf)
 
     def _leads(self, scores: Tensor, seen: Seen, own: Tensor) -> tuple[Tensor, Tensor]:
