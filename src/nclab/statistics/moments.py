@@ -15,8 +15,6 @@ from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
-UNSORTED = 2**21
-"""Sums of this size per kind are near enough for the kernel in any order of the rows."""
 NO_INDEX = torch.iinfo(torch.int64).min
 """Stands in a state for no `ignore_index`."""
 
@@ -62,14 +60,13 @@ class ClassMoments(ClassSums):
         self._cache.clear()
         self.unit = max(self.unit, torch.finfo(dtype or features.dtype).eps / 2)
         features, labels = features.detach(), labels.to(self.device).contiguous()
-        compiled = compiles(features, self.device)
-        sums = 0 if compiled and self._pivot.numel() < UNSORTED else 3 * self._pivot.numel()
-        rows = rows_to_read(labels, self.ignore_index, sums=sums)
+        rows = rows_to_read(labels, self.ignore_index, sums=3 * self._pivot.numel())
         counted = labels if rows is None else labels[rows]
         counts = counted.bincount(minlength=self.num_classes)
         self._set_pivots(features, counted, counts, rows)
         self._count += counts
         products = GroupedProducts(self._residual_scatter, self._pivot)
+        compiled = compiles(features, self.device)
         add = self._compiled() if compiled else self._add_block
         for block, classes in row_blocks(
             features, labels, self.device, rows=rows, compiled=compiled
