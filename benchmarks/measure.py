@@ -1,11 +1,20 @@
-"""Measuring against the physical limit: our CPU time beside that of the bare arithmetic.
+"""Measuring against the physical limit, and against what the best peer computes.
 
-One run, one thread, float32 features in memory. Ours is `measure_features` with every one-pass
-metric on. The limit is the same work without any of the care: one read of the features, one
-float64 scatter-add of them, one float32 d x d product, one float64 C x C product, each at its
-fastest. Best of several rounds that alternate between the two.
+One run, one thread, float32 features in memory, CPU time, best of several rounds in which all
+sides take turns. Ours is `measure_features`: every one-pass metric (`one pass`), the default call
+without a classifier (`features`), and with one (`whole`).
 
-    python benchmarks/measure.py [--json] [--rounds 25] [--only 0]
+The limit is the same work without any of the care, each piece at its fastest: one read of the
+features, one float64 scatter-add of them, one float32 d x d product, one float64 C x C product;
+for the whole call also two float32 N x d x C products and N x C exponentials in float64. Of these
+the call without a classifier has one product and no exponentials.
+
+The peer is a restatement of what rhubarbwu/neural-collapse computes, in float32 and batches of
+512: class means, the covariance, class variances and decisions in three passes, then NC1 (pinv),
+NC2 (simplex error), NC3 (its self-dual form), NC4 (agreement) and CDNV. It computes no loss. Left
+out are its hashes of the means before every batch, and its pairs are tiled, both in its favour.
+
+    python benchmarks/measure.py [--json] [--rounds 25] [--only 0] [--noise 0.1] [--no-peer]
 """
 
 import argparse
@@ -22,8 +31,11 @@ from torch import Tensor
 import nclab
 
 SHAPES = ((50_000, 512, 10), (50_000, 512, 1000), (100_000, 768, 10_000))
-ROUNDS = (25, 25, 4)
-"""Enough for both sides to meet a quiet moment of a shared machine, some 20 seconds a shape."""
+ROUNDS = (25, 8, 2)
+"""Enough for all sides to meet a quiet moment of a shared machine, a minute or two a shape."""
+PEER_CLASSES = 1000
+"""With more classes the peer takes minutes."""
+BATCH = 512
 STATUS = Path("/proc/self/status")
 
 
@@ -34,19 +46,83 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def ours(features: Tensor, labels: Tensor, num_classes: int) -> None:
-    """All one-pass metrics."""
-    nclab.measure_features(features, labels, num_classes=num_classes, second_look=False)
+def peer(features: Tensor, labels: Tensor, weight: Tensor) -> tuple[float, ...]:
+    """NC1 to NC4 and CDNV as the peer computes them."""
+    num_classes, dim = weight.shape
+    starts = range(0, len(features), BATCH)
+    batches = [(features[s : s + BATCH], labels[s : s + BATCH]) for s in starts]
+    every = torch.arange(num_classes)
+
+    def one_hot(y: Tensor) -> tuple[Tensor, Tensor]:
+        mask = y[:, None] == every
+        return mask, mask.sum(0, dtype=torch.int32)
+
+    totals, counts = torch.zeros(num_classes, dim), torch.zeros(num_classes, dtype=torch.int32)
+    for x, y in batches:
+        mask, found = one_hot(y)
+        counts += found
+        totals += mask.T.float() @ x
+    means = totals / counts[:, None]
+    centred = means - means.mean(0)
+    scatter, spreads = torch.zeros(dim, dim), torch.zeros(num_classes)
+    for x, y in batches:
+        one_hot(y)
+        gaps = x - means[y]
+        scatter += gaps.T @ gaps
+    for x, y in batches:
+        mask, _ = one_hot(y)
+        spreads += (mask.T.float() @ (x - means[y]) ** 2).sum(1)
+    agree = torch.zeros(num_classes, dtype=torch.int32)
+    for x, y in batches:
+        squares = x.norm(dim=1)[:, None] ** 2 + means.norm(dim=1) ** 2
+        nearest = (squares - 2 * (x @ means.T)).argmin(1)
+        alike = (x @ weight.T).argmax(1) == nearest
+        one_hot(y)
+        agree.scatter_add_(0, y, alike.int())
+    within, between = scatter / len(features), centred.T @ centred / num_classes
+    nc1 = torch.trace(torch.linalg.pinv(between) @ within) / num_classes
+    return (
+        float(nc1),
+        _simplex_error(centred, centred),
+        _simplex_error(centred, weight),
+        int(agree.sum()) / len(features),
+        _cdnv(means, spreads / counts),
+    )
 
 
-def limit_parts(features: Tensor, labels: Tensor, num_classes: int) -> dict[str, float]:
+def _simplex_error(left: Tensor, right: Tensor) -> float:
+    """|AB^T/|AB^T| - the same of a simplex ETF|."""
+    size = len(left)
+    ideal = (torch.eye(size) - 1 / size) / (size - 1) ** 0.5
+    gram = right @ left.T
+    return float(torch.linalg.matrix_norm(gram / torch.linalg.matrix_norm(gram) - ideal))
+
+
+def _cdnv(means: Tensor, variances: Tensor, tile: int = 32) -> float:
+    """The mean over pairs, all of them twice, from differences."""
+    total, size = 0.0, len(means)
+    for i in range(0, size, tile):
+        for j in range(0, size, tile):
+            gaps = means[i : i + tile, None] - means[j : j + tile]
+            squares = (gaps * gaps).sum(-1)
+            if i == j:
+                squares.fill_diagonal_(torch.inf)
+            pairs = (variances[i : i + tile, None] + variances[j : j + tile]) / 2
+            total += float((pairs / squares).sum())
+    return total / (size * (size - 1))
+
+
+def limit_parts(features: Tensor, labels: Tensor, weight: Tensor) -> dict[str, float]:
     """CPU time of each piece of bare arithmetic."""
-    rows, dim = features.shape
+    (rows, dim), num_classes = features.shape, len(weight)
     block = features[:256].double()
     sums = torch.zeros(num_classes, dim, dtype=torch.float64)
     scatter32 = torch.zeros(dim, dim)
     means = torch.randn(num_classes, dim, dtype=torch.float64)
     gram = torch.empty(min(512, num_classes), num_classes, dtype=torch.float64)
+    logits = torch.empty(BATCH, num_classes)
+    gaps = torch.randn(BATCH, num_classes, dtype=torch.float64)
+    powers = torch.empty_like(gaps)
 
     def scatter_add() -> None:
         for start in range(0, rows, 256):
@@ -63,11 +139,22 @@ def limit_parts(features: Tensor, labels: Tensor, num_classes: int) -> dict[str,
             part = means[start : start + 512]
             torch.mm(part, means.T, out=gram[: len(part)])
 
+    def classify() -> None:
+        for start in range(0, rows, BATCH):
+            part = features[start : start + BATCH]
+            torch.mm(part, weight.T, out=logits[: len(part)])
+
+    def exponentials() -> None:
+        for start in range(0, rows, BATCH):
+            torch.exp(gaps[: rows - start], out=powers[: rows - start])
+
     return {
         "read": cpu_seconds(features.sum),
         "scatter_add": cpu_seconds(scatter_add),
         "d_by_d": cpu_seconds(product),
         "c_by_c": cpu_seconds(pairs),
+        "n_by_c": cpu_seconds(classify),
+        "exponentials": cpu_seconds(exponentials),
     }
 
 
@@ -86,36 +173,67 @@ def forget_peak() -> None:
         reset.write_text("5")
 
 
-def run(shape: tuple[int, int, int], rounds: int) -> dict[str, object]:
-    """One shape: alternate, keep the best of each."""
+def run(
+    shape: tuple[int, int, int], rounds: int, *, noise: float, beside_peer: bool
+) -> dict[str, object]:
+    """One shape: take turns, keep the best of each."""
     rows, dim, num_classes = shape
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(rows) % num_classes
     labels = labels[torch.randperm(rows, generator=generator)]
     features = torch.randn(num_classes, dim, generator=generator)[labels]
-    features.add_(torch.randn(rows, dim, generator=generator), alpha=0.1)
-    ours(features[:2000], labels[:2000] % 2, 2)  # warm up: imports, thread pools
+    features.add_(torch.randn(rows, dim, generator=generator), alpha=noise)
+    weight = torch.randn(num_classes, dim, generator=generator) / dim**0.5
+    sides: dict[str, Callable[[], object]] = {
+        "one_pass": lambda: nclab.measure_features(features, labels, second_look=False),
+        "features": lambda: nclab.measure_features(features, labels),
+        "whole": lambda: nclab.measure_features(features, labels, weight),
+    }
+    if beside_peer and num_classes <= PEER_CLASSES:
+        sides["peer"] = lambda: peer(features, labels, weight)
+    few = min(rows, 20 * num_classes)
+    nclab.measure_features(features[:few], labels[:few] % 2, weight[:2])  # warm up
     forget_peak()
     before = resident_mb("VmRSS")
-    best_ours = cpu_seconds(lambda: ours(features, labels, num_classes))
+    best = {"whole": cpu_seconds(sides["whole"])}
     peak = resident_mb("VmHWM") - before
-    best_parts = limit_parts(features, labels, num_classes)
-    for _ in range(rounds - 1):
-        best_ours = min(best_ours, cpu_seconds(lambda: ours(features, labels, num_classes)))
-        for name, seconds in limit_parts(features, labels, num_classes).items():
-            best_parts[name] = min(best_parts[name], seconds)
-    limit = sum(best_parts.values())
+    parts: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, work in sides.items():
+            best[name] = min(best.get(name, torch.inf), cpu_seconds(work))
+        for name, seconds in limit_parts(features, labels, weight).items():
+            parts[name] = min(parts.get(name, torch.inf), seconds)
+    bare = sum(parts[name] for name in ("read", "scatter_add", "d_by_d", "c_by_c"))
+    limits = {
+        "one_pass": bare,
+        "features": bare + parts["n_by_c"],
+        "whole": bare + 2 * parts["n_by_c"] + parts["exponentials"],
+    }
     return {
         "N": rows,
         "d": dim,
         "C": num_classes,
-        "ours_cpu_s": round(best_ours, 4),
-        "limit_cpu_s": round(limit, 4),
-        "ratio": round(best_ours / limit, 3),
+        "noise": noise,
+        "ours_cpu_s": {name: round(best[name], 4) for name in limits},
+        "limit_cpu_s": {name: round(seconds, 4) for name, seconds in limits.items()},
+        "ratio": {name: round(best[name] / limits[name], 3) for name in limits},
+        "peer_cpu_s": round(best["peer"], 4) if "peer" in best else None,
+        "whole_over_peer": round(best["whole"] / best["peer"], 3) if "peer" in best else None,
         "peak_extra_mb": round(peak, 1),
-        "limit_parts_s": {name: round(seconds, 4) for name, seconds in best_parts.items()},
+        "limit_parts_s": {name: round(seconds, 4) for name, seconds in parts.items()},
     }
+
+
+def show(result: dict[str, dict[str, float]]) -> None:
+    """One shape as a few lines of a table."""
+    size = " ".join(f"{result[name]:>7}" for name in ("N", "d", "C", "noise"))
+    for name, seconds in result["ours_cpu_s"].items():
+        beside = ""
+        if name == "whole" and result["peer_cpu_s"] is not None:
+            beside = f" {result['peer_cpu_s']:>8.3f} {result['whole_over_peer']:>6.2f}"
+        limit, ratio = result["limit_cpu_s"][name], result["ratio"][name]
+        print(f"{size} {name:>9} {seconds:>8.3f} {limit:>8.3f} {ratio:>6.2f}{beside}")
 
 
 def main() -> None:
@@ -124,25 +242,26 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print a list of results as JSON")
     parser.add_argument("--rounds", type=int, help="rounds per shape, best is kept")
     parser.add_argument("--only", type=int, help="index of a single shape, in this process")
+    parser.add_argument("--noise", type=float, default=0.1, help="of features, beside their means")
+    parser.add_argument("--no-peer", action="store_true", help="leave out the peer")
     options = parser.parse_args()
     if options.only is not None:
-        rounds = options.rounds or ROUNDS[options.only]
-        print(json.dumps(run(SHAPES[options.only], rounds)))
+        rounds, peer_too = options.rounds or ROUNDS[options.only], not options.no_peer
+        shape = SHAPES[options.only]
+        print(json.dumps(run(shape, rounds, noise=options.noise, beside_peer=peer_too)))
         return
     results = []
     if not options.json:
-        print(f"{'N':>8} {'d':>5} {'C':>6} {'ours':>8} {'limit':>8} {'ratio':>6} {'peak MB':>8}")
+        head = f"{'N':>7} {'d':>7} {'C':>7} {'noise':>7} {'':>9}"
+        print(f"{head} {'ours':>8} {'limit':>8} {'ratio':>6} {'peer':>8} {'ratio':>6}")
     for index in range(len(SHAPES)):
         rounds = options.rounds or ROUNDS[index]
         command = [sys.executable, __file__, "--only", str(index), "--rounds", str(rounds)]
+        command += ["--noise", str(options.noise), *(["--no-peer"] if options.no_peer else [])]
         result = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         results.append(result)
         if not options.json:
-            print(
-                f"{result['N']:>8} {result['d']:>5} {result['C']:>6} {result['ours_cpu_s']:>7.3f}s "
-                f"{result['limit_cpu_s']:>7.3f}s {result['ratio']:>6.2f} "
-                f"{result['peak_extra_mb']:>8.0f}"
-            )
+            show(result)
     if options.json:
         print(json.dumps(results, indent=1))
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import nclab
 from nclab.measurement import arrays
+from nclab.measurement.layer_stream import LayerStream
 from tests.clouds import cloud
 from tests.contract import assert_same, measure
 
@@ -232,3 +233,11 @@ def test_large_dimensions_leave_out_the_scatter_and_say_so() -> None:
     collapse = nclab.measure_features(features, [0, 1] * 3)
     assert collapse.nc1_trace_pinv is None
     assert "scatter=True" in collapse.notes["nc1_trace_pinv"]
+
+
+def test_absent_classes_are_refused_before_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LayerStream, "update", lambda *_: pytest.fail("a row was read"))
+    with pytest.raises(nclab.NclabError, match="all 6 classes, got none of 5"):
+        nclab.measure_features(DATA.features, DATA.labels, num_classes=6)
+    with pytest.raises(nclab.NclabError, match="all 6 classes, got none of 5"):
+        nclab.measure_features(DATA.features, DATA.labels, torch.ones(6, 7))

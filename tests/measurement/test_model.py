@@ -1,7 +1,10 @@
 """measure: every layer of a model as if its features had been measured one by one."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -532,3 +535,74 @@ def test_a_last_batch_as_long_as_the_sequence_is_read_as_those_before() -> None:
 
 def test_no_layers_at_all_are_refused() -> None:
     assert "got None" in refused(nclab.ModelError, [(X, Y)], layers=None)
+
+
+PEAK = """
+import sys
+from pathlib import Path
+import torch
+from torch import nn
+import nclab
+
+def peak(work):
+    Path("/proc/self/clear_refs").write_text("5")
+    size = lambda field: next(
+        int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith(field)
+    )
+    before = size("VmRSS")
+    work()
+    return size("VmHWM") - before
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+layers = [part for _ in range(30) for part in (nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())]
+net = nn.Sequential(nn.Conv2d(3, 8, 1), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+net = nn.Sequential(*net, nn.Linear(8, 4)).eval()
+x, y = torch.randn(32, 3, 96, 96), torch.arange(32) % 4
+nclab.measure(net, [(x[:8, :, :8, :8], y[:8])])  # warm up
+with torch.no_grad():
+    net(x[:8, :, :8, :8])
+    plain = peak(lambda: net(x))
+print(plain, peak(lambda: nclab.measure(net, [(x, y)])))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak memory")
+def test_the_traced_batch_keeps_no_activation_alive() -> None:
+    """Thirty convolutions: at most twice the memory of a plain forward pass."""
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    plain, measured = map(int, done.stdout.split())
+    assert plain > 9000, "an activation is 9 MB: the measure measures"
+    assert measured <= 2 * plain
+
+
+class Vocabulary(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """A data set that keeps its labels and counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.targets = [0, 1, 0, 1] * 10
+        self.read = 0
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        self.read += 1
+        return torch.eye(4)[number % 4], self.targets[number]
+
+
+def test_absent_classes_are_refused_before_the_pass() -> None:
+    """After the first batch, which tells how many classes there are."""
+    net = nn.Linear(4, 3)
+    data = Vocabulary()
+    loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+    with pytest.raises(nclab.NclabError, match=r"all 3 classes, got none of 2.*not the classifier"):
+        nclab.measure(net, loader)
+    assert data.read == 4
+    # Where the labels are not known before, at the end of the pass.
+    unknown = torch.utils.data.DataLoader(data, batch_size=4, drop_last=True)
+    with pytest.raises(nclab.NclabError, match=r"all 3 classes, got none of 2.*not the classifier"):
+        nclab.measure(net, unknown)
+    assert data.read == 44
+    assert nclab.measure(net, loader, allow_missing=True).last.num_classes == 2

@@ -108,3 +108,67 @@ def test_loss_far_below_machine_precision() -> None:
     features = 60.0 * torch.eye(3, dtype=torch.float64)
     collapse = nclab.measure_features(features, [0, 1, 2], torch.eye(3))
     assert collapse.loss == pytest.approx(2 * math.exp(-60), rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("num_classes", [100, 20], ids=["more classes than dimensions", "fewer"])
+def test_what_a_layer_norm_leaves_empty_is_no_mode(dtype: torch.dtype, num_classes: int) -> None:
+    """Features in a hyperplane: beyond it class means hold rounding of the input alone."""
+    generator = torch.Generator().manual_seed(3)
+    dim, each = 64, 20
+    labels = torch.arange(num_classes).repeat(each)
+    means = torch.randn(num_classes, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(len(labels), dim, generator=generator, dtype=torch.float64)
+    before = means[labels] + 0.3 * noise + 0.5
+    exact = torch.nn.functional.layer_norm(before, (dim,))
+    stored = torch.nn.functional.layer_norm(before.to(dtype), (dim,))
+    mean = torch.stack([exact[labels == c].mean(0) for c in range(num_classes)])
+    rows, between = exact - mean[labels], mean - mean.mean(0)
+    whole = torch.linalg.pinv(between.T @ between, rtol=1e-10)  # the textbook form, with a gap
+    expected = float(torch.trace(rows.T @ rows @ whole)) / len(labels)
+    collapse = nclab.measure_features(stored, labels)
+    assert collapse.nc1_trace_pinv == pytest.approx(expected, rel=torch.finfo(dtype).eps)
+    told = [warning for warning in collapse.warnings if "nc1_trace_pinv" in warning]
+    if num_classes > dim:
+        assert len(told) == 1
+        assert "leaves out 1 of 64 modes" in told[0]
+        assert "rounding of the features" in told[0]
+    else:
+        assert not told
+    moments = nclab.ClassMoments(num_classes, dim, scatter=True)
+    for part in torch.arange(len(labels)).split(7 * num_classes):
+        other = nclab.ClassMoments(num_classes, dim, scatter=True)
+        other.update(stored[part], labels[part])
+        moments.merge(nclab.ClassMoments.from_state_dict(other.state_dict()))
+    assert moments.unit == torch.finfo(dtype).eps / 2
+
+
+@pytest.mark.parametrize("size", [1e3, 1e7, 1e8, 1e9])
+@pytest.mark.parametrize("num_classes", [10, 50])
+def test_one_wide_direction_is_said(size: float, num_classes: int) -> None:
+    """Spread in one direction `size` times that of the others: its square is lost, and said."""
+    generator = torch.Generator().manual_seed(4)
+    dim, each = 20, 40
+    labels = torch.arange(num_classes).repeat(each)
+    means = torch.randn(num_classes, dim, generator=generator, dtype=torch.float64)
+    spread = 0.3 * torch.randn(len(labels), dim, generator=generator, dtype=torch.float64)
+    spread[:, -1] *= size
+    plain = means[labels] + spread
+    turn = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+    # The reference in the frame of the wide direction, where it mixes with no other.
+    own = torch.stack([plain[labels == c].mean(0) for c in range(num_classes)])
+    _, values, right = torch.linalg.svd(own - own.mean(0), full_matrices=False)
+    rank = min(num_classes - 1, dim)
+    seen = (plain - own[labels]) @ (right[:rank].T / values[:rank])
+    expected = float(seen.square().sum()) / len(labels)
+    collapse = nclab.measure_features(plain @ turn, labels)
+    told = [w for w in collapse.warnings if w.startswith("nc1_trace_pinv may be off by")]
+    found = collapse.nc1_trace_pinv
+    assert found is not None
+    error = abs(found / expected - 1)
+    if size < 1e6:
+        assert not told
+        assert error < 1e-10
+    else:
+        said = float(told[0].split("off by ")[1].split()[0])
+        assert error < said * 1.1 < max(100 * error, 1e-4)

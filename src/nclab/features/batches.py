@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from nclab.errors import DataError
 
@@ -66,6 +68,35 @@ def split_in_place(batch: Any) -> Batch:
     mask = kwargs.get("attention_mask")
     known = isinstance(mask, Tensor) and mask.ndim == 2
     return Batch(args, kwargs, _labels(labels), mask if known else None)
+
+
+def known_labels(loader: Any) -> Tensor | None:
+    """All labels that a loader will give, where they are at hand before it has run.
+
+    In a list of batches, or in a data set that keeps them (`TensorDataset`, `.targets`) and is
+    read whole.
+
+    >>> known_labels([(torch.zeros(2, 3), torch.tensor([0, 1]))]).tolist()
+    [0, 1]
+    """
+    if isinstance(loader, (list, tuple)):
+        try:
+            parts = [split_in_place(batch).labels.flatten() for batch in loader]
+        except DataError:
+            return None  # the pass says what is wrong, and where
+        return torch.cat(parts) if parts else None
+    if not isinstance(loader, DataLoader) or loader.drop_last or loader.batch_sampler is None:
+        return None
+    sampler: Any = loader.sampler
+    data: Any = loader.dataset
+    whole = type(sampler) is SequentialSampler or (
+        type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(data)
+    )
+    held = data.tensors[-1] if isinstance(data, TensorDataset) else getattr(data, "targets", None)
+    if not whole or not isinstance(held, (Tensor, np.ndarray, list)):
+        return None
+    labels = torch.as_tensor(held)
+    return labels if len(labels) == len(data) and labels.ndim == 1 else None
 
 
 def split_strictly(batch: Any) -> Batch:

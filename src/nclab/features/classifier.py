@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
-from nclab.features.recorder import Call, Identity
+from nclab.features.recorder import Call, Identity, is_plain
 
 
 class Classifier(NamedTuple):
@@ -73,7 +73,9 @@ def _heads(linear: list[Call], outputs: list[Tensor]) -> list[Call]:
 def _decides_alike(call: Call, output: Tensor) -> bool:
     """Whether the output has the largest entry where the call's result has it, in every row."""
     target = call.target
-    if target is None or output.ndim < 2 or target.shape[-1] != output.shape[-1]:
+    if target is None or target.is_meta or output.ndim < 2:
+        return False
+    if target.shape[-1] != output.shape[-1]:
         return False
     if target.shape != output.shape:  # a mean over tokens, perhaps
         if target.ndim != output.ndim + 1:
@@ -105,8 +107,7 @@ def _computes_linear_map(call: Call) -> bool:
         return False
     if source.shape[-1] != weight.shape[1] or target.shape != (*source.shape[:-1], len(weight)):
         return False
-    plain = isinstance(call.module, nn.Linear) and type(call.module).forward is nn.Linear.forward
-    if plain and not call.module._forward_hooks:
+    if is_plain(call.module):
         return True  # not checked by numbers: TF32 rounds more than any tolerance would allow
     weight, bias = _parameters(call.module)
     rows = source.reshape(-1, source.shape[-1])[:8].double()

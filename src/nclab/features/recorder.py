@@ -1,16 +1,21 @@
 """Recorder: hooks that note what modules read and return during one forward pass."""
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
-from nclab.features.hooks import after, before
+from nclab.features.hooks import Hook, after, before
 from nclab.features.pooling import NoRows, tells_channels
 
+RESULTS = 16
+"""Results of linear layers that a traced pass keeps alive: the last ones may be the logits."""
 Reader = Callable[[Tensor, nn.Module], Tensor]
 """Turns a tensor, with channels where a module has them, into rows, or raises NoRows."""
 
@@ -44,6 +49,26 @@ class Point(NamedTuple):
     """From 0; None for every call, where it says what to read."""
 
 
+class Glimpse:
+    """A tensor for as long as it lives; then its shape and type alone, as a meta tensor.
+
+    The weak reference to its storage lets no later tensor pass for it.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._kept = None if _is_strided(tensor) else tensor
+        self._storage = StorageWeakRef(tensor.untyped_storage()) if _is_strided(tensor) else None
+        self._shape, self._dtype = tensor.shape, tensor.dtype
+
+    def __call__(self) -> Tensor:
+        """The tensor, or what is left of it."""
+        alive = self._tensor()
+        if alive is not None:
+            return alive
+        return torch.empty(self._shape, dtype=self._dtype, device="meta")
+
+
 @dataclass
 class Call:
     """One call of one module."""
@@ -53,10 +78,20 @@ class Call:
     index: int
     entered: int
     left: int = -1
-    source: Tensor | None = None
     source_identity: Identity | None = None
-    target: Tensor | None = None
     target_identity: Identity | None = None
+    seen_source: Glimpse | None = None
+    seen_target: Glimpse | None = None
+
+    @property
+    def source(self) -> Tensor | None:
+        """What the module read, a meta tensor if nobody has kept it."""
+        return None if self.seen_source is None else self.seen_source()
+
+    @property
+    def target(self) -> Tensor | None:
+        """What it returned, a meta tensor if nobody has kept it."""
+        return None if self.seen_target is None else self.seen_target()
 
 
 @dataclass
@@ -76,6 +111,8 @@ class Recorder:
     """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
+    dtypes: dict[Point, torch.dtype] = field(default_factory=dict)
+    """The types of the tensors that rows were read from."""
     active: bool = True
     """While it is not, the hooks do nothing."""
 
@@ -84,6 +121,8 @@ class Recorder:
         self._open: list[tuple[str, int, Call | None]] = []
         self._times: dict[str, int] = {}
         self._met: dict[tuple[int, ...], nn.Module] = {}
+        self._results: deque[Tensor] = deque(maxlen=RESULTS)
+        self._checked: list[Tensor] = []
         self._clock = 0
 
     def __enter__(self) -> Self:
@@ -117,6 +156,12 @@ class Recorder:
         """Forget the pass so far."""
         for seen in (self.calls, self.rows, self._open, self._times, self._met):
             seen.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the tensors that were kept for finding the classifier."""
+        self._results.clear()
+        self._checked.clear()
 
     def _entering(self, name: str, calls: set[int | None], *, leaving: bool) -> Callable[..., None]:
         every = None in calls
@@ -136,7 +181,10 @@ class Recorder:
             source = first_tensor(kwargs) if source is None else source
             if call is not None:
                 self.calls.append(call)
-                call.source, call.source_identity = source, self._meet(source, module)
+                call.source_identity = self._meet(source, module)
+                call.seen_source = None if source is None else Glimpse(source)
+                if source is not None and matrix_of(module) is not None and not is_plain(module):
+                    self._checked.append(source)
             if wanted:
                 self._read(Point(name, "input", index), source, module)
 
@@ -156,7 +204,10 @@ class Recorder:
             target = first_tensor(output)
             if call is not None:
                 call.left = self._tick()
-                call.target, call.target_identity = target, self._meet(target, module)
+                call.target_identity = self._meet(target, module)
+                call.seen_target = None if target is None else Glimpse(target)
+                if target is not None and matrix_of(module) is not None:
+                    (self._results if is_plain(module) else self._checked).append(target)
             if every or index in calls:
                 self._read(Point(name, "output", index), target, module)
 
@@ -171,6 +222,7 @@ class Recorder:
                 met = module if known else self._met.get(tensor.shape, module)
                 self.deciders[point] = met
             self.rows[point] = self.reader(tensor, self.deciders.get(point, module))
+            self.dtypes[point] = tensor.dtype
         except NoRows as reason:
             self.rows[point] = reason
 
@@ -184,6 +236,18 @@ class Recorder:
     def _tick(self) -> int:
         self._clock += 1
         return self._clock
+
+
+def matrix_of(module: nn.Module) -> Tensor | None:
+    """The two-dimensional weight of a module that may be a classifier."""
+    weight = getattr(module, "weight", None)
+    return weight if isinstance(weight, Tensor) and weight.ndim == 2 else None
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether a module is sure to return W x + b, so that no numbers must show it."""
+    plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
+    return plain and all(isinstance(hook, Hook) for hook in module._forward_hooks.values())
 
 
 def first_tensor(value: Any) -> Tensor | None:
@@ -246,4 +310,4 @@ def _is_strided(tensor: Tensor) -> bool:
 
 def _storage(tensor: Tensor) -> int:
     """Where the values are; nested and sparse tensors have no one place but themselves."""
-    return tensor.untyped_storage().data_ptr() if _is_strided(tensor) else id(tensor)
+    return tensor.untyped_storage()._cdata if _is_strided(tensor) else id(tensor)

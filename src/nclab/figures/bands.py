@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nclab.figures.picture import HeatMap, Panel, Picture, Series
+from nclab.figures.picture import Panel, Picture, Series
 
 Row = Mapping[str, Any]
 
@@ -19,9 +19,9 @@ def with_bands(picture: Picture, rows: Sequence[Row]) -> Picture:
     [0.4]
     """
     panels = tuple(
-        panel
-        if isinstance(panel, HeatMap)
-        else panel._replace(series=tuple(_banded(one, panel, rows) for one in panel.series))
+        panel._replace(series=tuple(_banded(one, panel, rows) for one in panel.series))
+        if isinstance(panel, Panel)
+        else panel
         for panel in picture.panels
     )
     return picture._replace(panels=panels)

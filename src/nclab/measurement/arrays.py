@@ -13,8 +13,11 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
+from nclab.statistics.sums import require_samples
 
 SLICE = 2**16
+MOST_CLASSES = 2**24
+"""Up to this many classes labels are counted before the pass."""
 NO_WEIGHT = "no classifier weights were given"
 
 
@@ -42,8 +45,9 @@ def measure_features(
     `nc1_within_variation`) reads arrays again, batches from a cache of `cache_bytes` or, when
     they do not fit, by iterating a second time.
 
-    Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, N x d x C for the
-    loss side and twice that for the second look. Memory O(C d + d^2) and the cache.
+    Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, a float64 one
+    N x d x C for the loss side and one or two in float32 for the second look. Memory
+    O(C d + d^2), N decisions and the cache.
 
     Args:
         weight: (C, d) classifier rows; `bias` (C,) only together with it.
@@ -81,7 +85,10 @@ def measure_features(
         scatter=scatter,
         cache=cache,
         asked=asked,
+        same_order=arrays and second_look,
     )
+    if arrays and not allow_missing:
+        _require_classes(source, num_classes, head, ignore_index)
     for batch in track(source, "measuring"):
         stream.update(*_pair(batch))
     stream.require_classes(allow_missing=allow_missing)
@@ -118,6 +125,25 @@ class _Slices:
         for number in range(len(self)):
             rows = slice(number * SLICE, (number + 1) * SLICE)
             yield self.features[rows], self.labels[rows]
+
+
+def _require_classes(
+    source: Any, num_classes: int | None, head: Head | None, ignore_index: int | None
+) -> None:
+    """Refuse absent classes before the pass; whatever else is wrong, the pass says."""
+    labels = source.labels
+    if labels.ndim != 1 or not labels.numel() or labels.dtype.is_floating_point:
+        return
+    used = labels if ignore_index is None else labels[labels != ignore_index]
+    if not used.numel() or int(used.min()) < 0 or source.features.shape[:1] != labels.shape:
+        return
+    classes = num_classes or int(used.max()) + 1
+    if head is not None:
+        if source.features.shape[1:] != head.weight.shape[1:]:
+            return
+        classes = len(head.weight)
+    if max(1, int(used.max())) < classes <= MOST_CLASSES:
+        require_samples(used.long().bincount(minlength=classes))
 
 
 def _source(features: Any, labels: Any) -> Iterable[Any]:

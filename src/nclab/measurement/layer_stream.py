@@ -12,7 +12,7 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
-from nclab.statistics.blocks import row_blocks
+from nclab.statistics.blocks import compiles, product_blocks
 from nclab.statistics.checks import (
     HUGE,
     IGNORE_INDEX,
@@ -109,6 +109,10 @@ class LayerStream:
 
     `update` computes logits itself and refuses rows that are not finite. `add` is for a training
     under way: it is given the logits, and counts and leaves out such rows.
+
+    Args:
+        same_order: the second pass reads the rows in the order of the first, so that the
+            classifier's decisions are kept instead of made again.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class LayerStream:
         ignore_index: int | None = IGNORE_INDEX,
         scatter: bool | None = None,
         cache: Cache | None = None,
+        same_order: bool = False,
         layer: str | None = None,
         asked: Asked = NOTHING_MORE,
     ) -> None:
@@ -130,6 +135,7 @@ class LayerStream:
         self.scatter = scatter
         self.cache = cache
         self._kept: list[Kept] | None = None if cache is None else []
+        self._decided: list[Tensor] | None = [] if same_order else None
         self.moments: ClassMoments
         """Of all rows so far; there from the first of them on."""
         self.logits: LogitStatistics | None = None
@@ -173,8 +179,8 @@ class LayerStream:
         size, device = self.moments.num_classes, self.moments.device
         return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
 
-    def update(self, features: Any, labels: Any) -> None:
-        """First pass: add a batch."""
+    def update(self, features: Any, labels: Any, *, dtype: torch.dtype | None = None) -> None:
+        """First pass: add a batch, computed in `dtype` if that is not the type of the rows."""
         rows, classes = self._checked(features, labels)
         if not self.started:
             self.start(rows.shape[1], rows.device)
@@ -182,11 +188,14 @@ class LayerStream:
             self._largest_label = max(self._largest_label, int(classes.max()))
             if self._largest_label >= self.moments.num_classes:
                 self.moments.grow(self._largest_label + 1)
-        self.moments.add_checked(rows, classes)
+        self.moments.add_checked(rows, classes, dtype=dtype)
         rows, classes = self._counted(rows, classes)
         for one in self.beside:
             one.add(rows, classes.to(self.moments.device))
-        self._keep(rows, classes, self._predict(rows, classes))
+        predicted = self._predict(rows, classes)
+        if self._decided is not None and predicted is not None:
+            self._decided.append(predicted)
+        self._keep(rows, classes, predicted)
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         """First pass over labels that are checked and, if all rows have them, their logits."""
@@ -205,7 +214,11 @@ class LayerStream:
     def look_again(self, features: Any, labels: Any) -> None:
         """Second pass over the source: look at a batch once more."""
         rows, classes = self._counted(*self._checked(features, labels))
-        self._look_at(rows, classes, self._predict(rows, classes, count=False))
+        if self._decided:
+            predicted: Tensor | None = self._decided.pop(0)
+        else:
+            predicted = self._predict(rows, classes, count=False)
+        self._look_at(rows, classes, predicted)
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
@@ -234,7 +247,10 @@ class LayerStream:
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
-            limit = f"d = {self.moments.dim} is above {SCATTER_LIMIT}; pass scatter=True"
+            limit = (
+                f"d = {self.moments.dim} is above {SCATTER_LIMIT}, too wide for a d x d scatter; "
+                "measure_features(..., scatter=True) keeps one"
+            )
             reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
         logits = self.logits
         if logits is not None and not torch.equal(logits.counts, self.moments.counts):
@@ -277,9 +293,14 @@ class LayerStream:
             return None
         predicted = []
         device, width = self.moments.device, len(self.head.weight)
-        for block, own in row_blocks(rows, classes.to(device), device, width=width):
+        # No float32 logit overflows: features below 1e39 times weights below 1e150.
+        compiled = rows.dtype != torch.float64 and compiles(rows, device)
+        for block, own in product_blocks(rows, classes.to(device), device, width=width):
             logits = self.head.logits(block)
-            predicted.append(self.logits.add_checked(logits, own) if count else logits.argmax(1))
+            if count:
+                predicted.append(self.logits.add_checked(logits, own, compiled=compiled))
+            else:
+                predicted.append(logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]
 
     def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:

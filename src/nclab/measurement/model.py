@@ -1,6 +1,6 @@
 """measure: the door for any nn.Module and the loader that feeds it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, get_args
@@ -8,7 +8,7 @@ from typing import Any, Protocol, get_args
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
-from nclab.features.batches import Batch, split_batch
+from nclab.features.batches import Batch, known_labels, split_batch
 from nclab.features.evaluation import evaluating, unwrap
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
@@ -18,6 +18,7 @@ from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
+from nclab.statistics.sums import require_samples
 
 NOT_THE_LAST = "the classifier does not read this layer"
 
@@ -112,6 +113,8 @@ class Measurement:
     sharing: Sharing | None = None
     """With others, if this process reads only a part of the data."""
     streams: dict[Point, LayerStream] = field(default_factory=dict)
+    expected: Tensor | None = None
+    """All labels, where they are known before the pass."""
 
     def __post_init__(self) -> None:
         self.model = self.layers.model
@@ -122,6 +125,8 @@ class Measurement:
         """Read the loader once, or twice if the second look needs it."""
         # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for it.
         repeatable = not isinstance(loader, Iterator)
+        if not self.allow_missing and self.sharing is None:
+            self.expected = known_labels(loader)
         with evaluating(self.model, loader):
             for batch in track(loader, "measuring"):
                 self.first_pass(batch)
@@ -156,11 +161,13 @@ class Measurement:
             recorder, output = self._run(batch, None)
             self.layers.find(recorder, batch, output)
             self._open_streams()
+            self._require_classes()
         else:
             recorder, _ = self._run(batch, list(self.streams))
         self._check_labels(batch.labels)
         for point, stream in self.streams.items():
-            stream.update(_rows(recorder, point, stream), batch.labels.reshape(-1))
+            rows, dtype = _rows(recorder, point, stream), recorder.dtypes.get(point)
+            stream.update(rows, batch.labels.reshape(-1), dtype=dtype)
 
     def second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
         """Run one batch again for the layers that were not kept."""
@@ -171,16 +178,29 @@ class Measurement:
             stream = self.streams[point]
             stream.look_again(_rows(recorder, point, stream), batch.labels.reshape(-1))
 
+    def _require_classes(self) -> None:
+        """Refuse absent classes before the pass, where its labels are known."""
+        labels = self.expected
+        if labels is None or labels.dtype.is_floating_point:
+            return
+        used = labels[labels != self.ignore_index] if self.ignore_index is not None else labels
+        if used.numel() and int(used.min()) >= 0 and int(used.max()) < self.layers.num_classes:
+            counts = used.long().bincount(minlength=self.layers.num_classes)
+            self._refused(lambda: require_samples(counts))
+
     def require_data(self) -> None:
         """After the first pass: refuse an empty loader and absent classes."""
         if not self.layers.found:
             raise DataError("Expected at least one batch, the loader gave none.")
         for stream in self.streams.values():
-            try:
-                stream.require_classes(allow_missing=self.allow_missing)
-            except DataError as error:
-                name = self.layers.classifier.call.name
-                raise DataError(f"{error} Or is {name!r} not the classifier?") from error
+            self._refused(partial(stream.require_classes, allow_missing=self.allow_missing))
+
+    def _refused(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except DataError as error:
+            name = self.layers.classifier.call.name
+            raise DataError(f"{error} Or is {name!r} not the classifier?") from error
 
     def report(self, reasons: dict[str, str]) -> Report:
         """The finished measurement."""

@@ -61,6 +61,8 @@ class ModelLayers:
             getattr(module, "batch_first", True) is False for module in model.modules()
         )
         self._weight_layers = [n for n, m in model.named_modules() if is_weight_layer(m)]
+        # What a convolution over several pixels reads is no input of a classifier.
+        self._may_classify = [n for n in self._weight_layers if _one_place(model.get_submodule(n))]
 
     @property
     def found(self) -> bool:
@@ -109,7 +111,8 @@ class ModelLayers:
         """A recorder of the given points or, without them, one that traces the pass."""
         if points is not None:
             return Recorder(self.model, reader, points, deciders=self.deciders)
-        inputs = [Point(name, "input", None) for name in self._weight_layers]
+        names = self._weight_layers if self.wanted == "all" else self._may_classify
+        inputs = [Point(name, "input", None) for name in names]
         named = [point for _, point in self._named]
         return Recorder(self.model, reader, inputs + named, trace=True, deciders=self.deciders)
 
@@ -132,8 +135,7 @@ class ModelLayers:
             else:
                 self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
-        # The tensors of this pass are not ours to keep alive.
-        self.classifier.call.source = self.classifier.call.target = None
+        recorder.forget()  # The tensors of this pass are not ours to keep alive.
 
     def _layers(self, calls: list[Call], batch: Batch, last: FoundLayer) -> list[FoundLayer]:
         if self._named:
@@ -144,6 +146,11 @@ class ModelLayers:
         layers = all_layers(calls, self._weight_layers, batch)
         # The classifier's input closes the list, also where it is the network's own input.
         return [layer for layer in layers if layer.identity != last.identity] + [last]
+
+
+def _one_place(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return not isinstance(weight, Tensor) or all(size == 1 for size in weight.shape[2:])
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:

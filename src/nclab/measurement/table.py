@@ -70,7 +70,19 @@ def layers(rows: Sequence[Row]) -> Group:
     for row in rows:
         cells = [number(row.get(name)) + _error(name, row) for name in shown]
         table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)
-    return Group(table, *_remarks(rows, with_notes=False))
+    return Group(table, *_remarks(rows, with_notes=False), *_gaps(rows, shown))
+
+
+def _gaps(rows: Sequence[Row], shown: Sequence[str]) -> list[Text]:
+    """Why cells are empty; not where only the classifier's own layer has a number."""
+    needs = {metric.name: metric.needs for metric in METRICS}
+    reasons: dict[str, list[str]] = {}
+    for name in shown:
+        for row in rows:
+            if row.get(name) is None and needs[name] != "weight" and name in row["notes"]:
+                where = f"{LAYER_COLUMNS[name]} of {row['layer'] or 'the layer'}"
+                reasons.setdefault(row["notes"][name], []).append(where)
+    return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, str]:

@@ -13,6 +13,8 @@ from nclab.statistics import ClassMoments, SecondLook
 
 DOUBTFUL = 1e-6
 """Relative error of the smallest mode from which on a result says so."""
+DOUBTFUL_INPUT = 0.05
+"""The same where the error is that of the features as they came."""
 
 
 class Whitening(NamedTuple):
@@ -23,6 +25,8 @@ class Whitening(NamedTuple):
     """How many of the min(C - 1, d) possible modes fell under the tolerance."""
     tolerance: float
     """max(C, d) * eps * max(largest singular value, largest norm of a class mean)."""
+    of_input: float = 0.0
+    """What rounding of the features as they came does to singular values; the larger counts."""
     smallest: float = math.inf
     """The smallest singular value that was kept; inf where it is far above the tolerance."""
 
@@ -30,12 +34,20 @@ class Whitening(NamedTuple):
     def warning(self) -> str | None:
         """What a reader must know about dropped or doubtful modes, if there are any."""
         error = 2 * self.tolerance / self.smallest
+        error_of_input = self.of_input / (2 * self.smallest)  # four times what is likely
         if self.dropped:
+            below = max(self.tolerance, self.of_input)
+            where = "rounding" if below == self.tolerance else "rounding of the features"
             return (
                 f"nc1_trace_pinv leaves out {self.dropped} of "
                 f"{self.dropped + self.matrix.shape[1]} modes of the class means: their singular "
-                f"values are below {self.tolerance:.3g}, the size of rounding. "
+                f"values are below {below:.3g}, the size of {where}. "
                 "Classes with the same mean make it too small."
+            )
+        if error_of_input >= max(DOUBTFUL_INPUT, error):
+            return (
+                f"nc1_trace_pinv may be off by {error_of_input:.0%}: its smallest mode of the "
+                "class means is hardly above the rounding of the features as they came."
             )
         if error < DOUBTFUL:
             return None
@@ -45,14 +57,15 @@ class Whitening(NamedTuple):
         )
 
 
-def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
+def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0) -> Whitening:
     """The inverse root of the between-class scatter, through the SVD of the centred means.
 
     Not through the between-class covariance: that squares the condition number, and two class
     means 1e-4 apart would lose their mode in float32. A QR factor R of the means comes first;
     where the bound 1/|R^-1| on its smallest singular value shows that no mode is in doubt,
     R^-1 already is the answer and the SVD is saved. `mean_norm` is the largest norm of an
-    uncentred class mean, to which the rounding of the centring is relative.
+    uncentred class mean, to which the rounding of the centring is relative; `of_input` as from
+    `input_rounding`.
 
     >>> found = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
     >>> [round(abs(x), 6) for x in found.matrix.flatten().tolist()], found.dropped
@@ -65,8 +78,9 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
         identity = torch.eye(dim, dtype=factor.dtype, device=factor.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
         largest = max(float(torch.linalg.matrix_norm(centred_means)), mean_norm)
-        if 2 * float(torch.linalg.matrix_norm(inverse)) * rounding * largest < DOUBTFUL:
-            return Whitening(inverse, 0, rounding * largest)
+        bound = float(torch.linalg.matrix_norm(inverse))
+        if 2 * bound * rounding * largest < DOUBTFUL and bound * of_input < 2 * DOUBTFUL_INPUT:
+            return Whitening(inverse, 0, rounding * largest, of_input)
         _, values, right = torch.linalg.svd(factor.triu(), full_matrices=False)
         vectors = right.T
     else:
@@ -75,9 +89,24 @@ def whitening(centred_means: Tensor, *, mean_norm: float) -> Whitening:
         vectors = basis @ left
     possible = min(num_classes - 1, dim)
     tolerance = rounding * max(float(values[0]), mean_norm)
-    rank = int((values[:possible] > tolerance).sum())
+    rank = int((values[:possible] > max(tolerance, of_input)).sum())
     smallest = float(values[rank - 1]) if rank else math.inf
-    return Whitening(vectors[:, :rank] / values[:rank], possible - rank, tolerance, smallest)
+    matrix = vectors[:, :rank] / values[:rank]
+    return Whitening(matrix, possible - rank, tolerance, of_input, smallest)
+
+
+def input_rounding(moments: ClassMoments) -> float:
+    r"""Singular values of class means below this may be rounding of the features as they came.
+
+    Coordinates stored with relative error u are off by $u/\sqrt3$ of their size in the mean
+    square, and a C x d matrix of independent errors has norm $\sqrt C + \sqrt d$ times theirs;
+    four times that. Nothing for float64, whose rounding is that of the sums themselves.
+    """
+    if moments.unit <= torch.finfo(torch.float64).eps:
+        return 0.0
+    size = math.sqrt(float(moments.mean_square_norms.mean()) / moments.dim)
+    modes = math.sqrt(moments.num_classes) + math.sqrt(moments.dim)
+    return 4 * moments.unit / math.sqrt(3) * size * modes
 
 
 def nc1_trace_pinv(moments: ClassMoments) -> float:
@@ -97,9 +126,34 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv(moments), 12)
     0.055555555556
     """
-    between = whitening(moments.centred_means, mean_norm=moments.largest_mean_norm)
+    return _trace_pinv(moments.centred_means, moments)
+
+
+def _trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
+    size, of_input = moments.largest_mean_norm, input_rounding(moments)
+    between = whitening(centred_means, mean_norm=size, of_input=of_input)
+    value = trace_through(between, moments)
     remark(between.warning)
-    return trace_through(between, moments)
+    remark(_wide_spread(between, moments, value))
+    return value
+
+
+def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str | None:
+    r"""What to say where features spread so widely in one direction that the others drown in it.
+
+    Each entry of Σ_W is rounded relative to $\sqrt{S_{kk} S_{ll}}$, so the trace is off by about
+    $ε \sum_{kj} S_{kk} X_{kj}^2$: the square of the ratio of the spreads.
+    """
+    if not 0 < value < math.inf:
+        return None
+    spread = moments.within_scatter.diagonal() @ between.matrix.square()
+    error = 4 * torch.finfo(torch.float64).eps * float(spread.sum()) / moments.total / value
+    if error < DOUBTFUL:
+        return None
+    return (
+        f"nc1_trace_pinv may be off by {min(error, 1.0):.1g} of itself: features spread so much "
+        "wider in one direction than across the others that rounding there reaches all of them."
+    )
 
 
 def trace_through(between: Whitening, moments: ClassMoments) -> float:
@@ -127,9 +181,7 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     """
     share = (moments.counts.double() / moments.total)[:, None]
     weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
-    between = whitening(weighted, mean_norm=moments.largest_mean_norm)
-    remark(between.warning)
-    return trace_through(between, moments)
+    return _trace_pinv(weighted, moments)
 
 
 def nc1_trace_ratio(moments: ClassMoments) -> float:

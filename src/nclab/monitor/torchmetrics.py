@@ -81,6 +81,7 @@ class Layout:
         parts |= {name: parts[name].long() for name in ("count", "zeros")}
         moments = ClassMoments.over(parts, ignore_index=self.ignore_index)
         moments.ignored, moments.rows_seen = int(seen[0]), int(seen[1])
+        moments.unit = max(moments.unit, seen[0] % 1.0)
         return moments
 
     def update(self, row: Tensor, features: Any, labels: Any) -> None:
@@ -101,7 +102,8 @@ class Layout:
     def _write(self, row: Tensor, moments: ClassMoments, state: Mapping[str, Tensor]) -> None:
         for name, view in self.views(row):
             if name == "seen":
-                view[0], view[1] = moments.ignored, moments.rows_seen
+                # The rounding unit, a power of two far below 1, is what follows the point.
+                view[0], view[1] = moments.ignored + moments.unit, moments.rows_seen
             elif name in state:
                 view.copy_(state[name])
 

@@ -1,5 +1,6 @@
 """How the streams read: blocks of rows that stay in the cache, in float64."""
 
+import importlib.util
 from collections.abc import Iterator
 
 import torch
@@ -8,6 +9,10 @@ from torch import Tensor
 CPU_BLOCK = 2**16
 """Numbers in a block: half a MiB of float64, so that three of them stay in the L2 cache."""
 ACCELERATOR_BLOCK = 2**24
+COMPILED = 2**18
+"""Numbers in a batch from which on the compiled kernel reads it, where numba is installed."""
+PRODUCTS, PRODUCT = 4, 2**22
+"""Blocks whose rows are multiplied by a matrix together, unless the product outgrows this."""
 GROUP = 2
 """Blocks whose products are formed together."""
 STRIP = 64
@@ -39,24 +44,36 @@ def rows_to_read(labels: Tensor, ignore_index: int | None, *, sums: int = 0) -> 
     return rows
 
 
+def compiles(features: Tensor, device: torch.device) -> bool:
+    """Whether the compiled kernel reads these rows; by their number, so that it is repeatable."""
+    if features.numel() < COMPILED or not features.device.type == device.type == "cpu":
+        return False
+    return importlib.util.find_spec("numba") is not None
+
+
 def row_blocks(
     features: Tensor,
     labels: Tensor,
     device: torch.device,
     *,
     rows: Tensor | None = None,
-    width: int = 0,
+    numbers: int | None = None,
+    compiled: bool = False,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (float64 features, classes) of blocks of rows, by default of all of them in order.
 
     The features are scratch space, valid until the next block and free to be overwritten.
-    `width` is the number of columns of the widest product made of a row, if that is not d.
+    `numbers` is the size of a block. With `compiled` the features are for reading only and may
+    be contiguous float32.
     """
     dim = features.shape[1]
     total = len(features) if rows is None else len(rows)
-    numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
-    step = min(total, max(128, numbers // max(dim, width)))
-    scratch = torch.empty(step, dim, dtype=torch.float64, device=device)
+    if numbers is None:
+        numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
+    step = min(total, max(128, numbers // dim))
+    kind = features.dtype if compiled and features.dtype.itemsize > 2 else torch.float64
+    as_it_is = compiled and kind == features.dtype and features.is_contiguous()
+    scratch = torch.empty(0 if as_it_is else step, dim, dtype=kind, device=device)
     picked = features.new_empty(0 if rows is None else step, dim)
     for start in range(0, total, max(1, step)):
         if rows is None:
@@ -66,7 +83,25 @@ def row_blocks(
             part = picked[: len(index)]
             torch.index_select(features, 0, index.to(features.device), out=part)
             classes = labels.index_select(0, index)
-        yield scratch[: len(part)].copy_(part), classes
+        yield part if as_it_is else scratch[: len(part)].copy_(part), classes
+
+
+def product_blocks(
+    features: Tensor,
+    labels: Tensor,
+    device: torch.device,
+    *,
+    width: int,
+    rows: Tensor | None = None,
+    compiled: bool = False,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """`row_blocks` for products of `width` columns: they want more rows than the cache holds."""
+    numbers = ACCELERATOR_BLOCK
+    if device.type == "cpu":
+        numbers = min(PRODUCTS * CPU_BLOCK, PRODUCT // max(1, width) * features.shape[1])
+    else:
+        numbers = numbers * features.shape[1] // max(width, features.shape[1])
+    yield from row_blocks(features, labels, device, rows=rows, numbers=numbers, compiled=compiled)
 
 
 class SymmetricSum:
@@ -100,19 +135,20 @@ class GroupedProducts:
     The blocks stay small for the cache; the products are larger, which a GEMM prefers.
     """
 
-    def __init__(self, total: Tensor | None) -> None:
+    def __init__(self, total: Tensor | None, like: Tensor) -> None:
         self._sum = None if total is None else SymmetricSum(total)
+        self._like = like
         self._buffer: Tensor | None = None
         self._filled = 0
 
-    def room(self, block: Tensor) -> Tensor:
-        """Where to write rows of the shape of `block`; they are added once the room is used up."""
+    def room(self, size: int) -> Tensor:
+        """Where to write `size` rows like `like`; they are added once the room is used up."""
         if self._buffer is None:
             blocks = 1 if self._sum is None else GROUP
-            self._buffer = block.new_empty(blocks * len(block), block.shape[1])
-        if self._filled + len(block) > len(self._buffer):
+            self._buffer = self._like.new_empty(blocks * size, self._like.shape[1])
+        if self._filled + size > len(self._buffer):
             self.finish()
-        start, self._filled = self._filled, self._filled + len(block)
+        start, self._filled = self._filled, self._filled + size
         return self._buffer[start : self._filled]
 
     def finish(self) -> None:

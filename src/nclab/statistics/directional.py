@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nclab.statistics.blocks import row_blocks, rows_to_read
+from nclab.statistics.blocks import product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
 
@@ -51,7 +51,7 @@ class DirectionalSpread:
         device = self.counts.device
         labels = labels.to(device)
         rows = rows_to_read(labels, self.ignore_index)
-        for block, classes in row_blocks(
+        for block, classes in product_blocks(
             features, labels, device, rows=rows, width=len(self._squares)
         ):
             own = self._slot[classes]

@@ -26,18 +26,44 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     >>> [f"{loss:.4g}" for loss in cross_entropy(z, torch.tensor([0, 0])).tolist()]
     ['1.929e-22', '0.6931']
     """
-    return _log1p_sum_exp(_gaps_to_label(logits, labels))
+    logits = logits.clone()
+    gaps, _ = _rank(logits, labels)
+    return _log1p_sum_exp(logits, gaps)
 
 
-def _gaps_to_label(logits: Tensor, labels: Tensor) -> Tensor:
-    """(B, C) z_j - z_y, with -inf at j = y so that only the other classes count."""
-    own = logits.gather(1, labels[:, None])
-    return (logits - own).scatter_(1, labels[:, None], -torch.inf)
+def _rank(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) z_y - max of the others (ji2022, Def. 3.1), and the first class of the largest logit.
+
+    Overwrites the logits: the largest other one is taken off, at the label is -inf.
+    """
+    own = logits.gather(1, classes[:, None])
+    best = logits.scatter_(1, classes[:, None], -torch.inf).amax(1)
+    gaps = own[:, 0] - best
+    predicted = classes.clone()
+    lost = (~(gaps > 0)).nonzero().flatten()
+    if len(lost):  # A largest one is looked for only where it is not the label.
+        beaten = logits[lost].scatter_(1, classes[lost, None], own[lost])
+        predicted[lost] = beaten.argmax(1)
+    logits.sub_(best[:, None])
+    return gaps, predicted
 
 
-def _log1p_sum_exp(gaps: Tensor) -> Tensor:
-    """(B,) log(1 + sum_j exp gap_j): the 1 is never added to something it would swallow."""
-    return torch.logaddexp(gaps.new_zeros(()), gaps.logsumexp(1))
+def _rank_compiled(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """`_rank` in compiled form."""
+    from nclab.statistics.kernel import rank_logits
+
+    gaps, predicted = logits.new_empty(len(logits)), torch.empty_like(classes)
+    rank_logits(*(part.numpy() for part in (logits, classes, gaps, predicted)))
+    return gaps, predicted
+
+
+def _log1p_sum_exp(others: Tensor, gaps: Tensor) -> Tensor:
+    """(B,) log(1 + sum_j exp(z_j - z_y)): the 1 is never added to something it would swallow.
+
+    `others` are what `_rank` leaves of the logits, and are used up.
+    """
+    rest = others.exp_().sum(1).log_()
+    return torch.logaddexp(gaps.new_zeros(()), rest - gaps)
 
 
 class LogitStatistics:
@@ -81,12 +107,14 @@ class LogitStatistics:
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 
-    def add_checked(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """`update` for one float64 block of logits whose labels are all in [0, C)."""
-        others = _gaps_to_label(logits, classes)
-        losses = _log1p_sum_exp(others)
-        gaps = -others.amax(1)  # ji2022, Def. 3.1: z_y - max of the others
-        predicted = logits.argmax(1)
+    def add_checked(self, logits: Tensor, classes: Tensor, *, compiled: bool = False) -> Tensor:
+        """`update` for one float64 block of logits whose labels are all in [0, C).
+
+        The logits are used up. `compiled` needs numba, and that all of them are finite.
+        """
+        rank = _rank_compiled if compiled else _rank
+        gaps, predicted = rank(logits, classes)
+        losses = _log1p_sum_exp(logits, gaps)
         self.counts.add_(classes.bincount(minlength=self.num_classes))
         self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
         self.loss_sums.index_add_(0, classes, losses)

@@ -1,7 +1,7 @@
 """ClassMoments: the sufficient statistics of one layer, in one pass, mergeable and exact."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
-from nclab.statistics.blocks import GroupedProducts, row_blocks, rows_to_read
+from nclab.statistics.blocks import GroupedProducts, compiles, row_blocks, rows_to_read
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
@@ -50,18 +50,28 @@ class ClassMoments(ClassSums):
         )
         self.add_checked(features, labels)
 
-    def add_checked(self, features: Tensor, labels: Tensor) -> None:
-        """`update` for a batch that `as_features` and `as_labels` have passed already."""
+    def add_checked(
+        self, features: Tensor, labels: Tensor, *, dtype: torch.dtype | None = None
+    ) -> None:
+        """`update` for a batch that `as_features` and `as_labels` have passed already.
+
+        `dtype` is the type that the features were computed in, where it is not their own.
+        """
         self._cache.clear()
-        labels = labels.to(self.device)
+        self.unit = max(self.unit, torch.finfo(dtype or features.dtype).eps / 2)
+        features, labels = features.detach(), labels.to(self.device).contiguous()
         rows = rows_to_read(labels, self.ignore_index, sums=3 * self._pivot.numel())
         counted = labels if rows is None else labels[rows]
         counts = counted.bincount(minlength=self.num_classes)
         self._set_pivots(features, counted, counts, rows)
         self._count += counts
-        products = GroupedProducts(self._residual_scatter)
-        for block, classes in row_blocks(features, labels, self.device, rows=rows):
-            self._add_block(block, classes, products.room(block))
+        products = GroupedProducts(self._residual_scatter, self._pivot)
+        compiled = compiles(features, self.device)
+        add = self._compiled() if compiled else self._add_block
+        for block, classes in row_blocks(
+            features, labels, self.device, rows=rows, compiled=compiled
+        ):
+            add(block, classes, products.room(len(block)))
         products.finish()
         self.ignored += len(labels) - len(counted)
         self.rows_seen += len(features)
@@ -76,6 +86,19 @@ class ClassMoments(ClassSums):
         places = torch.arange(len(classes), device=self.device) if rows is None else rows
         first = torch.full_like(counts, len(features)).scatter_reduce_(0, classes, places, "amin")
         self._pivot[new] = features[first[new].to(features.device)].to(self._pivot)
+
+    def _compiled(self) -> Callable[[Tensor, Tensor, Tensor], None]:
+        """`_add_block` in compiled form; it leaves `block` as it is."""
+        from nclab.statistics.kernel import add_rows
+
+        sums = ("_pivot", "_residual_sum", "_residual_square", "_unit_sum", "_zeros")
+        arrays = [getattr(self, name).numpy() for name in sums]
+
+        def add(block: Tensor, classes: Tensor, residual: Tensor) -> None:
+            parts: list[Any] = [block.numpy(), classes.numpy(), *arrays, residual.numpy()]
+            add_rows(*parts)
+
+        return add
 
     def _add_block(self, block: Tensor, classes: Tensor, residual: Tensor) -> None:
         """Add float64 rows; `block` and `residual` are scratch space and are overwritten."""
@@ -115,6 +138,7 @@ class ClassMoments(ClassSums):
         self._pivot = pivot
         self.ignored += other.ignored
         self.rows_seen += other.rows_seen
+        self.unit = max(self.unit, other.unit)
         self._cache.clear()
 
     def _about(self, pivot: Tensor) -> dict[str, Tensor]:
@@ -139,6 +163,7 @@ class ClassMoments(ClassSums):
             state["residual_scatter"] = self._residual_scatter
         ignore = NO_INDEX if self.ignore_index is None else self.ignore_index
         state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
+        state["unit"] = torch.tensor([self.unit], dtype=torch.float64)
         return {key: value.clone() for key, value in state.items()}
 
     @classmethod
@@ -171,6 +196,8 @@ class ClassMoments(ClassSums):
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
+        if "unit" in state:  # A state of older versions does not know it.
+            result.unit = max(result.unit, float(state["unit"].flatten()[0]))
         return result
 
     @classmethod

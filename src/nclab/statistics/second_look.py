@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import row_blocks, rows_to_read
+from nclab.statistics.blocks import compiles, product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
+from nclab.statistics.nearest import Centres, Seen
 
 OTHER_DATA = 0.01
 """Relative change of the features from which on a second pass has seen other data."""
@@ -20,7 +21,9 @@ class SecondLook:
 
     Classes without samples in `moments` are left out: their centres do not compete.
 
-    Costs two float64 GEMMs (B x d x C) a batch; memory 3 C d numbers beside the moments.
+    Costs a float32 GEMM (B x d x C) a batch, a second one for rows not nearest to their own
+    direction, and float64 ones for those that float32 cannot decide (see `nearest.py`); memory
+    4 C d numbers beside the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
@@ -40,12 +43,7 @@ class SecondLook:
         self._slot[self.classes] = torch.arange(len(self.classes), device=moments.device)
         present = moments if len(self.classes) == self.all_classes else moments.select(self.classes)
         self.counts = torch.zeros_like(present.counts)
-        self._means = present.means
-        self._centre = present.global_mean
-        self._centred_means = present.centred_means
-        self._half_squares = 0.5 * present.centred_means.square().sum(1)
-        self._directions = torch.nn.functional.normalize(present.unit_means, dim=1)
-        self._undirected = (~self._directions.any(1)).nonzero().flatten()
+        self._centres = Centres(present)
         self._unit_sum = torch.zeros_like(present.means)
         self.spread_sums = torch.zeros_like(present.variances)
         """(k,) sum of |h - class mean|."""
@@ -55,14 +53,14 @@ class SecondLook:
         """(k,) sum of |h - class mean|^2, which the first pass has seen too."""
         self.zero_counts = torch.zeros_like(present.counts)
         """(k,) features that lie on the global mean and so have no centred direction."""
-        self.means_coincide = not bool(present.centred_means.any())
+        self.means_coincide = self._centres.coincide
         self.nearest_correct = torch.zeros_like(present.counts)
         self.cosine_correct = torch.zeros_like(present.counts)
         self.nearest_agrees = self.cosine_agrees = self.predictions = 0
 
     def update(self, features: Any, labels: Any, predicted: Tensor | None = None) -> None:
         """Look at a batch again; `predicted` are the classifier's decisions for all its rows."""
-        features = as_features(features, dim=self._means.shape[1], first_row=self.rows_seen)
+        features = as_features(features, dim=self._unit_sum.shape[1], first_row=self.rows_seen)
         labels = as_labels(
             labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.all_classes
         )
@@ -79,8 +77,11 @@ class SecondLook:
             predicted = predicted.to(device)
             predicted = predicted if rows is None else predicted[rows]
         done = 0
-        blocks = row_blocks(features, labels, device, rows=rows, width=len(self.classes))
-        for block, classes in blocks:
+        compiled = compiles(features, device)
+        see = self._see_compiled if compiled else self._see
+        for block, classes in product_blocks(
+            *(features, labels, device), rows=rows, width=len(self.classes), compiled=compiled
+        ):
             own = self._slot[classes]
             if (own < 0).any():
                 unseen = int(classes[own < 0][0])
@@ -89,25 +90,46 @@ class SecondLook:
                     "Both passes must read the same data."
                 )
             decided = None if predicted is None else predicted[done : done + len(own)]
-            self._add_block(block, own, decided)
+            self._add(*see(block, own), own, decided, compiled=compiled)
             done += len(own)
         self.rows_seen += len(features)
 
-    def _add_block(self, block: Tensor, own: Tensor, decided: Tensor | None) -> None:
+    def _see(self, block: Tensor, own: Tensor) -> tuple[Seen, Tensor]:
+        """What the rows are beside the centre, and their distances to the means of their classes.
+
+        Adds up their centred directions.
+        """
+        centre = self._centres.centre
+        centred = block - centre
+        reach = torch.linalg.vector_norm(centred, dim=1)
+        norm, along = torch.linalg.vector_norm(block, dim=1), centred @ centre
+        spread = torch.linalg.vector_norm(block - self._centres.means[own], dim=1)
+        seen = Seen(block, centred.float(), reach, norm, along)
+        unit = centred.div_(reach.masked_fill(reach == 0, 1.0)[:, None])
+        self._unit_sum.index_add_(0, own, unit)
+        return seen, spread
+
+    def _see_compiled(self, block: Tensor, own: Tensor) -> tuple[Seen, Tensor]:
+        """`_see` in compiled form."""
+        from nclab.statistics.kernel import look_at_rows
+
+        centred = torch.empty(block.shape, dtype=torch.float32)
+        spread, reach, norm, along = torch.empty(4, len(block), dtype=torch.float64)
+        given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
+        found = (centred, spread, reach, norm, along)
+        look_at_rows(*(part.numpy() for part in (*given, *found)))
+        return Seen(block, centred, reach, norm, along), spread
+
+    def _add(
+        self, seen: Seen, spread: Tensor, own: Tensor, decided: Tensor | None, *, compiled: bool
+    ) -> None:
         size = len(self.classes)
         self.counts.add_(own.bincount(minlength=size))
-        spread = torch.linalg.vector_norm(block - self._means[own], dim=1)
         self.spread_sums.index_add_(0, own, spread)
-        self.spread_squares.index_add_(0, own, spread.square_())
-        by_angle = self._nearest_direction(block)
-        # Distances are taken from the centre of the means: a common offset costs no digits.
-        centred = block - self._centre
-        reach = torch.linalg.vector_norm(centred, dim=1)
-        by_distance = self._nearest_mean(block, centred, reach)
-        self.reach_sums.index_add_(0, own, reach)
-        zero = reach == 0
-        self.zero_counts.add_(own[zero].bincount(minlength=size))
-        self._unit_sum.index_add_(0, own, centred.div_(reach.masked_fill(zero, 1.0)[:, None]))
+        self.spread_squares.index_add_(0, own, spread.square())
+        self.reach_sums.index_add_(0, own, seen.reach)
+        self.zero_counts.add_(own[seen.reach == 0].bincount(minlength=size))
+        by_distance, by_angle = self._centres.nearest(seen, own, compiled=compiled)
         self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
         self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
         if decided is not None:
@@ -115,36 +137,6 @@ class SecondLook:
             self.nearest_agrees += int((self.classes[by_distance] == decided).sum())
             alike = (self.classes[by_angle] == decided) & (by_angle >= 0)
             self.cosine_agrees += int(alike.sum())
-
-    def _nearest_direction(self, block: Tensor) -> Tensor:
-        """The class whose mean direction is nearest; -1 for a zero vector, which has none."""
-        scores = block @ self._directions.T
-        if len(self._undirected):
-            scores[:, self._undirected] = -torch.inf
-        return scores.argmax(1).masked_fill_(~block.any(1), -1)
-
-    def _nearest_mean(self, block: Tensor, centred: Tensor, reach: Tensor) -> Tensor:
-        """The class whose mean is nearest, by inner products where they are sure of it.
-
-        Where the best scores are closer than rounding can tell, by the distances themselves.
-        """
-        scores = torch.addmm(-self._half_squares, centred, self._centred_means.T)
-        best, nearest = scores.max(1)
-        if self.means_coincide:
-            return nearest
-        longest = float((2 * self._half_squares.max()).sqrt())
-        doubt = 4 * block.shape[1] * torch.finfo(torch.float64).eps * longest * (reach + longest)
-        runner_up = scores.scatter_(1, nearest[:, None], -torch.inf).amax(1)
-        unsure = (runner_up >= best - doubt).nonzero().flatten()
-        scores.scatter_(1, nearest[:, None], best[:, None])
-        for rows in unsure.split(256):
-            pairs = (scores[rows] >= (best - doubt)[rows, None]).nonzero()
-            distances = scores.new_full((len(rows), scores.shape[1]), torch.inf)
-            for part in pairs.split(4096):
-                gaps = block[rows[part[:, 0]]] - self._means[part[:, 1]]
-                distances[part[:, 0], part[:, 1]] = torch.linalg.vector_norm(gaps, dim=1)
-            nearest[rows] = distances.argmin(1)
-        return nearest
 
     def require_same_data(self, moments: ClassMoments) -> None:
         """Refuse a second pass that has not seen what the first one has."""
@@ -186,7 +178,8 @@ class SecondLook:
 
     def merge(self, other: Self) -> None:
         """Add what another look with the same class means has seen."""
-        if not torch.equal(self._means, other._means.to(self._means.device)):
+        means = self._centres.means
+        if not torch.equal(means, other._centres.means.to(means.device)):
             raise DataError("Expected second looks at the same class means. Merge moments first.")
         for name in _SUMS:
             getattr(self, name).add_(getattr(other, name).to(self.counts.device))

@@ -11,6 +11,8 @@ from nclab.statistics.blocks import SymmetricSum, device_with_float64
 from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 
 Derived = TypeVar("Derived")
+UNIT = torch.finfo(torch.float64).eps / 2
+"""Half a unit in the last place of float64."""
 
 
 class derived(Generic[Derived]):
@@ -46,6 +48,8 @@ class ClassSums:
         self.ignore_index = ignore_index
         self.ignored = 0
         self.rows_seen = 0
+        self.unit = UNIT
+        """Half a unit in the last place of the coarsest type that rows came in."""
         self._cache: dict[str, Any] = {}
         device = device_with_float64(torch.device(device))
         self._pivot = allocated(num_classes, dim, device)
@@ -160,13 +164,7 @@ class ClassSums:
 
     def require_all_classes(self) -> None:
         """Raise an error that names the classes without samples, if there are any."""
-        if self.total == 0:
-            raise DataError("Expected at least one sample, got none. Check the data source.")
-        if missing := self.missing:
-            raise DataError(
-                f"Expected samples of all {self.num_classes} classes, got none of "
-                f"{_listing(missing)}. Pass allow_missing=True to leave them out."
-            )
+        require_samples(self._count)
 
     def select(self, classes: Sequence[int] | Tensor) -> Self:
         """The same statistics for some of the classes, in the given order.
@@ -213,7 +211,7 @@ class ClassSums:
         )
         if self._residual_scatter is not None:
             result._residual_scatter = self._residual_scatter.clone()
-        result.ignored, result.rows_seen = self.ignored, self.rows_seen
+        result.ignored, result.rows_seen, result.unit = self.ignored, self.rows_seen, self.unit
         return result
 
 
@@ -231,6 +229,18 @@ def allocated(num_classes: int, dim: int, device: torch.device) -> Tensor:
             f"Expected room for {num_classes} classes in dimension {dim}, {size:.3g} GB, got "
             "none. Labels that are ids must be mapped to 0, 1, 2, ..."
         ) from error
+
+
+def require_samples(counts: Tensor) -> None:
+    """Raise an error that names the classes of (C,) counts without samples, if there are any."""
+    if not counts.any():
+        raise DataError("Expected at least one sample, got none. Check the data source.")
+    if not counts.all():
+        missing = (counts == 0).nonzero().flatten().tolist()
+        raise DataError(
+            f"Expected samples of all {len(counts)} classes, got none of "
+            f"{_listing(missing)}. Pass allow_missing=True to leave them out."
+        )
 
 
 def _listing(classes: Sequence[int]) -> str:

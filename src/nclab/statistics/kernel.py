@@ -1,0 +1,144 @@
+"""The vector work on rows, compiled by numba (the extra `fast`): each row is read once.
+
+What torch does in six passes over a block happens while a row is in the nearest cache. Sums may be
+reordered, so results agree with those of torch to rounding, not to the bit.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Array = Any
+
+
+def _compiled(function: Function) -> Function:
+    # Infinity keeps its meaning; nothing here meets a nan whose result would be used.
+    freedoms = {"reassoc", "contract", "nsz", "nnan"}
+    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=freedoms)(function))
+
+
+@_compiled
+def add_rows(
+    rows: Array,
+    classes: Array,
+    pivots: Array,
+    residual_sum: Array,
+    residual_square: Array,
+    unit_sum: Array,
+    zeros: Array,
+    residual: Array,
+) -> None:
+    """Add (B, d) rows to the sums of `ClassMoments`; writes the residuals in float64."""
+    for i in range(rows.shape[0]):
+        c = classes[i]
+        square, norm = 0.0, 0.0
+        for k in range(rows.shape[1]):
+            x = np.float64(rows[i, k])
+            r = x - pivots[c, k]
+            residual[i, k] = r
+            residual_sum[c, k] += r
+            square += r * r
+            norm += x * x
+        residual_square[c] += square
+        if norm == 0.0:
+            zeros[c] += 1
+        else:
+            scale = 1.0 / np.sqrt(norm)
+            for k in range(rows.shape[1]):
+                unit_sum[c, k] += rows[i, k] * scale
+
+
+@_compiled
+def look_at_rows(
+    rows: Array,
+    own: Array,
+    means: Array,
+    centre: Array,
+    unit_sum: Array,
+    centred: Array,
+    spread: Array,
+    reach: Array,
+    norm: Array,
+    along: Array,
+) -> None:
+    """What a second look needs of (B, d) rows h with class means m and the centre g.
+
+    Adds (h - g)/|h - g| to `unit_sum`; writes h - g in float32, |h - m|, |h - g|, |h| and the
+    inner product of h - g with g.
+    """
+    for i in range(rows.shape[0]):
+        c = own[i]
+        to_mean, to_centre, to_zero, inner = 0.0, 0.0, 0.0, 0.0
+        for k in range(rows.shape[1]):
+            x = np.float64(rows[i, k])
+            r = x - means[c, k]
+            z = x - centre[k]
+            centred[i, k] = z
+            to_mean += r * r
+            to_centre += z * z
+            to_zero += x * x
+            inner += z * centre[k]
+        spread[i] = np.sqrt(to_mean)
+        reach[i] = np.sqrt(to_centre)
+        norm[i] = np.sqrt(to_zero)
+        along[i] = inner
+        if to_centre > 0.0:
+            scale = 1.0 / reach[i]
+            for k in range(rows.shape[1]):
+                unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
+
+
+@_compiled
+def lead_of_own(
+    scores: Array,
+    own: Array,
+    tail: Array,
+    along: Array,
+    reach: Array,
+    lead: Array,
+    lead_by_angle: Array,
+) -> None:
+    """By how much the own class leads in (B, C) scores s, and in bounds made of them.
+
+    The bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows of
+    (4, C) `tail`; that of the own class is taken from below, - spare reach.
+    """
+    q, k, p, spare = tail[0], tail[1], tail[2], tail[3]
+    for i in range(scores.shape[0]):
+        c, r, h = own[i], along[i], reach[i]
+        best = upper = np.float32(-np.inf)
+        for first, last in ((0, c), (c + 1, scores.shape[1])):
+            for j in range(first, last):
+                s = scores[i, j]
+                best = max(best, s)
+                upper = max(upper, s * q[j] + k[j] + (r * p[j] + h * spare[j]))
+        lower = scores[i, c] * q[c] + k[c] + (r * p[c] - h * spare[c])
+        lead[i] = scores[i, c] - best
+        lead_by_angle[i] = lower - upper
+
+
+@_compiled
+def rank_logits(logits: Array, classes: Array, gaps: Array, predicted: Array) -> None:
+    """Of (B, C) logits z: z_y minus the largest other one z_m, and the first class of the largest.
+
+    Overwrites the logits with z - z_m, and with -inf at the label.
+    """
+    for i in range(logits.shape[0]):
+        c = classes[i]
+        own, best = logits[i, c], -np.inf
+        for first, last in ((0, c), (c + 1, logits.shape[1])):
+            for j in range(first, last):
+                best = max(best, logits[i, j])
+        gaps[i] = own - best
+        predicted[i] = c
+        if own <= best:
+            for j in range(logits.shape[1]):
+                if logits[i, j] == best:
+                    predicted[i] = j
+                    break
+        for j in range(logits.shape[1]):
+            logits[i, j] -= best
+        logits[i, c] = -np.inf
