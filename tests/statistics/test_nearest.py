@@ -1,5 +1,7 @@
 """Screening in float32: every decision is that of float64, whatever the features are like."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
