@@ -211,7 +211,10 @@ def run(
         "whole": bare + 2 * parts["n_by_c"] + parts["exponentials"],
     }
     return {
-        **{"N": rows, "d": dim, "C": num_classes, "noise": noise},
+        "N": rows,
+        "d": dim,
+        "C": num_classes,
+        "noise": noise,
         "ours_cpu_s": {name: round(best[name], 4) for name in limits},
         "limit_cpu_s": {name: round(seconds, 4) for name, seconds in limits.items()},
         "ratio": {name: round(best[name] / limits[name], 3) for name in limits},

@@ -100,9 +100,7 @@ def product_blocks(
         numbers = min(PRODUCTS * CPU_BLOCK, PRODUCT // max(1, width) * features.shape[1])
     else:
         numbers = numbers * features.shape[1] // max(width, features.shape[1])
-    yield from row_blocks(
-        features, labels, device, rows=rows, numbers=numbers, compiled=compiled
-    )
+    yield from row_blocks(features, labels, device, rows=rows, numbers=numbers, compiled=compiled)
 
 
 class SymmetricSum:

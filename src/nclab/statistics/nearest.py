@@ -78,7 +78,9 @@ class Centres:
 
     def _may_screen(self) -> bool:
         """Only where a float32 product is one: not with the shortcuts of accelerators."""
-        plain = self.means.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+        plain = (
+            self.means.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+        )
         known = len(self.means) >= 2 and self.means.shape[1] * UNIT < 0.01
         return plain and known and not self.coincide
 
