@@ -1,5 +1,6 @@
 """measure_shards: many files give what one array gives, under every engine."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def write(folder: Path, parts: int = PARTS, suffix: str = ".safetensors") -> lis
     ends = np.linspace(0, len(DATA.labels), parts + 1).astype(int)
     ends[1:-1] = np.sort(ends[1:-1] + np.arange(parts - 1) % 3).clip(max=ends[-1])
     files = []
-    for number, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for number, (start, stop) in enumerate(itertools.pairwise(ends)):
         rows = torch.as_tensor(DATA.features[start:stop]).contiguous()
         labels = torch.as_tensor(DATA.labels[start:stop]).contiguous()
         files.append(save(folder / f"part-{number}{suffix}", rows, labels))
