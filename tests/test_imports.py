@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"statistics"},
     "theory": {"metrics"},
     "figures": set(),
-    "measurement": {"features", "figures", "metrics", "statistics", "theory"},
+    "measurement": {"data", "engine", "features", "figures", "metrics", "statistics", "theory"},
     "ulpm": {"data", "metrics", "statistics"},
     "monitor": {"features", "measurement", "metrics", "records", "statistics"},
     "report": {"figures", "metrics", "records"},

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
     from nclab.measurement.model import measure
     from nclab.measurement.report import Report
+    from nclab.measurement.shards import measure_shards
     from nclab.monitor.monitor import Monitor
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
@@ -36,6 +37,7 @@ _HOME = {
     "certify": "nclab.theory.certificates.certificate",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
+    "measure_shards": "nclab.measurement.shards",
 }
 
 _ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")
@@ -55,6 +57,7 @@ __all__ = [
     "certify",
     "measure",
     "measure_features",
+    "measure_shards",
     "metrics",
     "monitor",
     "statistics",

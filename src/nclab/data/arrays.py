@@ -3,7 +3,7 @@
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ WEIGHT = ("weight", "W")
 BIAS = ("bias", "b")
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Every array of a .npz (numpy) or .safetensors (torch) file, by name.
+def read_arrays(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Every array of a .npz (numpy) or .safetensors (torch) file, by name; or only those named.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "points.npz"
@@ -32,9 +32,9 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not file.exists():
         raise DataError(f"Expected a .npz or .safetensors file, but {file} does not exist.")
     if file.suffix == ".npz":
-        return _read_npz(file)
+        return _read_npz(file, names)
     if file.suffix == ".safetensors":
-        return _read_safetensors(file)
+        return _read_safetensors(file, names)
     raise DataError(
         f"Expected a .npz or .safetensors file, got {file.name}. "
         "Save with numpy.savez(path, features=..., labels=...)."
@@ -59,12 +59,18 @@ def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def _read_npz(file: Path) -> dict[str, Any]:
+def _wanted(known: Sequence[str], names: Iterable[str] | None) -> list[str]:
+    """The named ones; all where none of them is there, so that a message can say what is."""
+    some = [name for name in known if names is not None and name in set(names)]
+    return some or list(known)
+
+
+def _read_npz(file: Path, names: Iterable[str] | None) -> dict[str, Any]:
     if not zipfile.is_zipfile(file):
         raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
     try:
         with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {name: archive[name] for name in _wanted(archive.files, names)}
     except ValueError as error:
         if "object arrays" in str(error).lower() or "pickled data" in str(error).lower():
             raise DataError(
@@ -78,12 +84,13 @@ def _read_npz(file: Path) -> dict[str, Any]:
         raise DataError(f"Cannot read {file}: it is damaged ({error}).") from error
 
 
-def _read_safetensors(file: Path) -> dict[str, Any]:
+def _read_safetensors(file: Path, names: Iterable[str] | None) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="pt") as archive:
-            return {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+            known = list(archive.keys())
+            return {name: archive.get_tensor(name) for name in _wanted(known, names)}
     except SafetensorError as error:
         raise DataError(f"Expected a safetensors file, but {file} is not one ({error}).") from error
     except OSError as error:

@@ -1,0 +1,174 @@
+"""measure_shards: many files give what one array gives, under every engine."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import nclab
+from nclab.errors import DataError, NclabError
+from nclab.measurement import shards as module
+from tests.clouds import cloud
+
+DATA = cloud()
+PARTS = 7
+
+
+def write(folder: Path, parts: int = PARTS, suffix: str = ".safetensors") -> list[Path]:
+    """The cloud in so many files of unequal size."""
+    ends = np.linspace(0, len(DATA.labels), parts + 1).astype(int)
+    ends[1:-1] = np.sort(ends[1:-1] + np.arange(parts - 1) % 3).clip(max=ends[-1])
+    files = []
+    for number, (start, stop) in enumerate(itertools.pairwise(ends)):
+        rows = torch.as_tensor(DATA.features[start:stop]).contiguous()
+        labels = torch.as_tensor(DATA.labels[start:stop]).contiguous()
+        files.append(save(folder / f"part-{number}{suffix}", rows, labels))
+    return files
+
+
+def save(file: Path, rows: torch.Tensor, labels: torch.Tensor) -> Path:
+    if file.suffix == ".safetensors":
+        save_file({"features": rows, "labels": labels}, file)
+    elif file.suffix == ".npz":
+        np.savez(file, X=rows.numpy(), y=labels.numpy())
+    elif file.suffix == ".npy":
+        file = file.with_suffix(".features.npy")
+        np.save(file, rows.numpy())
+        np.save(file.with_name(file.name.replace("features", "labels")), labels.numpy())
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        lists = arrow.FixedSizeListArray.from_arrays(rows.numpy().ravel(), rows.shape[1])
+        table = arrow.table({"features": lists, "labels": labels.numpy()})
+        if file.suffix == ".parquet":
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(table, file, row_group_size=5)
+        else:
+            with arrow.OSFile(str(file), "wb") as sink, arrow.ipc.new_file(sink, table.schema) as w:
+                w.write_table(table, max_chunksize=4)
+    return file
+
+
+def same(found: nclab.Collapse, expected: nclab.Collapse) -> None:
+    ours, theirs = found.to_dict(), expected.to_dict()
+    assert ours.keys() == theirs.keys()
+    for name in theirs.keys() - {"warnings"}:
+        numbers = [flat(table[name]) for table in (ours, theirs)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-10, abs=1e-12), name
+
+
+def flat(value: Any) -> list[Any]:
+    """All numbers in a value, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for one in value for number in flat(one)]
+    return [value] if isinstance(value, int | float) else []
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".npy", ".parquet", ".arrow"])
+def test_shards_equal_one_shot(tmp_path: Path, suffix: str) -> None:
+    write(tmp_path, suffix=suffix)
+    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=0)
+    same(found, nclab.measure_features(*DATA))
+
+
+def test_64_shards_in_two_processes_equal_one_shot(tmp_path: Path) -> None:
+    write(tmp_path, parts=64)
+    found = nclab.measure_shards(f"{tmp_path}/*.safetensors", DATA.weight, DATA.bias, workers=2)
+    same(found, nclab.measure_features(*DATA))
+
+
+def test_one_pass_alone(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = nclab.measure_shards(tmp_path, second_look=False, workers=0)
+    same(found, nclab.measure_features(DATA.features, DATA.labels, second_look=False))
+
+
+def test_a_truncated_shard_is_named_and_can_be_left_out(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    files[2].write_bytes(files[2].read_bytes()[:-8])
+    with pytest.raises(DataError, match=r"part-2\.safetensors: .*cut short"):
+        nclab.measure_shards(tmp_path, workers=0)
+    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+    files.pop(2).unlink()
+    rest = nclab.measure_shards(tmp_path, workers=0)
+    same(found, rest)
+    assert "part-2.safetensors" in found.warnings[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_breaks_in_the_middle_leaves_nothing_behind(tmp_path: Path, workers: int) -> None:
+    files = write(tmp_path)
+    rows = torch.full((4, DATA.features.shape[1]), torch.nan)
+    save(files[3], rows, torch.tensor([0, 1, 2, 0]))
+    with pytest.raises(DataError, match=r"part-3\.safetensors: .*nan"):
+        nclab.measure_shards(tmp_path, workers=workers)
+    found = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
+    files[3].unlink()
+    same(found, nclab.measure_shards(tmp_path, workers=workers))
+    assert "part-3" in found.warnings[0]
+
+
+def test_absent_classes_are_refused_before_the_features_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    monkeypatch.setattr(module, "_first_round", None)
+    classes = int(DATA.labels.max()) + 2
+    with pytest.raises(DataError, match=f"all {classes} classes, got none of 1"):
+        nclab.measure_shards(tmp_path, num_classes=classes, workers=0)
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path)
+    mark = tmp_path / "died"
+    monkeypatch.setenv("NCLAB_TEST_DIES", str(mark))
+    real = module._first_round
+    monkeypatch.setattr(module, "_first_round", dies_once)
+    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2)
+    monkeypatch.setattr(module, "_first_round", real)
+    assert mark.exists()
+    same(found, nclab.measure_features(*DATA))
+
+
+def dies_once(report: Any, shards: Any, plan: Any) -> Any:
+    import os
+    import signal
+
+    mark = Path(os.environ["NCLAB_TEST_DIES"])
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return module._first_round(report, shards, plan)
+
+
+def test_groups_share_the_rows() -> None:
+    shards = {Path(str(number)): 10 for number in range(10)}
+    groups = module._groups(shards, 3)
+    assert [path for group in groups for path in group] == list(shards)
+    assert sorted(map(len, groups)) == [3, 3, 4]
+    assert len(module._groups(shards, 99)) == 10
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file matches"):
+        nclab.measure_shards(f"{tmp_path}/*.npz")
+    with pytest.raises(DataError, match=r"Expected shards .* in .*, got none"):
+        nclab.measure_shards(tmp_path)
+    with pytest.raises(DataError, match="does not exist"):
+        nclab.measure_shards(tmp_path / "x.npz")
+    write(tmp_path)
+    with pytest.raises(NclabError, match="engine='local' or 'ray'"):
+        nclab.measure_shards(tmp_path, engine="cloud")
+    (tmp_path / "a.pt").write_bytes(b"")
+    with pytest.raises(DataError, match="without pickle"):
+        nclab.measure_shards(tmp_path / "a.pt")
+    alone = tmp_path / "b.features.npy"
+    np.save(alone, np.zeros((3, 2)))
+    with pytest.raises(DataError, match=r"labels beside it in b\.labels\.npy"):
+        nclab.measure_shards(alone)
