@@ -26,7 +26,8 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             panels,
             min(COLUMNS, len(panels)),
             "Above the upper dashed line a claim is reproduced, below the lower one contradicted, "
-            "between them there is no effect; an interval that crosses a line is undecided. "
+            "between them there is no effect, or one smaller than a source states that itself "
+            "states a size; an interval that crosses a line is undecided. "
             + " ".join(_key(row) for row in judged if _names(row)),
         )
     ]

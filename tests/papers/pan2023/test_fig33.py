@@ -51,7 +51,7 @@ def test_one_flat_network_is_not_hidden_among_many_layers() -> None:
         if row["weight_decay"] == 1e-3:
             row["min_intra"] = 0.5
     found = fig33.intra_rises.judge(numbers)
-    assert found.verdict is Verdict.NO_EFFECT
+    assert found.verdict is Verdict.CONTRADICTED
     assert found.numbers["weakest"] == "first to last"
     assert found.numbers["estimate"] == pytest.approx(2 * 5 / 6 - 1)
 
