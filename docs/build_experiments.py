@@ -30,9 +30,7 @@ def results(name: str, numbers: dict[str, Any]) -> str:
     ]
     found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
     tables = [as_markdown(table) for table in (*found, verdicts(judged))]
-    return "\n\n".join(
-        [BEGIN, made_by(name, numbers), sizes(numbers["config"]), *shown, *tables, END]
-    )
+    return "\n\n".join([BEGIN, made_by(name, numbers), sizes(numbers), *shown, *tables, END])
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
@@ -55,9 +53,10 @@ def made_by(name: str, numbers: dict[str, Any]) -> str:
     return f"From `{command}`.{made}{'.' if made else ''}"
 
 
-def sizes(config: dict[str, Any]) -> str:
+def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
-    seeds = ", ".join(map(str, config["seeds"]))
+    seeds = ", ".join(map(str, numbers["seeds"]))
+    config = numbers["config"]
     if "width" not in config:
         return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (

@@ -57,6 +57,8 @@ class Panel(NamedTuple):
     """Where x is labelled; empty lets the renderer choose."""
     x_names: tuple[str, ...] = ()
     """What stands there instead of the numbers, one for each of `x_ticks`."""
+    bare: bool = False
+    """A drawing: both axes in the same units, thin lines, no frame, no grid, no numbers."""
 
 
 class HeatMap(NamedTuple):
@@ -215,7 +217,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, list | tuple) and all(_fits(one, inner[0]) for one in value)
     if kind is float:
         return type(value) in (int, float) and -HUGE <= value <= HUGE
-    return type(value) is kind if kind in (int, str, NoneType) else isinstance(value, kind)
+    return type(value) is kind if kind in (int, bool, str, NoneType) else isinstance(value, kind)
 
 
 def finite(values: Iterable[Any]) -> list[float | None]:
