@@ -1,6 +1,7 @@
 """Figures 1.1, 2.1 and 3.2: the network that is drawn has all its edges, the points their cones."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def numbers() -> dict[str, Any]:
 def test_every_weight_is_an_edge_and_every_entry_a_node(numbers: dict[str, Any]) -> None:
     widths = numbers["widths"]
     assert widths == [3, 5, 5, 5, 4]
-    weights = sum(a * b for a, b in zip(widths, widths[1:], strict=False))
+    weights = sum(a * b for a, b in pairwise(widths))
     whole, peeled, _ = drawings.pictures(numbers)
     for picture in (whole, peeled):
         (panel,) = picture.panels

@@ -32,9 +32,8 @@ def test_the_verdict_is_about_every_size_and_about_all_that_is_printed() -> None
     assert isinstance(grid, list)
     above = [{**rows[0], "attained": 2 * rows[0]["certified"]}, *rows[1:]]
     assert judged(rows=above) is Verdict.REFUTED
-    assert (
-        judged(rows=[{**row, "attained": 0.5 * row["certified"]} for row in rows]) is Verdict.OPEN
-    )
+    far = [{**row, "attained": 0.5 * row["certified"]} for row in rows]
+    assert judged(rows=far) is Verdict.OPEN
     assert judged(grid=[{**grid[0], "certified": None}, *grid[1:]]) is Verdict.OPEN
     slow = [{**row, "certified": 1e-2 * (row["excess"] / row["delta"]) ** 0.1} for row in grid]
     assert judged(grid=slow) is Verdict.OPEN

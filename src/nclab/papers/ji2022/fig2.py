@@ -23,7 +23,7 @@ from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
 from nclab.papers.judging import Part, Share, judge_choices, judge_effects, judge_shares
-from nclab.papers.tables import Table
+from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 from nclab.text import number
@@ -190,20 +190,22 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """The last point of every run, and the rates of descent and of the flow."""
     columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised"}
     columns |= QUANTITIES
-    rows = []
-    for one in numbers["per_seed"]:
-        seed = str(one["seed"])
-        for name, last in one["last"].items():
-            rows.append((name, seed, *(number(last[key]) for key in columns)))
-        slopes = [(f"descent from {a['scale']:g}, slope", figure_slope, a) for a in one["starts"]]
-        for name, rate, curves in (*slopes, ("flow, slope", flow_slope, one)):
-            rates = (number(rate(curves, key)) for key in QUANTITIES)
-            rows.append((name, seed, "", "", "", *rates))
+    seeds = numbers["per_seed"]
+    rows = [
+        (name, *(plus_minus((one["last"][name][key] for one in seeds), ".3g") for key in columns))
+        for name in seeds[0]["last"]
+    ]
+    for place, start in enumerate(seeds[0]["starts"]):
+        own = [one["starts"][place] for one in seeds]
+        slopes = (plus_minus((figure_slope(one, k) for one in own), ".3g") for k in QUANTITIES)
+        rows.append((f"descent from {start['scale']:g}, slope", "", "", "", *slopes))
+    slopes = (plus_minus((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
+    rows.append(("flow, slope", "", "", "", *slopes))
     config = numbers["config"]
     sizes = f"C = {config['classes']}, N = {config['per_class']}, d = {config['dim']}"
     steps = ", ".join(str(one["steps_to_level"]) for one in numbers["per_seed"])
     title = f"The layer-peeled model, {sizes}; normalised descent is there after {steps} steps"
-    return [Table(title, ("run", "seed", *columns.values()), rows)]
+    return [Table(title, ("run", *columns.values()), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:

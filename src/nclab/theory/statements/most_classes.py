@@ -21,6 +21,9 @@ from nclab.theory.statements.loss_steps import (
     weights_and_features,
 )
 
+LEAST = 1e-290
+"""A strong convexity below this has no reciprocal."""
+
 
 def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
     r"""At most a share delta of the classes scores far below the product of the norms.
@@ -42,7 +45,7 @@ def low_scores(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequali
     share = (near.classes - 1) / near.classes
     right = near.product - share * (near.third + near.strayed)
     tolerance = share * near.rounding
-    return Inequality(left, ">=", right, "pan2023, Eq. (2.19)", near.convexity > 0, tolerance)
+    return Inequality(left, ">=", right, "pan2023, Eq. (2.19)", near.convexity > LEAST, tolerance)
 
 
 def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
@@ -65,7 +68,7 @@ def large_norms(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequal
     share, odds = (near.classes - 1) / near.classes, (1 - delta) / delta
     right = near.product + share * (odds * near.third + near.strayed)
     tolerance = share * (1 + odds) * near.rounding
-    return Inequality(left, "<=", right, "pan2023, Eq. (2.20)", near.convexity > 0, tolerance)
+    return Inequality(left, "<=", right, "pan2023, Eq. (2.20)", near.convexity > LEAST, tolerance)
 
 
 def high_differences(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
@@ -125,12 +128,12 @@ def self_duality_printed(weight: ArrayLike, features: ArrayLike, delta: float) -
     reach = near.classes * near.product
     convexity = loss_strong_convexity(near.classes, -reach, reach)
     excess, rounding = np.maximum(loss - best, 0.0), ROUNDING * (1 + near.product) * best
-    factor = 8 * (1 - delta) / (np.where(convexity > 0, convexity, 1.0) * delta)
+    factor = 8 * (1 - delta) / (np.where(convexity > LEAST, convexity, 1.0) * delta)
     right = 1 - np.sqrt(factor * excess)
     tolerance = np.sqrt(factor * (excess + rounding)) - np.sqrt(factor * excess) + ROUNDING
     left = np.sort(cosines, -1)[..., few]
     source = "pan2023, Thm 2.3.1 (proof, NC3)"
-    return Inequality(left, ">=", right, source, convexity > 0, tolerance)
+    return Inequality(left, ">=", right, source, convexity > LEAST, tolerance)
 
 
 class _NearOptimal(NamedTuple):
@@ -165,7 +168,7 @@ def _near_optimal(weight: ArrayLike, features: ArrayLike, delta: float) -> _Near
     second, rounding = gap_with_rounding(
         x, lambda at: np.logaddexp(0.0, math.log(classes - 1) + at)
     )
-    factor = 2 * (1 - delta) / (np.where(convexity > 0, convexity, 1.0) * delta)
+    factor = 2 * (1 - delta) / (np.where(convexity > LEAST, convexity, 1.0) * delta)
     strayed = np.sqrt(factor * second)
     return _NearOptimal(
         classes,
