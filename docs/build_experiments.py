@@ -30,9 +30,7 @@ def results(name: str, numbers: dict[str, Any]) -> str:
     ]
     found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
     tables = [as_markdown(table) for table in (*found, verdicts(judged))]
-    return "\n\n".join(
-        [BEGIN, made_by(name, numbers), sizes(numbers["config"]), *shown, *tables, END]
-    )
+    return "\n\n".join([BEGIN, made_by(name, numbers), sizes(numbers), *shown, *tables, END])
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
@@ -43,22 +41,28 @@ def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
 
 def made_by(name: str, numbers: dict[str, Any]) -> str:
     """The command that makes these numbers again, and where they come from."""
-    seeds, manifest = numbers["seeds"], numbers.get("manifest", {})
-    command = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
-    command += f" --seed {seeds[0]}" if seeds[0] else ""
+    manifest = numbers.get("manifest", {})
     made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
     made += (
         f", {manifest['network_hours']:.1f} hours of one core"
         if "network_hours" in manifest
         else ""
     )
-    return f"From `{command}`.{made}{'.' if made else ''}"
+    return f"From `{command(name, numbers)}`.{made}{'.' if made else ''}"
 
 
-def sizes(config: dict[str, Any]) -> str:
+def command(name: str, numbers: dict[str, Any]) -> str:
+    """What makes these numbers again, on any machine."""
+    seeds = numbers["seeds"]
+    first = f" --seed {seeds[0]}" if seeds[0] else ""
+    return f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}{first}"
+
+
+def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
-    seeds = ", ".join(map(str, config["seeds"]))
-    if "width" not in config:
+    seeds = ", ".join(map(str, numbers["seeds"]))
+    config = numbers["config"]
+    if "epochs" not in config:
         return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (
         f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
@@ -90,7 +94,7 @@ def build(name: str) -> Path:
     return page
 
 
-def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, float]:
+def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
     """How long the networks of an experiment trained, one core each, pauses included."""
     names = {row["run"] for row in numbers.get("runs") or numbers.get("rows", []) if row.get("run")}
     folders = [runs / "fleet" / name for name in names]
@@ -108,7 +112,8 @@ if __name__ == "__main__":
         for name in chosen:
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
-                print(f"recorded {record(name, content, **network_hours(runs, content))}")
+                more = network_hours(runs, content) | {"command": command(name, content)}
+                print(f"recorded {record(name, content, **more)}")
     for name in chosen:
         page = PAGES / f"{name}.md"
         if recorded(name) is not None and page.exists() and BEGIN in page.read_text():

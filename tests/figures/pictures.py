@@ -51,4 +51,18 @@ SLICE = HeatMap(
     centre=0.0,
     value_label="log L",
 )
-ALL = Picture("all", "All looks", (BAND, POINTS, TIME, COSINES, SLICE), columns=3, caption="See.")
+DRAWING = Panel(
+    "drawing",
+    "",
+    "",
+    (
+        Series("area", [0, 1], [None, None], [0.0, 0.0], [1.0, 1.0], colour=5),
+        Series("edges", [0, 1, None, 0, 2], [0, 1, None, 1, 0], colour=6),
+    ),
+    x_ticks=(0.0, 1.0),
+    x_names=("left", "right"),
+    bare=True,
+)
+ALL = Picture(
+    "all", "All looks", (BAND, POINTS, TIME, COSINES, SLICE, DRAWING), columns=3, caption="See."
+)

@@ -25,6 +25,23 @@ def test_one_part(mean: float, spread: float, verdict: Verdict) -> None:
     assert judge_effects([part(mean, spread)], margin=0.05).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("mean", "spread", "verdict"),
+    [
+        (0.9, 0.05, Verdict.REPRODUCED),
+        (0.4, 0.1, Verdict.CONTRADICTED),
+        (-0.4, 0.1, Verdict.CONTRADICTED),
+        (0.0, 0.3, Verdict.NO_EFFECT),
+        (0.8, 0.1, Verdict.UNDECIDED),
+        (-0.8, 0.1, Verdict.CONTRADICTED),
+    ],
+)
+def test_an_effect_smaller_than_the_source_states_contradicts_it(
+    mean: float, spread: float, verdict: Verdict
+) -> None:
+    assert judge_effects([part(mean, spread)], margin=0.8, stated=True).verdict is verdict
+
+
 def test_the_weakest_part_decides_and_is_named() -> None:
     finding = judge_effects([part(0.5, 0.1), part(-0.5, 0.1, name="back")], margin=0.05)
     assert finding.verdict is Verdict.CONTRADICTED

@@ -33,10 +33,24 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
         from matplotlib.ticker import MaxNLocator
 
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panel.bare:
+        _strip(axis, panel)
     for side in (axis, *axis.child_axes):
         side.tick_params(
             which="both", color=colours.grid, labelcolor=colours.ink, grid_color=colours.grid
         )
+
+
+def _strip(axis: "Axes", panel: Panel) -> None:
+    """A drawing has no axes; names below it stay."""
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    axis.set_yticks([])
+    if panel.x_names:
+        axis.tick_params(axis="x", length=0)
+    else:
+        axis.set_xticks([])
 
 
 def _whole(panel: Panel) -> bool:

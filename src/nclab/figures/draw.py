@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINES = {"solid": "-", "dashed": "--", "dotted": ":", "none": "none"}
+THIN = 0.8
+"""Points, of the lines of a drawing."""
 TITLE_HEIGHT, LEGEND_ROW = 0.32, 0.22
 """Inches."""
 
@@ -67,7 +69,7 @@ def save(picture: Picture, folder: Path, dark: bool = False) -> list[Path]:
 
 def _draw_panel(axis: "Axes", panel: Panel, colours: Colours) -> None:
     for one in panel.series:
-        _draw_series(axis, one, colours)
+        _draw_series(axis, one, colours, bare=panel.bare)
     axes.scale(axis, panel, colours)
     for reference in panel.references:
         _draw_reference(axis, reference, colours)
@@ -77,7 +79,7 @@ def _draw_panel(axis: "Axes", panel: Panel, colours: Colours) -> None:
     axis.set_ylabel(panel.y_label)
 
 
-def _draw_series(axis: "Axes", one: Series, colours: Colours) -> None:
+def _draw_series(axis: "Axes", one: Series, colours: Colours, *, bare: bool = False) -> None:
     colour = colours.line(one.colour)
     x, y = array(one.x), array(one.y)
     hollow = one.marker == "hollow"
@@ -87,6 +89,7 @@ def _draw_series(axis: "Axes", one: Series, colours: Colours) -> None:
         "linestyle": LINES[one.style],
         "marker": marker,
         "markersize": 4.5,
+        "linewidth": THIN if bare else None,
         "markerfacecolor": colours.background if hollow else colour,
         "markeredgewidth": 1.2 if one.marker in ("hollow", "cross") else 0.0,
         "label": one.label or "_",
@@ -100,8 +103,12 @@ def _draw_series(axis: "Axes", one: Series, colours: Colours) -> None:
         around = np.abs(np.stack([y - low, high - y]))
         axis.errorbar(x, y, yerr=around, elinewidth=1.0, capsize=2.0, **look)
         return
+    area = {"color": colour, "alpha": 0.18, "linewidth": 0, "zorder": 1.5}
+    if np.isnan(y).all():  # an area alone
+        axis.fill_between(x, low, high, label=look["label"], **area)
+        return
     axis.plot(x, y, **look)
-    axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=1.5)
+    axis.fill_between(x, low, high, **area)
 
 
 def _draw_reference(axis: "Axes", reference: Reference, colours: Colours) -> None:

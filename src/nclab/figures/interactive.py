@@ -90,7 +90,8 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
             first = bool(one.label) and key not in shown
             shown.add(key)
             extra = home | {"legendgroup": key, "legend": legend}
-            data += [trace | extra for trace in _traces(one, colours, show=first)]
+            thin = 1.0 if panel.bare else 2.0
+            data += [trace | extra for trace in _traces(one, colours, show=first, width=thin)]
         for reference in panel.references:
             _add_reference(layout, reference, panel, suffix, colours)
     layout["showlegend"] = any(trace.get("showlegend") for trace in data)
@@ -172,6 +173,10 @@ def _axes(
         words = words or _words_apart(panel.x_ticks, logged=panel.x_scale != "linear")
         # Turned, they would push the axis's name into the legend.
         x |= {"tickvals": list(panel.x_ticks), "ticktext": words, "tickangle": 0}
+    if panel.bare:
+        nothing = {"showgrid": False, "showline": False, "ticks": "", "showticklabels": False}
+        x |= nothing | {"showticklabels": bool(panel.x_names)}
+        y |= nothing | {"scaleanchor": f"x{suffix}", "constrain": "range"}
     if panel.y_range is not None:
         logged = panel.y_scale != "linear"
         y["range"] = [math.log10(end) if logged else end for end in panel.y_range]
@@ -205,7 +210,9 @@ def _scale(scale: Scale, values: Numbers) -> dict[str, Any]:
     return {"type": "log", "exponentformat": "power", **ticks}
 
 
-def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]]:
+def _traces(
+    one: Series, colours: Colours, *, show: bool, width: float = 2.0
+) -> list[dict[str, Any]]:
     colour = colours.line(one.colour)
     lines, marked = one.style != "none", one.marker != "none"
     mode = "+".join(["lines"] * lines + ["markers"] * marked) or "markers"
@@ -216,7 +223,7 @@ def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]
         "showlegend": show,
         "x": finite(one.x),
         "y": finite(one.y),
-        "line": {"color": colour, "width": 2, "dash": DASHES[one.style]},
+        "line": {"color": colour, "width": width, "dash": DASHES[one.style]},
         "marker": {
             "color": colour,
             "size": 7,
@@ -240,7 +247,11 @@ def _traces(one: Series, colours: Colours, *, show: bool) -> list[dict[str, Any]
             "color": colour,
         }
         return [trace]
-    return [*_band(one, colour), trace]
+    edges = _band(one, colour)
+    if all(value is None for value in one.y):  # an area alone
+        edges[1] |= {"name": trace["name"], "showlegend": show}
+        return edges
+    return [*edges, trace]
 
 
 def _band(one: Series, colour: str) -> list[dict[str, Any]]:

@@ -57,6 +57,8 @@ class Panel(NamedTuple):
     """Where x is labelled; empty lets the renderer choose."""
     x_names: tuple[str, ...] = ()
     """What stands there instead of the numbers, one for each of `x_ticks`."""
+    bare: bool = False
+    """A drawing: both axes in the same units, thin lines, no frame, no grid, no numbers."""
 
 
 class HeatMap(NamedTuple):

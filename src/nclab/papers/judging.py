@@ -94,41 +94,92 @@ def share_interval(happened: int, of: int, level: float = LEVEL) -> tuple[float,
     return low, high
 
 
-def decide(low: float | None, high: float | None, margin: float) -> Verdict:
+def decide(
+    low: float | None, high: float | None, margin: float, *, stated: bool = False
+) -> Verdict:
     """The verdict of one interval: where it lies beside ± the margin.
+
+    Args:
+        stated: the margin is a size that the source itself states ("with very few exceptions"), not
+            one below which nobody would care. Then an effect that is there, but surely smaller,
+            contradicts it.
 
     >>> decide(0.2, 0.4, 0.1).value, decide(-0.4, -0.2, 0.1).value
     ('reproduced', 'contradicted')
     >>> decide(-0.05, 0.05, 0.1).value, decide(0.0, 0.4, 0.1).value, decide(None, None, 0.1).value
     ('no effect', 'undecided', 'undecided')
+    >>> [decide(low, 0.4, 0.8, stated=True).value for low in (-0.2, 0.2)]
+    ['no effect', 'contradicted']
     """
     if low is None or high is None:
         return Verdict.UNDECIDED
     if low > margin:
         return Verdict.REPRODUCED
-    if high < -margin:
+    if high < -margin or (stated and (high < 0 or (low > 0 and high < margin))):
         return Verdict.CONTRADICTED
     return Verdict.NO_EFFECT if low >= -margin and high <= margin else Verdict.UNDECIDED
 
 
-def judge_effects(parts: Iterable[Part], *, margin: float, unit: str = "") -> Finding:
-    """The parts of a claim about sizes, each with its simultaneous interval.
+def judge_effects(
+    parts: Iterable[Part], *, margin: float, unit: str = "", stated: bool = False
+) -> Finding:
+    """The parts of a claim about sizes, each with its simultaneous interval; see `decide`.
 
     >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
     >>> finding = judge_effects([step], margin=0.01)
     >>> finding.verdict.value, finding.evidence
     ('reproduced', '1e-4 to 1e-3: 0.335 [0.3145, 0.3555], margin 0.01, 8 seeds')
     """
+    return weakest(_effects(parts, margin, stated=stated), unit=unit)
+
+
+def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Finding:
+    """A claim whose source leaves a choice unstated, judged for every choice alike.
+
+    Reproduced where every choice reproduces it, contradicted where every choice contradicts it;
+    else the verdict is a matter of the choice, and undecided. Intervals are simultaneous over all
+    parts of all choices.
+
+    >>> up, down = (Part("rise", {s: sign + 0.01 * s for s in range(8)}) for sign in (1, -1))
+    >>> judge_choices({"size 1": [down], "size 2": [down]}, margin=0.0).verdict.value
+    'contradicted'
+    >>> found = judge_choices({"size 1": [up], "size 2": [down]}, margin=0.0)
+    >>> found.verdict.value, found.numbers["choices"]
+    ('undecided', {'size 1': 'reproduced', 'size 2': 'contradicted'})
+    """
+    named = [
+        Part(f"{choice}, {part.what}", part.values)
+        for choice, parts in choices.items()
+        for part in parts
+    ]
+    effects = _effects(named, margin)
+    found = weakest(effects)
+    verdicts = {
+        choice: weakest([one for one in effects if one.what.startswith(f"{choice}, ")]).verdict
+        for choice in choices
+    }
+    same = len(set(verdicts.values())) == 1
+    verdict = next(iter(verdicts.values())) if same else Verdict.UNDECIDED
+    said = "; ".join(
+        f"{one.value} at {', '.join(c for c, v in verdicts.items() if v is one)}"
+        for one in dict.fromkeys(verdicts.values())
+    )
+    numbers = {**found.numbers, "choices": {c: one.value for c, one in verdicts.items()}}
+    return Finding(verdict, f"{said}; {found.evidence}", numbers)
+
+
+def _effects(parts: Iterable[Part], margin: float, *, stated: bool = False) -> list[Effect]:
+    """Every part that was measured, with an interval that is simultaneous over all of them."""
     known = [part for part in parts if part.values]
     level = 1 - (1 - LEVEL) / max(1, len(known))
     effects = []
     for part in known:
         values = list(part.values.values())
         low, high = t_interval(values, level) or (None, None)
-        verdict = decide(low, high, margin)
+        verdict = decide(low, high, margin, stated=stated)
         middle = math.fsum(values) / len(values)
         effects.append(Effect(part.what, middle, low, high, margin, len(values), verdict))
-    return weakest(effects, unit=unit)
+    return effects
 
 
 def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:

@@ -14,7 +14,7 @@ from nclab.papers.verdict import Verdict
 from nclab.text import as_text
 from tests.papers.trained import NUMBERS, TRAINED_SPOILS
 
-SHORT = Config(descent_steps=20_000, normalised_steps=60)
+SHORT = Config(scales=(0.1, 1.0), descent_steps=20_000, normalised_steps=60)
 """The paper's run cut to a fifth; the flow and normalised descent whole."""
 JUDGED = [one for one in vars(fig2).values() if isinstance(one, Claim) and one.needs]
 
@@ -26,11 +26,17 @@ def numbers() -> dict[str, Any]:
 
 def test_rates_and_steps(numbers: dict[str, Any]) -> None:
     (one,) = numbers["per_seed"]
-    assert 1000 <= min(one["descent"]["step"]) < max(one["descent"]["step"]) == 20_000
+    small, large = one["starts"]
+    assert (small["scale"], large["scale"]) == (0.1, 1.0)
+    for start in (small, large):
+        steps = start["descent"]["step"]
+        assert 1000 <= min(steps) < max(steps) == 20_000
     rates = {name: flow_slope(one, name) for name in QUANTITIES}
     assert rates.pop("nc1_within_variation") == pytest.approx(-0.5, abs=0.02)
     assert list(rates.values()) == pytest.approx([-1.0] * 5, abs=0.02)
-    assert figure_slope(one, "nc1_within_variation") == pytest.approx(-0.39, abs=0.03)
+    assert figure_slope(small, "nc1_within_variation") == pytest.approx(-0.39, abs=0.03)
+    larger = (curves["descent"]["nc1_within_variation"][-1] for curves in (large, small))
+    assert next(larger) > 3 * next(larger)
     assert one["steps_to_level"] <= 12
     assert one["last"]["flow"]["invariant_drift"] < 1e-8
 
@@ -51,8 +57,25 @@ def test_verdicts_follow_the_numbers(claim: Claim) -> None:
 
 def test_both_curves_of_a_panel_count() -> None:
     found = fig2.fig_2a.judge(TRAINED_SPOILS["ji2022/fig-2a"](NUMBERS["ji2022_fig2"]))
-    assert [one["verdict"] for one in found.numbers["effects"]] == ["reproduced", "contradicted"]
-    assert "the weakest, (1) norms, classifiers" in found.evidence
+    verdicts = ["reproduced", "contradicted"]
+    assert [one["verdict"] for one in found.numbers["effects"]] == 2 * verdicts
+    assert "the weakest, start 0.1, (1) norms, classifiers" in found.evidence
+
+
+@pytest.mark.parametrize("panel", "abcd")
+def test_a_size_that_the_paper_does_not_state_accuses_nobody(panel: str) -> None:
+    claim, numbers = getattr(fig2, f"fig_2{panel}"), NUMBERS["ji2022_fig2"]
+    wrong = TRAINED_SPOILS[claim.id](numbers)
+    for first, second, verdict in (
+        (numbers, wrong, Verdict.UNDECIDED),
+        (wrong, numbers, Verdict.UNDECIDED),
+        (wrong, wrong, Verdict.CONTRADICTED),
+    ):
+        mixed = [
+            {**a, "starts": [a["starts"][0], b["starts"][1]]}
+            for a, b in zip(first["per_seed"], second["per_seed"], strict=True)
+        ]
+        assert claim.judge({**numbers, "per_seed": mixed}).verdict is verdict
 
 
 def test_starts_that_disagree_are_undecided() -> None:
@@ -73,7 +96,8 @@ def test_rate_5_is_meant_for_the_mean() -> None:
 
 def test_the_table_has_every_run(numbers: dict[str, Any]) -> None:
     (table,) = fig2.tables(numbers)
-    names = ["descent", "normalised", "flow", "descent, slope", "flow, slope"]
+    slopes = ["descent from 0.1, slope", "descent from 1, slope", "flow, slope"]
+    names = ["descent", "normalised", "flow", *slopes]
     assert [row[0] for row in table.rows] == names
     assert "C = 5, N = 10, d = 20; normalised descent is there after" in table.title
     assert table.columns[-1] == "(4) duality"

@@ -51,7 +51,7 @@ def test_one_flat_network_is_not_hidden_among_many_layers() -> None:
         if row["weight_decay"] == 1e-3:
             row["min_intra"] = 0.5
     found = fig33.intra_rises.judge(numbers)
-    assert found.verdict is Verdict.NO_EFFECT
+    assert found.verdict is Verdict.CONTRADICTED
     assert found.numbers["weakest"] == "first to last"
     assert found.numbers["estimate"] == pytest.approx(2 * 5 / 6 - 1)
 
@@ -84,7 +84,7 @@ def test_very_few_exceptions_are_very_few() -> None:
     for row in numbers["rows"]:
         if row["layer"] == 7:
             row["min_intra"] = 0.0
-    assert fig33.intra_rises.judge(numbers).verdict is Verdict.NO_EFFECT
+    assert fig33.intra_rises.judge(numbers).verdict is Verdict.CONTRADICTED
 
 
 def test_layers_that_do_not_classify_do_not_count_as_positive() -> None:

@@ -4,7 +4,8 @@ Claim: the four quantities of neural collapse fall approximately like O(1/log t)
 Source: ji2022, Fig. 2
 
 The figure is judged on its own ground: six curves over the last two decades of 1e5 steps, t in
-steps. Gradient flow to t = 1e434 tells how fast they fall in the end: findings of ours.
+steps. The paper does not say from where it starts, so starts of several sizes are arms of the
+design. Gradient flow to t = 1e434 tells how fast the curves fall in the end: findings of ours.
 """
 
 import math
@@ -21,8 +22,8 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
-from nclab.papers.judging import Part, Share, judge_effects, judge_shares
-from nclab.papers.tables import Table
+from nclab.papers.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 from nclab.text import number
@@ -72,7 +73,9 @@ class Config:
     per_class: int = 10
     dim: int = 20
     scale: float = 0.1
-    """Standard deviation of the start."""
+    """Standard deviation of the start of every run."""
+    scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
+    """Those of plain descent: `scale` and two half decades to either side."""
     descent_steps: int = 100_000
     """At rate 5 on the mean loss."""
     normalised_steps: int = 1000
@@ -91,16 +94,18 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """The paper's run, the same level in a dozen steps, and the flow over 434 decades.
+    """The paper's run from starts of every size, the same level in a dozen steps, and the flow over
+    434 decades.
 
-    A seed draws the start. Every seed is run and its curves are kept where they are judged; all
-    samples of the first are kept for the figures.
+    A seed draws the start, the same but for its size. Every seed is run and its curves are kept
+    where they are judged; all samples of the first are kept for the figures.
     """
     per_seed = []
     with one_thread():
         for seed in track(seeds, "layer-peeled model"):
             samples = _samples(config, seed)
-            per_seed.append({"seed": seed, **summary(samples)})
+            starts = [_start(config, seed, scale, samples) for scale in config.scales]
+            per_seed.append({"seed": seed, **summary(samples), "starts": starts})
             if seed == seeds[0]:
                 kept = samples
     return {
@@ -124,11 +129,21 @@ def _samples(config: Config, seed: int) -> Samples:
     return {name: [sample.to_dict() for sample in one.samples] for name, one in runs.items()}
 
 
+def _start(config: Config, seed: int, scale: float, samples: Samples) -> dict[str, Any]:
+    """The curves of plain descent from a start of one size, where they are judged."""
+    rows = samples["descent"]
+    if scale != config.scale:
+        problem = config.problem()
+        start = problem.initial(scale=scale, seed=seed)
+        run = descend(problem, start, steps=config.descent_steps, rate=RATE)
+        rows = [sample.to_dict() for sample in run.samples]
+    return {"scale": scale, "descent": _window(rows, "step", STEPS)}
+
+
 def summary(samples: Samples) -> dict[str, Any]:
-    """Last points of the three runs of one seed, and the curves where they are judged."""
+    """Last points of the three runs of one seed, and the curves of the flow where it is judged."""
     return {
         "last": {name: rows[-1] for name, rows in samples.items()},
-        "descent": _window(samples["descent"], "step", STEPS),
         "flow": _window(samples["flow"], "log_time", WINDOW),
         "steps_to_level": steps_to_level(samples),
     }
@@ -155,10 +170,15 @@ def steps_to_level(samples: Samples) -> int | None:
     return None
 
 
-def figure_slope(one: Mapping[str, Any], name: str) -> float:
-    """The slope of a curve of a seed on the axes of the figure, t in steps."""
-    curves = one["descent"]
+def figure_slope(start: Mapping[str, Any], name: str) -> float:
+    """The slope of a curve from one start on the axes of the figure, t in steps."""
+    curves = start["descent"]
     return slope(np.log(curves["step"]), curves[name])
+
+
+def power(start: Mapping[str, Any], name: str) -> float:
+    """The power of t with which a curve from one start falls; `slope` takes logarithms itself."""
+    return slope(start["descent"]["step"], start["descent"][name])
 
 
 def flow_slope(one: Mapping[str, Any], name: str) -> float:
@@ -170,19 +190,22 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     """The last point of every run, and the rates of descent and of the flow."""
     columns = {"log_time": "log t", "margin": "margin", "normalised_margin": "normalised"}
     columns |= QUANTITIES
-    rows = []
-    for one in numbers["per_seed"]:
-        seed = str(one["seed"])
-        for name, last in one["last"].items():
-            rows.append((name, seed, *(number(last[key]) for key in columns)))
-        for name, rate in (("descent, slope", figure_slope), ("flow, slope", flow_slope)):
-            rates = (number(rate(one, key)) for key in QUANTITIES)
-            rows.append((name, seed, "", "", "", *rates))
+    seeds = numbers["per_seed"]
+    rows = [
+        (name, *(plus_minus((one["last"][name][key] for one in seeds), ".3g") for key in columns))
+        for name in seeds[0]["last"]
+    ]
+    for place, start in enumerate(seeds[0]["starts"]):
+        own = [one["starts"][place] for one in seeds]
+        slopes = (plus_minus((figure_slope(one, k) for one in own), ".3g") for k in QUANTITIES)
+        rows.append((f"descent from {start['scale']:g}, slope", "", "", "", *slopes))
+    slopes = (plus_minus((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
+    rows.append(("flow, slope", "", "", "", *slopes))
     config = numbers["config"]
     sizes = f"C = {config['classes']}, N = {config['per_class']}, d = {config['dim']}"
     steps = ", ".join(str(one["steps_to_level"]) for one in numbers["per_seed"])
     title = f"The layer-peeled model, {sizes}; normalised descent is there after {steps} steps"
-    return [Table(title, ("run", "seed", *columns.values()), rows)]
+    return [Table(title, ("run", *columns.values()), rows)]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
@@ -256,31 +279,71 @@ def sec_4_setting(numbers: Numbers) -> Finding:
     return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
 
 
-def _rates(
-    numbers: Numbers,
-    *,
-    names: Sequence[str],
-    rate: Callable[[Mapping[str, Any], str], float],
-    claimed: float,
-    near: float,
+def _of_starts(
+    numbers: Numbers, names: Sequence[str], inside: Callable[[Mapping[str, Any], str], float]
 ) -> Finding:
-    """Whether curves fall like a power of log t: how much nearer than `near` it is.
+    """A sentence about plain descent, by how far inside of what it says each curve is.
 
-    The paper does not say from where it starts; the size of ours is part of the evidence.
+    The paper does not say how large its start is: what holds must hold from every size, and what
+    is contradicted must be so from every size.
     """
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for one in numbers["per_seed"]:
+        for start in one["starts"]:
+            curves = found.setdefault(f"start {start['scale']:g}", {name: {} for name in names})
+            for name in names:
+                curves[name][one["seed"]] = inside(start, name)
+    choices = {
+        size: [Part(QUANTITIES[name], values) for name, values in curves.items()]
+        for size, curves in found.items()
+    }
+    return judge_choices(choices, margin=0.0)
+
+
+def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
+    """Whether curves of the figure fall like 1/log t: how much nearer than `NEAR` the slope is."""
+    found = _of_starts(
+        numbers, names, lambda start, name: NEAR - abs(figure_slope(start, name) + 1)
+    )
+    slopes: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+    for one in numbers["per_seed"]:
+        for start in one["starts"]:
+            for name in names:
+                rates = slopes[name].setdefault(f"{start['scale']:g}", [])
+                rates.append(figure_slope(start, name))
+    middle = "; ".join(
+        f"{QUANTITIES[name]} " + ", ".join(f"{number(fmean(r))} from {s}" for s, r in own.items())
+        for name, own in slopes.items()
+    )
+    words = (
+        f"mean slopes by the size of the start, which the paper does not state: {middle}; {NEAR:g} "
+        f"less how far they are from -1: {found.evidence}"
+    )
+    return Finding(found.verdict, words, {**found.numbers, "slopes": slopes})
+
+
+def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
+    """Whether curves of the flow fall like a power of log t: how much nearer than `near` it is."""
+    slopes = {
+        name: {one["seed"]: flow_slope(one, name) for one in numbers["per_seed"]} for name in names
+    }
     parts = [
         Part(
             f"{QUANTITIES[name]}: {near:g} less how far the slope is from {claimed:g}",
-            {one["seed"]: near - abs(rate(one, name) - claimed) for one in numbers["per_seed"]},
+            {seed: near - abs(rate - claimed) for seed, rate in rates.items()},
         )
-        for name in names
+        for name, rates in slopes.items()
     ]
     found = judge_effects(parts, margin=0.0)
-    slopes = {name: [rate(one, name) for one in numbers["per_seed"]] for name in names}
-    middle = ", ".join(f"{QUANTITIES[name]} {number(fmean(r))}" for name, r in slopes.items())
-    evidence = f"mean slopes from starts of size {numbers['config']['scale']:g}: {middle}"
-    words = f"{evidence}; {found.evidence}"
-    return Finding(found.verdict, words, {**found.numbers, "slopes": slopes})
+    middle = ", ".join(
+        f"{QUANTITIES[name]} {number(fmean(rates.values()))}" for name, rates in slopes.items()
+    )
+    words = (
+        f"mean slopes from starts of size {numbers['config']['scale']:g}: {middle}; "
+        f"{found.evidence}"
+    )
+    kept = {name: list(rates.values()) for name, rates in slopes.items()}
+    return Finding(found.verdict, words, {**found.numbers, "slopes": kept})
 
 
 def _panel(panel: str, words: str, what: str, *names: str) -> Claim:
@@ -289,7 +352,7 @@ def _panel(panel: str, words: str, what: str, *names: str) -> Claim:
         Kind.RESULT,
         f"Under gradient descent on the layer-peeled model {what} approximately like O(1/log t).",
         f"ji2022, Fig. 2 ({panel}) “{words}”",
-        partial(_rates, names=names, rate=figure_slope, claimed=-1.0, near=NEAR),
+        partial(_figure_rates, names=names),
         needs="ji2022_fig2",
         code="nclab.ulpm.trajectory.slope",
         figure="fig2_descent",
@@ -333,19 +396,12 @@ fig_2d = _panel(
     figure="fig2_descent",
 )
 def sec_5_3_slow(numbers: Numbers) -> Finding:
-    """The power of t itself, over the same steps; `slope` takes the logarithm of what it gets."""
-    parts = [
-        Part(
-            f"{label}: how far the power of t is inside (-{SLOW:g}, 0)",
-            {
-                one["seed"]: SLOW / 2
-                - abs(slope(one["descent"]["step"], one["descent"][name]) + SLOW / 2)
-                for one in numbers["per_seed"]
-            },
-        )
-        for name, label in QUANTITIES.items()
-    ]
-    return judge_effects(parts, margin=0.0)
+    """How far the power of t is inside (-1/2, 0), over the same steps."""
+    return _of_starts(
+        numbers,
+        list(QUANTITIES),
+        lambda start, name: SLOW / 2 - abs(power(start, name) + SLOW / 2),
+    )
 
 
 def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:
@@ -370,7 +426,7 @@ def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Jud
 )
 def rates_in_the_end(numbers: Numbers) -> Finding:
     names = [name for name in QUANTITIES if name != WITHIN]
-    return _rates(numbers, names=names, rate=flow_slope, claimed=-1.0, near=NEAR_IN_THE_END)
+    return _flow_rates(numbers, names=names, claimed=-1.0, near=NEAR_IN_THE_END)
 
 
 @_beyond(
@@ -381,7 +437,7 @@ def rates_in_the_end(numbers: Numbers) -> Finding:
     figure="fig2_flow",
 )
 def within_rate(numbers: Numbers) -> Finding:
-    return _rates(numbers, names=[WITHIN], rate=flow_slope, claimed=-0.5, near=NEAR_A_HALF)
+    return _flow_rates(numbers, names=[WITHIN], claimed=-0.5, near=NEAR_A_HALF)
 
 
 @_beyond(

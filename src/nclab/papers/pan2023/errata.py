@@ -135,6 +135,17 @@ ERRATA = (
         "certain",
     ),
     Erratum(
+        "pan2023, Thm 2.3.1 (NC3)",
+        "cos(ẇ_c, h̃_c) ≥ 1 − 2√(2ε(1−δ)/(λδ)), “the NC3 bound in the theorem”.",
+        "1 − (C−1)/(Cαβ) times the maximum of (2.21); the theorem announces NC3 but has no line on "
+        "it.",
+        "Without the factor (C−1)/(Cαβ) of (2.21) the bound fails where αβ is small: ε is of the "
+        "order of αβ there, whatever the angles. Our copy shows the factor in the lines before and "
+        "after, but not here. The bound is also that of ε₂ = ε, see Eq. (2.21).",
+        ("pan2023/proof-nc3",),
+        "likely",
+    ),
+    Erratum(
         "pan2023, Thm 2.3.1 (intra)",
         "intra_c ≥ 1 − 4(…), in the end with √128.",
         "intra_c ≥ 1 − 8(…), with √512.",

@@ -418,7 +418,8 @@ def _along_layers(numbers: Numbers, value: Callable[[Row], float], *needs: str) 
         Part(what, {seed: 2 * fmean(own) - 1 for seed, own in found.items() if own})
         for what, found in (("steps that do not fall", steps), ("first to last", ends))
     ]
-    return noting(judge_effects(parts, margin=FEW_EXCEPTIONS, unit="net share"), skipped)
+    found = judge_effects(parts, margin=FEW_EXCEPTIONS, unit="net share", stated=True)
+    return noting(found, skipped)
 
 
 def _measured(numbers: Numbers, *needs: str) -> tuple[list[tuple[Row, list[Row]]], int]:

@@ -70,7 +70,7 @@ def jensen_variance(x: ArrayLike, f: Function, strong_convexity: ArrayLike) -> I
     """
     points = vectors(x, "numbers (..., N)", 1)
     convexity = np.asarray(strong_convexity, dtype=np.float64)
-    gap, rounding = _gap_with_rounding(points, f)
+    gap, rounding = gap_with_rounding(points, f)
     left = points.var(-1)
     tolerance = 2 * rounding / convexity + ROUNDING * np.square(points).max(-1)
     source = "pan2023, Cor. 2.4.1"
@@ -96,7 +96,7 @@ def jensen_subset_mean(
     points = vectors(x, "numbers (..., N)", 1)
     convexity = np.asarray(strong_convexity, dtype=np.float64)
     mean, inside, share = _subset(points, subset)
-    gap, rounding = _gap_with_rounding(points, f)
+    gap, rounding = gap_with_rounding(points, f)
     factor = 2 * (1 - share) / (convexity * np.where(share > 0, share, 1.0))
     right = np.sqrt(factor * gap)
     tolerance = np.sqrt(factor * (gap + rounding)) - right + ROUNDING * np.abs(points).max(-1)
@@ -120,7 +120,7 @@ def exponential_subset_mean(x: ArrayLike, subset: ArrayLike) -> Inequality:
     """
     points = vectors(x, "numbers (..., N)", 1)
     mean, inside, share = _subset(points, subset)
-    gap, rounding = _relative_exponential_gap(points)
+    gap, rounding = relative_exponential_gap(points)
     safe = np.where(share > 0, share, 1.0)
     right = np.sqrt(2 * gap / safe)
     tolerance = np.sqrt(2 * (gap + rounding) / safe) - right + ROUNDING * np.abs(points).max(-1)
@@ -142,7 +142,7 @@ def exponential_subset_envelope(x: ArrayLike, subset: ArrayLike) -> Inequality:
     """
     points = vectors(x, "numbers (..., N)", 1)
     mean, inside, share = _subset(points, subset)
-    gap, rounding = _relative_exponential_gap(points)
+    gap, rounding = relative_exponential_gap(points)
     applies = (share > 0) & (share < 1)
     fraction = np.where(applies, share, 0.5)
     right = largest_rise(gap, fraction)
@@ -210,14 +210,22 @@ def _subset(points: FloatArray, subset: ArrayLike) -> tuple[FloatArray, FloatArr
     return points.mean(-1), inside, count / points.shape[-1]
 
 
-def _gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, FloatArray]:
-    """The Jensen gap, never below 0, and the rounding it carries."""
+def gap_with_rounding(points: FloatArray, f: Function) -> tuple[FloatArray, FloatArray]:
+    """The Jensen gap, never below 0, and the rounding it carries.
+
+    >>> float(gap_with_rounding(np.array([0.0, 2.0]), np.square)[0])
+    1.0
+    """
     gap = np.maximum(jensen_gap(points, f), 0.0)
     return gap, ROUNDING * np.abs(f(points)).max(-1)
 
 
-def _relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The gap of the exponential over exp of the mean, and the rounding it carries."""
+def relative_exponential_gap(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The gap of the exponential over exp of the mean, and the rounding it carries.
+
+    >>> round(float(relative_exponential_gap(np.log([1.0, 4.0]))[0]), 12)
+    0.25
+    """
     deviations = points - points.mean(-1, keepdims=True)
     excess, slope = exp_excess(deviations), np.abs(np.expm1(deviations))
     largest = np.abs(points).max(-1) + np.abs(deviations).max(-1)

@@ -26,6 +26,20 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
     >>> loss == math.exp(-40.0)
     True
     """
+    w, h = weights_and_features(weight, features)
+    logits = np.einsum("...cnd,...jd->...cnj", h, w)
+    own = np.eye(w.shape[-2], dtype=bool)[:, None, :]
+    gaps = logits - np.where(own, logits, 0.0).sum(-1, keepdims=True)
+    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(own, -np.inf, gaps), axis=-1))
+    return result
+
+
+def weights_and_features(weight: ArrayLike, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Both as finite float64 arrays of fitting shapes.
+
+    >>> [array.shape for array in weights_and_features([[1], [-1]], [[[2]], [[-2]]])]
+    [(2, 1), (2, 1, 1)]
+    """
     w = vectors(weight, "weights (..., C, d)", 2)
     h = vectors(features, "features (..., C, N, d)", 3)
     if w.shape[-2] != h.shape[-3] or w.shape[-1] != h.shape[-1] or w.shape[-2] < 2:
@@ -33,11 +47,7 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
             f"Expected weights (..., C, d) and features (..., C, N, d) with the same C >= 2 and d, "
             f"got {w.shape} and {h.shape}."
         )
-    logits = np.einsum("...cnd,...jd->...cnj", h, w)
-    own = np.eye(w.shape[-2], dtype=bool)[:, None, :]
-    gaps = logits - np.where(own, logits, 0.0).sum(-1, keepdims=True)
-    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(own, -np.inf, gaps), axis=-1))
-    return result
+    return w, h
 
 
 def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:
