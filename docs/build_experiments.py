@@ -30,9 +30,7 @@ def results(name: str, numbers: dict[str, Any]) -> str:
     ]
     found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
     tables = [as_markdown(table) for table in (*found, verdicts(judged))]
-    return "\n\n".join(
-        [BEGIN, made_by(name, numbers), sizes(numbers["config"]), *shown, *tables, END]
-    )
+    return "\n\n".join([BEGIN, made_by(name, numbers), sizes(numbers), *shown, *tables, END])
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
@@ -55,10 +53,10 @@ def made_by(name: str, numbers: dict[str, Any]) -> str:
     return f"From `{command}`.{made}{'.' if made else ''}"
 
 
-def sizes(config: dict[str, Any]) -> str:
+def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
-    seeds = ", ".join(map(str, config["seeds"]))
-    if "width" not in config:
+    config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
+    if "samples" not in config:
         return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (
         f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
@@ -92,13 +90,19 @@ def build(name: str) -> Path:
 
 def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, float]:
     """How long the networks of an experiment trained, one core each, pauses included."""
-    names = {row["run"] for row in numbers.get("runs") or numbers.get("rows", []) if row.get("run")}
-    folders = [runs / "fleet" / name for name in names]
+    found = numbers.get("runs") or numbers.get("rows", [])
+    names = {one if isinstance(one, str) else f"fleet/{one['run']}" for one in found if _run(one)}
+    folders = [runs / name for name in names]
     if not folders:
         return {}
     begun = [datetime.fromisoformat(read_run(one).manifest.created).timestamp() for one in folders]
     ended = [(one / "journal.jsonl").stat().st_mtime for one in folders]
     return {"network_hours": sum(b - a for a, b in zip(begun, ended, strict=True)) / 3600}
+
+
+def _run(one: Any) -> bool:
+    """Whether it names a run: by its folder, or in a row of a sweep."""
+    return isinstance(one, str) or bool(one.get("run"))
 
 
 if __name__ == "__main__":

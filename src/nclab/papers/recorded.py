@@ -34,6 +34,19 @@ def recorded(name: str) -> dict[str, Any] | None:
     return found
 
 
+def on_the_way(name: str) -> dict[str, Any] | None:
+    """Numbers in the form of an experiment's, from the largest size below it that is recorded.
+
+    An experiment that climbs towards another one's size says so by `LEADS_TO`, and gives them by
+    `furthest`; None where nothing does.
+    """
+    for other, module in experiments().items():
+        way = recorded(other) if getattr(module, "LEADS_TO", None) == name else None
+        if way is not None:
+            return module.furthest(way)  # type: ignore[attr-defined]
+    return None
+
+
 def all_recorded() -> dict[str, dict[str, Any]]:
     """The recorded numbers of every experiment that has some."""
     return {name: found for name in experiments() if (found := recorded(name)) is not None}
