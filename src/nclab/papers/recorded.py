@@ -69,13 +69,14 @@ def record(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
 
 
 def size_of(numbers: Mapping[str, Any]) -> str:
-    """The size at which numbers were obtained, in a few words.
+    """The size at which numbers were obtained, in a few words: their own `size`, or of the config.
 
     >>> size_of({"preset": "paper", "config": {"width": 300, "layers": 6}, "seeds": [0, 1]})
     'preset paper: layers 6, width 300; 2 seeds'
     """
     config = numbers.get("config", {})
     words = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
+    words = [str(numbers["size"])] if "size" in numbers else words
     seeds = len(numbers.get("seeds") or [])
     text = f"preset {numbers.get('preset', '?')}"
     text += f": {', '.join(words)}" if words else ""

@@ -10,6 +10,7 @@ from nclab.errors import NclabError
 from nclab.figures.draw import draw
 from nclab.papers.beyond import terminal_phase
 from nclab.papers.beyond.terminal_phase import PRESETS, pairs
+from nclab.papers.recorded import size_of
 from nclab.papers.registry import claims
 from nclab.papers.tables import shown
 from nclab.papers.verdict import Verdict
@@ -30,6 +31,10 @@ def test_both_networks_are_trained_once_and_shown(
         (network, seed) for network in ("vgg", "mlp") for seed in (0, 1)
     }
     assert len(numbers["runs"]) == 4
+    assert size_of(numbers | {"preset": "tiny"}) == (
+        "preset tiny: VGG-13 × 0.05, 20 images, 12 epochs; 3 layers of width 48, 60 samples, "
+        "40 epochs; 2 seeds"
+    )
 
     def refuse(*_: object) -> None:
         raise AssertionError("a finished run was trained again")

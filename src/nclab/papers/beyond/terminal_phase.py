@@ -75,8 +75,11 @@ def run(
             fashion_mnist.load(part=part)  # here, so that one line says what is missing
     if missing:
         _train(config, missing, engine)
+    vgg, mlp = config.vgg, config.mlp
     return {
         "config": {**asdict(config), "seeds": list(seeds)},
+        "size": f"VGG-13 × {vgg.width:g}, {vgg.images} images, {vgg.epochs} epochs; "
+        f"{config.layers} layers of width {mlp.width}, {mlp.samples} samples, {mlp.epochs} epochs",
         "seeds": list(seeds),
         "runs": [str(folder.relative_to(out)) for folder in planned.values()],
         "rows": [row for (network, _), one in planned.items() for row in read_rows(one, network)],

@@ -117,7 +117,10 @@ class Course(Protocol):
         """The network in evaluation mode."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it needs to go on."""
+        """What it needs to go on, besides `extra`."""
+
+    def extra(self) -> dict[str, Any]:
+        """The numbers among it."""
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from there."""
@@ -156,9 +159,13 @@ class VGGCourse:
         """What it needs to go on."""
         return self._solo.tensors()
 
+    def extra(self) -> dict[str, Any]:
+        """The numbers among it."""
+        return self._solo.extra()
+
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from there."""
-        self._solo.load(checkpoint.tensors, {"loss": None, **checkpoint.extra})
+        self._solo.load(checkpoint.tensors, checkpoint.extra)
 
 
 class MLPCourse:
@@ -210,6 +217,10 @@ class MLPCourse:
         """What it needs to go on."""
         return self._fleet.tensors(0)
 
+    def extra(self) -> dict[str, Any]:
+        """The numbers among it."""
+        return {"epoch": self.epoch}
+
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from there."""
         self._fleet.load(0, checkpoint.tensors, int(checkpoint.extra["epoch"]))
@@ -242,7 +253,7 @@ def train(
             if epoch == epochs:
                 run.append({"kind": MOMENT, **place, MOMENT: AFTER, **look(course, config, seed)})
             if epoch % CHECKPOINT_EVERY == 0 or epoch == epochs:
-                extra = {"epoch": epoch, "interpolated": interpolated}
+                extra = {**course.extra(), "interpolated": interpolated}
                 run.checkpoint(epoch, course.tensors(), extra)
             run.beat(step=epoch, total=epochs)
             report(epoch, epochs)
