@@ -60,9 +60,8 @@ def command(name: str, numbers: dict[str, Any]) -> str:
 
 def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
-    seeds = ", ".join(map(str, numbers["seeds"]))
-    config = numbers["config"]
-    if "epochs" not in config:
+    config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
+    if "samples" not in config:
         return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (
         f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
@@ -96,13 +95,19 @@ def build(name: str) -> Path:
 
 def network_hours(runs: Path, numbers: dict[str, Any]) -> dict[str, Any]:
     """How long the networks of an experiment trained, one core each, pauses included."""
-    names = {row["run"] for row in numbers.get("runs") or numbers.get("rows", []) if row.get("run")}
-    folders = [runs / "fleet" / name for name in names]
+    found = numbers.get("runs") or numbers.get("rows", [])
+    names = {one if isinstance(one, str) else f"fleet/{one['run']}" for one in found if _run(one)}
+    folders = [runs / name for name in names]
     if not folders:
         return {}
     begun = [datetime.fromisoformat(read_run(one).manifest.created).timestamp() for one in folders]
     ended = [(one / "journal.jsonl").stat().st_mtime for one in folders]
     return {"network_hours": sum(b - a for a, b in zip(begun, ended, strict=True)) / 3600}
+
+
+def _run(one: Any) -> bool:
+    """Whether it names a run: by its folder, or in a row of a sweep."""
+    return isinstance(one, str) or bool(one.get("run"))
 
 
 if __name__ == "__main__":

@@ -21,14 +21,16 @@ def idx_bytes(array: NDArray[np.generic]) -> bytes:
     return header + sizes + array.astype(f">{kind}").tobytes()
 
 
-def write_small(folder: Path, *, zipped: bool, size: int = 20) -> dict[tuple[str, str], File]:
-    """A training set of random pixels with the real names; gives what FILES would say of it."""
+def write_small(
+    folder: Path, *, zipped: bool, size: int = 20, part: str = "train"
+) -> dict[tuple[str, str], File]:
+    """A set of random pixels with the real names; gives what FILES would say of it."""
     folder.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(0).integers(0, 256, (size, 28, 28), dtype=np.uint8)
     labels = (np.arange(size) % 10).astype(np.uint8)
     described = {}
     for kind, array in (("images", pixels), ("labels", labels)):
-        key = ("train", kind)
+        key = (part, kind)
         name = FILES[key].name
         content = idx_bytes(array)
         if zipped:

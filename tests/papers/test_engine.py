@@ -18,7 +18,7 @@ from tests.papers.sweep.small import small
 TRAINING = [
     name for name in find_experiments([]) if name.startswith("pan2023_") and "guar" not in name
 ]
-TRAINING += ["ji2022_fig3"]
+TRAINING += ["ji2022_fig3", "beyond_terminal_phase"]
 
 
 class Elsewhere(Engine):
@@ -42,7 +42,7 @@ class Elsewhere(Engine):
 def test_experiments_train_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(fashion_mnist, "load", lambda: None)
+    monkeypatch.setattr(fashion_mnist, "load", lambda **_: None)
     monkeypatch.chdir(tmp_path)
     engine = Elsewhere()
     experiment = find_experiments([name])[name]

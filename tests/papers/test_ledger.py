@@ -161,6 +161,7 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
     [row] = judge_all(here=here, ids=["ji2022/fig-3a"], fresh=True)
     assert row["verdict"] == "contradicted"
     monkeypatch.setattr(ledger, "recorded", lambda name: None)
+    monkeypatch.setattr(ledger, "on_the_way", lambda name: None)
     [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     assert "nothing is recorded" in row["evidence"]

@@ -23,10 +23,14 @@ def command(
         typer.Argument(help="Experiments, or keys of papers; everything if none."),
     ] = None,
     preset: Annotated[
-        PresetName, typer.Option(help="quick: minutes on two cores; paper: full size.")
-    ] = PresetName.quick,
+        str,
+        typer.Option(
+            help="quick: minutes on two cores; paper: full size; or one that an experiment has.",
+            metavar="<quick|paper|…>",
+        ),
+    ] = PresetName.quick.value,
     seeds: Annotated[
-        int | None, typer.Option(help="How many seeds: 2 for quick, 3 for paper.", min=1, max=1000)
+        int | None, typer.Option(help="How many seeds: 2 for quick, else 3.", min=1, max=1000)
     ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=2**31)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for runs, numbers and figures.")] = Path("runs"),
@@ -43,11 +47,11 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
-    from nclab.papers.main_job import SEEDS, MainJob
+    from nclab.papers.main_job import MORE_SEEDS, SEEDS, MainJob
 
-    count = seeds or SEEDS[preset.value]
+    count = seeds or SEEDS.get(preset, MORE_SEEDS)
     with chosen(engine, address) as place:
-        job = MainJob(preset.value, tuple(range(seed, seed + count)), out, fresh, place)
+        job = MainJob(preset, tuple(range(seed, seed + count)), out, fresh, place)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result = {**job.finish(whole=not targets), "experiments": job.numbers}
     if as_json:

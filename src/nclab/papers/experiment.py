@@ -34,7 +34,7 @@ class Experiment(Protocol):
 
 
 def preset_of(experiment: Experiment, name: str) -> Any:
-    """A configuration by name."""
+    """A configuration by name; an experiment may have more than `quick` and `paper`."""
     if name not in experiment.PRESETS:
         known = ", ".join(experiment.PRESETS)
         raise NclabError(f"Expected a preset, one of {known}; got {name!r}.")

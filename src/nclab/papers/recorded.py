@@ -34,6 +34,19 @@ def recorded(name: str) -> dict[str, Any] | None:
     return found
 
 
+def on_the_way(name: str) -> dict[str, Any] | None:
+    """Numbers in the form of an experiment's, from the largest size below it that is recorded.
+
+    An experiment that climbs towards another one's size says so by `LEADS_TO`, and gives them by
+    `furthest`; None where nothing does.
+    """
+    for other, module in experiments().items():
+        way = recorded(other) if getattr(module, "LEADS_TO", None) == name else None
+        if way is not None:
+            return module.furthest(way)  # type: ignore[attr-defined]
+    return None
+
+
 def all_recorded() -> dict[str, dict[str, Any]]:
     """The recorded numbers of every experiment that has some."""
     return {name: found for name in experiments() if (found := recorded(name)) is not None}
@@ -56,13 +69,14 @@ def record(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
 
 
 def size_of(numbers: Mapping[str, Any]) -> str:
-    """The size at which numbers were obtained, in a few words.
+    """The size at which numbers were obtained, in a few words: their own `size`, or of the config.
 
     >>> size_of({"preset": "paper", "config": {"width": 300, "layers": 6}, "seeds": [0, 1]})
     'preset paper: layers 6, width 300; 2 seeds'
     """
     config = numbers.get("config", {})
     words = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
+    words = [str(numbers["size"])] if "size" in numbers else words
     seeds = len(numbers.get("seeds") or [])
     text = f"preset {numbers.get('preset', '?')}"
     text += f": {', '.join(words)}" if words else ""

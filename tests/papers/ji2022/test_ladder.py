@@ -1,6 +1,6 @@
 """The ladder to Figure 3: climbed by cost, resumed, shown, and extrapolated with an error."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.figures.draw import draw
+from nclab.papers import ledger, recorded
 from nclab.papers.ji2022 import fig3, ladder
 from nclab.papers.ji2022.fig3 import QUANTITIES
 from nclab.papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
@@ -30,6 +31,14 @@ def test_rungs_are_climbed_in_the_order_of_their_cost() -> None:
     assert sum(rung.hours for rung in paper) <= PRESETS["paper"].hours
     assert PRESETS["quick"].climbed() == list(RUNGS[:2])
     assert PRESETS["whole"].climbed() == list(RUNGS)
+    assert PRESETS["finished"].climbed() == []
+
+
+def test_every_rung_can_be_climbed_alone() -> None:
+    assert len({rung.preset for rung in RUNGS}) == len(RUNGS)
+    for rung in RUNGS:
+        assert " " not in rung.preset
+        assert PRESETS[rung.preset].climbed() == [rung]
 
 
 def test_rungs_train_as_the_paper_does() -> None:
@@ -63,6 +72,26 @@ def test_done_rungs_are_not_redone_and_later_ones_are_left(
         ladder.run(FEW, seeds=(0, 0), out=tmp_path)
 
 
+def test_figure_3_is_open_and_says_how_far_the_ladder_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = climbed()
+    names = [rung.name for rung in RUNGS[:6]]  # 1000 × 0.5 is the largest of them
+    few = {**numbers, "rows": [row for row in numbers["rows"] if row["rung"] in names]}
+    found = ladder.furthest(few)
+    assert found is not None
+    assert (found["config"]["images"], found["config"]["width"]) == (1000, 0.5)
+    assert {row["rung"] for row in found["rows"]} == {"1000 × 0.5"}
+    monkeypatch.setattr(recorded, "recorded", {"ji2022_ladder": few}.get)
+    monkeypatch.setattr(ledger, "recorded", {"ji2022_ladder": few}.get)
+    [row] = ledger.judge_all(ids=["ji2022/fig-3a"])
+    assert row["verdict"] == "open"
+    assert "1000 of 60000 images, width 0.5 of 1, 500 of 500 epochs; there" in row["evidence"]
+    assert "contradicted" in row["evidence"]  # at 0.3, above 0.1
+    assert row["size"] == "preset 1000 × 0.5 of the ladder: epochs 500, batch 128; 2 seeds"
+    one = [row for row in few["rows"] if not (row["rung"] == "1000 × 0.5" and row["seed"])]
+    assert ladder.furthest({**few, "rows": one})["config"]["width"] == 0.25  # type: ignore[index]
+    assert ladder.furthest({**few, "rows": []}) is None
+
+
 def climbed(noise: float = 0.0) -> dict[str, Any]:
     """Every quantity falls like images^-1/4 and, by a tenth, with every doubling of the width."""
     rows = []
@@ -74,7 +103,8 @@ def climbed(noise: float = 0.0) -> dict[str, Any]:
     rungs = [
         {**rung._asdict(), "name": rung.name, "hours": rung.hours, "runs": 2} for rung in RUNGS
     ]
-    return {"config": {"training": {"epochs": 500}}, "rungs": rungs, "rows": rows}
+    config = {"training": asdict(PRESETS["paper"].training)}
+    return {"config": config, "seeds": [0, 1], "rungs": rungs, "rows": rows}
 
 
 def test_the_trend_leads_to_the_papers_size_with_an_error() -> None:

@@ -2,4 +2,10 @@
 
 from nclab.papers.paper import Paper
 
-PAPER = Paper("beyond", "Beyond the papers", "The nclab developers", 2026)
+PAPER = Paper(
+    "beyond",
+    "Beyond the papers",
+    "The nclab developers",
+    2026,
+    parts=("tour", "terminal_phase"),
+)

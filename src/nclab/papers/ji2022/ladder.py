@@ -65,6 +65,15 @@ class Rung(NamedTuple):
         return text + (", dense" if self.dense else "")
 
     @property
+    def preset(self) -> str:
+        """The preset that climbs this rung alone.
+
+        >>> Rung(1000, 0.125, batch_norm=False).preset
+        '1000x0.125-no-norm'
+        """
+        return self.name.replace(" × ", "x").replace(", ", "-").replace(" ", "-")
+
+    @property
     def hours(self) -> float:
         """Of one core for one seed, 500 epochs, as short runs let expect.
 
@@ -99,6 +108,8 @@ class Config:
     """So many of the cheapest."""
     hours: float = 1000.0
     """Of one core for each seed: rungs beyond them are left for later, unless they are done."""
+    only: str = ""
+    """The preset of the one rung to climb; empty for all that the hours allow."""
     training: Training = TRAINING
     """What all rungs share; their images, width, norm and layers are their own."""
     shrink: int = 1
@@ -115,7 +126,9 @@ class Config:
         )
 
     def climbed(self) -> list[Rung]:
-        """The rungs that the hours allow, cheapest first."""
+        """The one rung that is wanted, or those that the hours allow, cheapest first."""
+        if self.only:
+            return [rung for rung in RUNGS if rung.preset == self.only]
         found, spent = [], 0.0
         for rung in RUNGS[: self.rungs]:
             spent += rung.hours
@@ -128,8 +141,13 @@ PRESETS = {
     "quick": Config(rungs=2, shrink=5, training=replace(TRAINING, epochs=10)),
     "paper": Config(hours=5.0),
     "whole": Config(),
+    "finished": Config(hours=0.0),
+    **{rung.preset: Config(only=rung.preset) for rung in RUNGS},
 }
-"""paper: what two cores do for several seeds in a working day; whole: all rungs, for weeks."""
+"""paper: what two cores do for several seeds in a working day; whole: all rungs, for weeks;
+finished: none, only gathers what is done; every rung has one of its own."""
+LEADS_TO = "ji2022_fig3"
+"""The experiment whose recorded evidence `furthest` stands in for while there is none."""
 
 
 def run(
@@ -157,6 +175,7 @@ def run(
     return {
         "config": asdict(config),
         "seeds": list(seeds),
+        "runs": [str(one.folder.relative_to(out)) for runs in done.values() for one in runs],
         "rungs": [
             {**rung._asdict(), "name": rung.name, "hours": rung.hours, "runs": len(done[rung])}
             for rung in planned
@@ -182,6 +201,31 @@ def ends(numbers: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
         for rung in numbers["rungs"]
         if rung["name"] in rows
     }
+
+
+def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The numbers of Figure 3 at the largest rung of its kind that all seeds have reached."""
+    last = ends(numbers)
+    done = [
+        rung
+        for rung in numbers["rungs"]
+        if _plain(rung) and len(last.get(rung["name"], ())) == len(numbers["seeds"])
+    ]
+    if not done:
+        return None
+    rung = max(done, key=lambda one: one["images"] * one["width"] ** 2)
+    config = {**numbers["config"]["training"], "images": rung["images"], "width": rung["width"]}
+    return {
+        "preset": f"{rung['name']} of the ladder",
+        "config": config,
+        "seeds": numbers["seeds"],
+        "rows": [row for row in numbers["rows"] if row["rung"] == rung["name"]],
+    }
+
+
+def _plain(rung: Mapping[str, Any]) -> bool:
+    """With batch norm and without dense layers, as the networks of Figure 3 are here."""
+    return bool(rung["batch_norm"]) and not rung["dense"]
 
 
 class Trend(NamedTuple):
@@ -216,11 +260,7 @@ def trend(numbers: Mapping[str, Any], name: str) -> Trend | None:
     from scipy.stats import t
 
     last = ends(numbers)
-    plain = [
-        rung
-        for rung in numbers["rungs"]
-        if rung["batch_norm"] and not rung["dense"] and rung["name"] in last
-    ]
+    plain = [rung for rung in numbers["rungs"] if _plain(rung) and rung["name"] in last]
     values = [[row[name] for row in last[rung["name"]]] for rung in plain]
     if len(plain) < FEWEST or any(value is None or value <= 0 for one in values for value in one):
         return None
