@@ -8,6 +8,8 @@ from nclab.figures.picture import Panel, Picture, Reference, Series
 RECORDED, HERE = 0, 1
 """Colours."""
 COLUMNS = 3
+TICKS = 12
+"""No more parts than these are numbered below a panel."""
 
 
 def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
@@ -53,7 +55,9 @@ def _panel(row: Mapping[str, Any]) -> Panel | None:
             for sign in ((1, -1) if margin else (1,))
         ),
         x_ticks=tuple(float(place) for place in range(len(names))),
-        x_names=tuple(str(place + 1) for place in range(len(names))),
+        x_names=tuple(
+            "" if place % -(-len(names) // TICKS) else str(place + 1) for place in range(len(names))
+        ),
     )
 
 
