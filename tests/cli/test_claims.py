@@ -38,7 +38,7 @@ def test_numbers_of_runs_stand_beside_what_is_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "ji2022_fig2"
     folder.mkdir()
     (folder / "numbers.json").write_text(json.dumps(NUMBERS["ji2022_fig2"]))
-    asked = ("claims", "ji2022/fig-2a", "--json", "--runs", tmp_path)
+    asked = ("claims", "ji2022/fig-2b", "--json", "--runs", tmp_path)
     [row] = json.loads(call(*asked).out)
     assert row["verdict"] == "contradicted"
     assert row["size"].startswith("preset paper")
@@ -57,7 +57,7 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "numbers.json").write_text(text)
-    asked = ("ji2022/fig-2a", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path, "--fresh")
+    asked = ("ji2022/fig-2b", "ji2022/fig-3", "ji2022/eq-9", "--runs", tmp_path, "--fresh")
     done = call("claims", *asked, "--json")
     assert done.code == 0
     rows = json.loads(done.out)

@@ -103,7 +103,7 @@ def _draw_series(axis: "Axes", one: Series, colours: Colours, *, bare: bool = Fa
         around = np.abs(np.stack([y - low, high - y]))
         axis.errorbar(x, y, yerr=around, elinewidth=1.0, capsize=2.0, **look)
         return
-    area = {"color": colour, "alpha": 0.18, "linewidth": 0, "zorder": 1.5}
+    area: dict[str, Any] = {"color": colour, "alpha": 0.18, "linewidth": 0, "zorder": 1.5}
     if np.isnan(y).all():  # an area alone
         axis.fill_between(x, low, high, label=look["label"], **area)
         return

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_scores_and_norms_as_a_slow_loop_counts_them(classes: int, delta: float)
         found = slow(W[at], H[at], delta)
         scale = 1 + abs(found["high"])
         if scale < 1e4:  # beyond, rounding of the gap is all there is
-            near = {"rel": 1e-5, "abs": 1e-5 * scale}
+            near: dict[str, Any] = {"rel": 1e-5, "abs": 1e-5 * scale}
             assert float(low.right[at]) == pytest.approx(found["low"], **near)
             assert float(high.right[at]) == pytest.approx(found["high"], **near)
         assert found["below"] <= delta * classes

@@ -205,7 +205,7 @@ def _cones(numbers: Mapping[str, Any]) -> Panel:
         series.append(Series(name, x, y, colour=label, style="none", marker="filled"))
     for place, angle in enumerate(numbers["config"]["angles"]):
         turn = math.radians(angle)
-        ends = [[0.0, radius * math.cos(turn)], [0.0, radius * math.sin(turn)]]
-        series.append(Series("" if place else "boundaries", *ends, colour=BLACK))
+        x, y = (0.0, radius * math.cos(turn)), (0.0, radius * math.sin(turn))
+        series.append(Series("" if place else "boundaries", x, y, colour=BLACK))
     axes = (Reference("", y=0.0), Reference("", x=0.0))
     return Panel("", "", "", tuple(series), references=axes, bare=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,8 @@ def _pairs(preset: str) -> Numbers:
                 count = degree * classes // 2
                 if count >= total:
                     continue
-                sizes = {"classes": classes, "product": product, "delta": (count - 0.5) / total}
+                share = (count - 0.5) / total
+                sizes: dict[str, Any] = {"classes": classes, "product": product, "delta": share}
                 for move in MOVES:
                     W, H = worst_network(classes, product, raised(classes, degree), move)
                     loss = float(sample_losses(W, H[:, None]).mean())
@@ -127,8 +129,8 @@ def slopes(grid: Sequence[Numbers]) -> dict[str, float]:
             for p in {row["product"] for row in own}
         }
         # At the same epsilon: what is certified falls like its root.
-        logs = [(p, math.log(r["certified"] / math.sqrt(r["excess"]))) for p, r in small.items()]
-        rate = float(np.polyfit(*zip(*logs, strict=True), 1)[0])
+        logs = [math.log(r["certified"] / math.sqrt(r["excess"])) for r in small.values()]
+        rate = float(np.polyfit(list(small), logs, 1)[0])
         found["product"].append(rate * (classes - 1) / classes)
     return {
         "epsilon": min(found["epsilon"]),
