@@ -169,14 +169,10 @@ def _table(numbers: Numbers, network: Network) -> Table:
         before, after = ([value(pair[moment]) for pair in known] for moment in (0, 1))
         change = [b - a for a, b in zip(before, after, strict=True)]
         rows.append((name, *(plus_minus(one, ".4g") for one in (before, after)), _change(change)))
-    seeds = len(numbers["seeds"])
-    left = (
-        f"{seeds - len(known)} of {seeds} seeds without such a phase" if seeds > len(known) else ""
-    )
     return Table(
-        f"{NAMES[network][0].upper()}{NAMES[network][1:]}: when it begins to interpolate and at "
-        f"the end, mean ± deviation over {len(known)} seeds{f'; {left}' if left else ''}; margins "
-        "in units of the largest for the norms",
+        f"{NAMES[network]}: when it begins to interpolate and at the end, mean ± deviation over "
+        f"the {len(known)} of {len(numbers['seeds'])} seeds with such a phase; margins in units "
+        "of the largest for the norms",
         ("quantity", "before", "after", "after − before, 95 %"),
         rows,
     )
