@@ -1,7 +1,5 @@
 """Screening in float32: every decision is that of float64, whatever the features are like."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -84,7 +82,7 @@ def test_most_rows_need_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     exact = nearest.Centres._nearest_mean
 
-    def counted(self: nearest.Centres, block: torch.Tensor, *rest: Any) -> Any:
+    def counted(self: nearest.Centres, block: Tensor, *rest: Tensor) -> Tensor:
         seen.append(len(block))
         return exact(self, block, *rest)
 
