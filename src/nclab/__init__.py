@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
     from nclab.theory.certificates.certificate import Certificate, certify
+    from nclab.theory.targets.target import Target, target
 
 __version__ = "0.2.0.dev0"
 
@@ -33,9 +34,11 @@ _HOME = {
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
     "SecondLook": "nclab.statistics.second_look",
+    "Target": "nclab.theory.targets.target",
     "certify": "nclab.theory.certificates.certificate",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
+    "target": "nclab.theory.targets.target",
 }
 
 _ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")
@@ -52,12 +55,14 @@ __all__ = [
     "NclabWarning",
     "Report",
     "SecondLook",
+    "Target",
     "certify",
     "measure",
     "measure_features",
     "metrics",
     "monitor",
     "statistics",
+    "target",
     "theory",
     "ulpm",
 ]

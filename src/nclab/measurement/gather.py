@@ -92,6 +92,7 @@ def gather(
         warnings=(*cautions, *view.remarks),
         moments=moments,
         look=look,
+        weight=None if weight is None else weight[classes],
     )
 
 

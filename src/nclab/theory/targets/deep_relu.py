@@ -131,7 +131,9 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     sigma = shrunk(setting.counts.sqrt(), setting.samples, weight, F)
     loss = float((sigma - math.sqrt(m)).square().sum()) / (2 * setting.samples)
     penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())
-    geometry, notes, r = "orthogonal frame in every layer", (), vertices(C)
+    rows, read = sigma ** (2 / F), sigma ** (2 - 2 / F) / m
+    notes: tuple[str, ...] = ()
+    geometry, r = "orthogonal frame in every layer", vertices(C)
     if r is not None and r >= 4 and setting.depth >= 3:
         p, graph = _graph(C, r, setting.depth, weight, m)
         words = f"orthogonal frames {loss + penalty:.9g}, strongly regular graph {graph:.9g}"
@@ -140,13 +142,15 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
             geometry = f"strongly regular graph, rank {r} before the last ReLU"
             loss, penalty = (1 - p) ** 2 / 2, graph - (1 - p) ** 2 / 2
             sigma = torch.full_like(sigma, p * math.sqrt(m))
+            rows = torch.full_like(sigma, (m * _cost(C, r, setting.depth) * p**2) ** (1 / F) / C)
+            read = p**2 / rows
     return Solved(
         logits=(sigma / math.sqrt(m)).diag(),
         bias=torch.zeros_like(setting.counts),
         loss=loss,
         penalty=penalty,
-        left=(sigma ** (2 / F)).diag(),
-        right=(sigma ** (2 - 2 / F) / m).diag(),
+        left=rows.diag(),
+        right=read.diag(),
         lower=None,
         proof="lower of two constructions: no proof",
         geometry=geometry,

@@ -133,7 +133,9 @@ def symmetric(
     own = torch.full_like(counts, 1 - smoothing + smoothing / total)
     mass = (1 - smoothing) * torch.eye(len(counts)).to(counts)
     mass = mass + (smoothing / total) * sizes[:, None]
-    return Program(counts, sizes, mass, own, counts if metric is None else metric, weight, bias, focus)
+    return Program(
+        counts, sizes, mass, own, counts if metric is None else metric, weight, bias, focus
+    )
 
 
 def evaluate(program: Program, point: Point) -> Value:
@@ -172,9 +174,7 @@ def residuals(program: Program, value: Value) -> Residuals:
     common = value.common / program.scale
     own = value.lift / program.share  # p - T of the own class
     same = (value.common.diagonal() / program.share - own) / (program.sizes - 1).clamp(min=1)
-    within = torch.where(
-        program.sizes > 1, (same - own) * program.steepness, torch.zeros_like(own)
-    )
+    within = torch.where(program.sizes > 1, (same - own) * program.steepness, torch.zeros_like(own))
     return Residuals(common, within)
 
 

@@ -25,9 +25,7 @@ class RegressionTarget(NamedTuple):
     """Directions of the targets that are given up."""
 
 
-def regression_target(
-    covariance: ArrayLike, weight_decay: tuple[float, float]
-) -> RegressionTarget:
+def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) -> RegressionTarget:
     r"""Where features and weights of a regression go, with c^2 the product of the two decays.
 
     $$WW^\top = \sqrt{\lambda_H/\lambda_W}\,(\Sigma^{1/2}-cI)_+,\qquad

@@ -1,6 +1,9 @@
 """Which formula or solver a setting goes to."""
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.targets.balanced import solve_balanced
@@ -9,6 +12,7 @@ from nclab.theory.targets.deep_relu import solve_deep_relu
 from nclab.theory.targets.given_norms import least_loss, root
 from nclab.theory.targets.grouped import program_of
 from nclab.theory.targets.program import (
+    Point,
     Program,
     bias_penalty,
     evaluate,
@@ -25,7 +29,6 @@ from nclab.theory.targets.solve import first, solve
 from nclab.theory.targets.solved import CLOSED, Solved, shared_out
 from nclab.theory.targets.squared_error import solve_squared
 
-STARTS = 4
 SPREAD = "docs/targets.md, any counts"
 
 
@@ -58,7 +61,7 @@ def solve_setting(setting: Setting) -> Solved:
     return found if rank <= room else _crowded(setting)
 
 
-def _closed(solver, setting: Setting) -> Solved:  # type: ignore[no-untyped-def]
+def _closed(solver: Callable[[Setting, float], Solved], setting: Setting) -> Solved:
     """A formula in t, at the t of the weight decays or the one that gives the norms."""
     if setting.norms is None:
         return solver(setting, setting.weight)
@@ -94,7 +97,7 @@ def _limit(setting: Setting) -> Solved:
         penalty=0.0,
         left=code @ code.T,
         right=means @ means.T,
-        lower=0.0,
+        lower=0.0 if exact else None,
         proof=CLOSED if exact else "best code found: no proof",
         geometry="softmax code",
         source="docs/targets.md, few dimensions; cf. Jiang et al. 2024",
@@ -119,25 +122,25 @@ def _deep(setting: Setting) -> Solved:
 
 def _program(setting: Setting) -> Solved:
     """Any counts: the convex program, proved by its dual."""
+    weight = 0.0 if setting.norms is not None else setting.weight
     if setting.targets is None:
         options = {"smoothing": setting.smoothing, "bias": setting.bias, "focus": setting.focus}
-        weight = 0.0 if setting.norms is not None else setting.weight
         program, place = program_of(setting.counts, weight, metric=setting.metric, **options)
     else:
-        weight = 0.0 if setting.norms is not None else setting.weight
         program = program_of_classes(setting, weight)
         place = torch.arange(setting.num_classes)
     if setting.focus:
         return _focal(setting, program, place)
+    notes: tuple[str, ...] = ()
     if setting.norms is not None:
         if setting.bias:
             raise DataError("Expected bias 0 or None beside norms, got a penalty of the bias.")
         least = least_loss(program, setting.norm)
         point, lower, weight = least.point, least.lower, least.weight
-        notes = () if weight else ("smaller norms have the same loss",)
+        notes += () if weight else ("smaller norms have the same loss",)
     else:
         optimum = solve(program)
-        point, lower, notes = optimum.point, optimum.lower, ()
+        point, lower = optimum.point, optimum.lower
         if weight >= (most := threshold(program)):
             notes = (f"zero: t = {weight:.4g} is at least the critical {most:.4g}",)
     return _of_point(setting, program, point, place)._replace(
@@ -145,7 +148,7 @@ def _program(setting: Setting) -> Solved:
     )
 
 
-def _of_point(setting: Setting, program: Program, point, place) -> Solved:  # type: ignore[no-untyped-def]
+def _of_point(setting: Setting, program: Program, point: Point, place: Tensor) -> Solved:
     logits = expanded(point, place)
     left, right, values = shared_out(logits, setting.metric)
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
@@ -165,7 +168,7 @@ def _of_point(setting: Setting, program: Program, point, place) -> Solved:  # ty
     )
 
 
-def _focal(setting: Setting, program: Program, place) -> Solved:  # type: ignore[no-untyped-def]
+def _focal(setting: Setting, program: Program, place: Tensor) -> Solved:
     """Not convex: the lowest of some starts."""
     if setting.norms is not None:
         return search(setting)

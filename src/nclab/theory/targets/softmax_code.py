@@ -13,7 +13,7 @@ from nclab.errors import DataError
 from nclab.theory.targets.descent import descend
 from nclab.threads import one_thread
 
-SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5000.0)
+SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5e3, 2e4, 1e5)
 BEST_FOUND: dict[tuple[int, int], float] = {}
 
 
@@ -85,9 +85,9 @@ def best_margin(num_classes: int, dim: int) -> CodeMargin:
 
 
 def _known(C: int, d: int) -> tuple[float, str] | None:
-    if C <= d + 1:
+    if d + 1 >= C:
         return C / (C - 1), "simplex"
-    if C <= 2 * d:
+    if 2 * d >= C:
         return 1.0, "orthoplex and others: not unique"
     if d == 2:
         return 1 - math.cos(2 * math.pi / C), "polygon"
@@ -110,17 +110,15 @@ def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) 
     codes = [code for code in (_construction(C, d),) if code is not None]
     if not codes:
         with one_thread():
-            codes = [
-                _climbed(C, d, torch.Generator().manual_seed(seed + k)) for k in range(starts)
-            ]
+            codes = [_climbed(C, d, torch.Generator().manual_seed(seed + k)) for k in range(starts)]
     return max(codes, key=softmax_margin)
 
 
 def _construction(C: int, d: int) -> Tensor | None:
     if d + 2 <= C <= 2 * d:
         one = torch.eye(d, dtype=torch.float64)
-        return torch.cat([one, -one])[torch.arange(C) if C == 2 * d else _whole(C, d)]
-    if C <= d + 1:
+        return torch.cat([one, -one])[:C]
+    if d + 1 >= C:
         values, vectors = torch.linalg.eigh(torch.eye(C).double() - 1 / C)
         rows = vectors[:, values > 0.5] * math.sqrt(C / (C - 1))
         return torch.nn.functional.pad(rows, (0, d - rows.shape[1]))
@@ -142,11 +140,6 @@ def _construction(C: int, d: int) -> Tensor | None:
         ]
         return torch.nn.functional.normalize(torch.tensor(whole, dtype=torch.float64))
     return None
-
-
-def _whole(C: int, d: int) -> Tensor:
-    """Rows of an orthoplex with all axes, as many as possible in both directions."""
-    return torch.cat([torch.arange(d), d + torch.arange(C - d)])
 
 
 def _climbed(C: int, d: int, generator: torch.Generator) -> Tensor:

@@ -25,7 +25,8 @@ NOTHING = 1e-6
 class Group(NamedTuple):
     """Classes of one count at the optimum."""
 
-    count: float
+    samples: float
+    """Of each class."""
     classes: tuple[int, ...]
     logit_gap: float
     """The own logit minus the largest other, with bias."""
@@ -134,7 +135,7 @@ class Target:
             inside = (place == number).nonzero().flatten()
             found.append(
                 Group(
-                    count=count,
+                    samples=count,
                     classes=tuple(inside.tolist()),
                     logit_gap=float(gaps[inside].mean()),
                     probability=float(sure[inside].mean()),

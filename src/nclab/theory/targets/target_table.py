@@ -62,4 +62,4 @@ def _cells(group: "Group") -> tuple[str, ...]:
     values = (group.logit_gap, group.classifier_norm, group.mean_norm)
     cosines = (group.classifier_cosine, group.mean_cosine)
     texts = (number(value) for value in (*values, *cosines))
-    return f"{group.count:g}", str(len(group.classes)), *texts, group.state
+    return f"{group.samples:g}", str(len(group.classes)), *texts, group.state
