@@ -128,7 +128,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
             rho = max(rho, (dual - loss) / (t * norms))
         slacks.add("share within classes", 1 - rho**2 - within if rho < 1 else 1e-12 - (rho - 1))
         if slacks.networks % 40 == 0:
-            _attack_certificate(slacks, counts * 1.0, soft, biased, net, loss, within)
+            _attack_certificate(slacks, counts, soft, biased, net, loss, within)
         if not biased:
             moment = (q - targets) @ (q - targets).T
             seen.append((moment, float(-(q * log_p).sum(0).mean())))
@@ -143,7 +143,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
 
 def _attack_certificate(
     slacks: Slacks,
-    counts: FloatArray,
+    counts: NDArray[np.int64],
     soft: FloatArray | None,
     biased: bool,
     net: Network,
