@@ -93,7 +93,7 @@ def test_certify_with_counts() -> None:
     ],
 )
 def test_bad_counts_are_one_line(options: dict[str, object], words: str) -> None:
-    with pytest.raises(DataError, match="\\S") as raised:
+    with pytest.raises(DataError, match=r"\S") as raised:
         nclab.certify(6, 2.0, 1.0, **{"loss": 0.3, **options})  # type: ignore[arg-type]
     assert words in str(raised.value)
 

@@ -1,6 +1,7 @@
 """Reference numbers, to all their digits; independent optimisation made them, not this code."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -215,8 +216,6 @@ def test_deep_linear_mean_squared_error() -> None:
 )
 def test_deep_linear_cross_entropy(C: int, F: int, values: tuple[float, ...]) -> None:
     setting = nclab.target(C, weight_decay=(0.001, 0.001)).setting
-    from dataclasses import replace
-
     deep = replace(setting, depth=F - 1)
     for shape, expected in zip(shapes(C), values, strict=True):
         assert shape_value(deep, shape, 0.001)[1] == pytest.approx(expected, abs=5.1e-10)
@@ -252,10 +251,12 @@ def test_deep_relu(
         assert refined * (1 - 5e-4) < found.refined <= refined
 
 
-def test_graph_wins_with_many_classes() -> None:
-    found = deep_relu(66, 3, 0.001 * 10 / 66, refine=False)
+def test_graph_wins_with_many_classes_once_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nclab.theory.targets.deep_relu.REFINING", 200)
+    found = deep_relu(66, 3, 0.001 * 10 / 66)
     assert found.graph is not None
-    assert found.graph < found.collapse
+    assert found.refined is not None
+    assert found.refined < found.collapse < found.graph
 
 
 def test_multi_label() -> None:

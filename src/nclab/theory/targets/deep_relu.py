@@ -14,6 +14,8 @@ from nclab.theory.targets.solved import Solved
 from nclab.theory.targets.squared_error import shrunk
 from nclab.threads import one_thread
 
+REFINING = 20_000
+"""Steps of descent from the graph, at most."""
 SOURCE = "docs/targets.md, deep ReLU heads; cf. Sukenik et al. 2024"
 
 
@@ -113,7 +115,7 @@ def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
     with one_thread():
         starts = (start, start + 1e-3 * noise)
         return min(
-            descend(function, one, steps=20_000, rest=1e-15, memory=30).value for one in starts
+            descend(function, one, steps=REFINING, rest=1e-15, memory=30).value for one in starts
         )
 
 

@@ -39,6 +39,9 @@ def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict
                 row.append(None)
                 continue
             program, place = program_of(counts, decay / math.sqrt(n))
+            if not bool(program.apart[-1]):  # they coincide, perhaps at zero
+                row.append(1.0)
+                continue
             gram, _, _ = shared_out(expanded(solve(program, gap=1e-7).point, place), counts)
             row.append(float(cosines(gram)[-1, -2]))
         rows.append(row)
