@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_look import SecondLook
     from nclab.theory.certificates.certificate import Certificate, certify
+    from nclab.theory.targets.target import Target, target
 
 __version__ = "0.2.0.dev0"
 
@@ -34,10 +35,12 @@ _HOME = {
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
     "SecondLook": "nclab.statistics.second_look",
+    "Target": "nclab.theory.targets.target",
     "certify": "nclab.theory.certificates.certificate",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
     "measure_shards": "nclab.measurement.shards",
+    "target": "nclab.theory.targets.target",
 }
 
 _ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")
@@ -54,6 +57,7 @@ __all__ = [
     "NclabWarning",
     "Report",
     "SecondLook",
+    "Target",
     "certify",
     "measure",
     "measure_features",
@@ -61,6 +65,7 @@ __all__ = [
     "metrics",
     "monitor",
     "statistics",
+    "target",
     "theory",
     "ulpm",
 ]

@@ -18,6 +18,7 @@ from nclab.cli import (
     runs,
     serve,
     sweep,
+    target,
     ulpm,
 )
 from nclab.cli.options import ConfigGroup
@@ -38,7 +39,20 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for one in (measure, certify, claims, reproduce, sweep, ulpm, landscape, runs, report, serve):
+COMMANDS = (
+    measure,
+    certify,
+    target,
+    claims,
+    reproduce,
+    sweep,
+    ulpm,
+    landscape,
+    runs,
+    report,
+    serve,
+)
+for one in COMMANDS:
     app.command(name=one.__name__.rpartition(".")[2])(one.command)
 
 

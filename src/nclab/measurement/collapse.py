@@ -15,7 +15,10 @@ from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.metrics.catalogue import EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
+from nclab.theory.certificates.any_counts import any_counts
 from nclab.theory.certificates.certificate import Certificate, certify
+from nclab.theory.targets.distance import TargetDistance, distance_to
+from nclab.theory.targets.target import Target, target
 
 if TYPE_CHECKING:
     from nclab.figures.picture import Picture
@@ -87,6 +90,8 @@ class Collapse(Shown):
     """Scalar -> why it has no interval."""
     null: Mapping[str, float | None] | None = None
     """The scalars with shuffled labels, where they were asked for with `null=True`."""
+    weight: Tensor | None = None
+    """(C, d) rows of the classifier that reads the layer."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -153,7 +158,50 @@ class Collapse(Shown):
             pairs=pairs,
         )
         measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
-        return replace(certificate, measured=measured)
+        measured["within_share"] = self._mean(own.variances) / self._mean(own.class_alpha.square())
+        by_samples = None
+        if pairs and len(self.counts.unique()) > 1:  # of equal counts it says nothing new
+            alpha = math.sqrt(self._mean(own.class_alpha.square()))
+            counts = self.counts.cpu()
+            by_samples = any_counts(counts, alpha * own.beta, own.loss, bias=self.bias_norm > 0)
+        return replace(certificate, measured=measured, any_counts=by_samples)
+
+    def target(
+        self, weight_decay: float | None = None, *, loss: str = "cross_entropy", **options: Any
+    ) -> Target:
+        """Where this layer and its classifier should end, by counts, dimension and bias.
+
+        Without `weight_decay` the norms are those measured. With it, that of the classifier, the
+        one of the features is inferred: at an optimum both penalties are equal. `options` are
+        those of `nclab.target`.
+
+        >>> import nclab
+        >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
+        >>> collapse = nclab.measure_features(features, [0, 1], weight=weight)
+        >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
+        ('simplex ETF', 0.0)
+        """
+        if self.weight is None:
+            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+        alpha = math.sqrt(self._mean(self.class_alpha.square()))
+        rows = float(self.weight.double().square().sum())
+        setting: dict[str, Any] = {"counts": self.counts.cpu(), "dim": self.dim, "loss": loss}
+        setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
+        if weight_decay is None:
+            return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
+        inferred = weight_decay * rows / (alpha**2 * self.samples)
+        found = target(**setting, weight_decay=(weight_decay, inferred))
+        note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
+        return replace(found, notes=(note, *found.notes))
+
+    def distance_to(self, target: Target) -> TargetDistance:
+        """How far class means, classifier and loss are from a target, and from the simplex ETF."""
+        loss = self.loss if target.setting.loss == "cross_entropy" else None
+        return distance_to(target, self.moments.means, self.weight, loss)
+
+    def _mean(self, values: Tensor) -> float:
+        """Over samples of what is known of every class."""
+        return float((values * self.counts).sum() / self.counts.sum())
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""

@@ -118,6 +118,7 @@ def gather(
         warnings=(*cautions, *view.remarks, *contradictions(view, values)),
         moments=moments,
         look=look,
+        weight=None if weight is None else weight[classes],
     )
 
 

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
 from nclab.text import as_text
 from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.any_counts import AnyCounts, any_counts
 from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
 from nclab.theory.certificates.bound import Bound
-from nclab.theory.certificates.class_bounds import ClassArrays, class_bounds
+from nclab.theory.certificates.class_bounds import ClassArrays, CountedArrays, class_bounds
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
 from nclab.theory.certificates.intra import intra_lower, jensen_intra
@@ -83,6 +85,8 @@ class Certificate:
     """(C,) from the measured loss of each class."""
     measured: Mapping[str, float | None] | None = field(default=None, repr=False)
     """Measured values by metric, of the layer that the certificate is about."""
+    any_counts: AnyCounts | None = None
+    """From the mean loss over samples, where the counts were given."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
@@ -108,6 +112,7 @@ class Certificate:
             },
             "bounds": {name: bound.to_dict() for name, bound in bounds.items()},
             "measured": None if self.measured is None else dict(self.measured),
+            "any_counts": None if self.any_counts is None else self.any_counts.to_dict(),
         }
 
     def to_record(self) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def certify(
     *,
     bias_norm: float = 0.0,
     pairs: bool = True,
-    **classes: Unpack[ClassArrays],
+    **classes: Unpack[CountedArrays],
 ) -> Certificate:
     r"""What the norms and the loss guarantee about the geometry of features and weights.
 
@@ -165,6 +170,9 @@ def certify(
         pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
         classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
             feature norm and norm of the centred row of every class, for bounds on each.
+            `counts`, (C,), if loss and alpha are means over samples instead, and `targets`, (C, C),
+            if labels are soft: then `any_counts` holds for them, and the bounds on single classes
+            follow from the class arrays or, without them, from what the counts leave possible.
 
     >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
     >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
@@ -172,10 +180,21 @@ def certify(
     """
     if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
+    counts, targets = classes.pop("counts", None), classes.pop("targets", None)
+    arrays = cast(ClassArrays, classes)
+    by_samples = None
+    if counts is None and targets is not None:
+        raise DataError("Expected counts beside targets, got targets alone.")
+    if counts is not None:
+        norms_and_loss(num_classes, alpha, beta, max(float(loss), math.log(num_classes)))  # checks
+        by_samples = any_counts(
+            counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
+        )
+        alpha, loss = _class_means(num_classes, alpha, loss, counts, arrays)
     given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
     num_classes, bias_norm = given.num_classes, given.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rows = class_bounds(given, alpha, beta, **classes)
+    rows = class_bounds(given, alpha, beta, **arrays)
     rho = alignment_lower(given)
     intra = intra_lower(given, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
@@ -221,7 +240,27 @@ def certify(
         asymptotic=asymptotic_constants(num_classes, given.product),
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
+        any_counts=by_samples,
     )
+
+
+def _class_means(
+    num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
+) -> tuple[float, float]:
+    """Alpha and loss with classes weighted equally, or the most that they can be."""
+    many = np.asarray(counts, dtype=np.float64)
+    if many.shape != (num_classes,):
+        raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
+    most = float(many.sum() / (num_classes * many.min()))
+    if (alphas := arrays.get("class_alphas")) is not None:
+        alpha = math.sqrt(float((np.asarray(alphas, dtype=np.float64) ** 2).mean()))
+    elif most > 1:
+        alpha = float(alpha) * math.sqrt(most)
+    if (losses := arrays.get("class_losses")) is not None:
+        loss = float(np.asarray(losses, dtype=np.float64).mean())
+    elif most > 1:
+        loss = float(loss) * most
+    return alpha, loss
 
 
 def _inter(

@@ -40,6 +40,11 @@ def certificate_table(certificate: "Certificate") -> Group:
         f"{certificate.alpha * certificate.beta:.4g}: {certificate.optimal_loss:.6g}, "
         f"excess {certificate.excess_loss:.3g}"
     )
+    if (by_samples := certificate.any_counts) is not None:
+        head += (
+            f"\nmean over samples {by_samples.loss:.6g}, best for these counts: "
+            f"{by_samples.optimal_loss:.6g}, excess {by_samples.excess_loss:.3g}"
+        )
     names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
     reasons = [(name, getattr(certificate, name).reason) for name in names]
     lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
@@ -115,6 +120,10 @@ def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | Non
         most = _cell(certificate.fraction_inter_upper, "<=")
         rows.append(_Row("inter cosine" + share, most, ideal=ideal))
     rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
+    if certificate.any_counts is not None:
+        within = _cell(certificate.any_counts.within_upper, "<=")
+        share = seen("within_share")
+        rows.append(_Row("within classes, any counts", within, share, ideal="0"))
     return rows
 
 

@@ -28,6 +28,15 @@ class ClassArrays(TypedDict, total=False):
     """(C,) norm of the centred classifier row."""
 
 
+class CountedArrays(ClassArrays, total=False):
+    """The same with what tells classes apart in a mean over samples."""
+
+    counts: ArrayLike | None
+    """(C,) samples of every class."""
+    targets: ArrayLike | None
+    """(C, C) soft targets, a column for every class; hard ones unless given."""
+
+
 def class_bounds(
     given: NormsAndLoss,
     alpha: float,

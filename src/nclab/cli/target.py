@@ -1,0 +1,122 @@
+"""`nclab target`: where a network of a setting should end."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nclab.cli.output import print_json, print_table
+from nclab.errors import DataError
+
+
+def command(
+    classes: Annotated[int | None, typer.Option(help="Number of classes, one sample each.")] = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(help="Samples of every class: 10,10,1,1 or 5x100,5x1 (five of a hundred…)."),
+    ] = None,
+    weight_decay: Annotated[
+        str | None,
+        typer.Option(help="λ_W,λ_H; one number λ for λ,λ/n; 0 for the limit of none."),
+    ] = None,
+    norms: Annotated[
+        str | None, typer.Option(help="α,β instead: rms norm of features and of classifier rows.")
+    ] = None,
+    loss: Annotated[
+        str, typer.Option(help="cross_entropy, label_smoothing, focal or mse.")
+    ] = "cross_entropy",
+    smoothing: Annotated[float | None, typer.Option(help="Of label_smoothing; 0.1.")] = None,
+    focus: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
+    bias: Annotated[
+        float | None, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
+    ] = None,
+    features: Annotated[str, typer.Option(help="free, or relu for no negative features.")] = "free",
+    dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
+    depth: Annotated[int, typer.Option(help="Linear maps behind the features.")] = 1,
+    phase: Annotated[
+        str | None,
+        typer.Option("--map", help="Where optima change: imbalance, bias or depth; no setting."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say where a network should end: the optimum of its loss, counts and weight decay.
+
+    Example: [bold]nclab target --counts 5x100,5x1 --weight-decay 5e-4[/bold]
+
+    Of measured norms: [bold]nclab target --counts 10,10,1,1 --norms 2.2,2.3 --bias 0[/bold]
+
+    Where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
+    """
+    if phase is not None:
+        given = (classes, counts, weight_decay, norms)
+        if any(one is not None for one in given):
+            raise DataError("Expected --map alone or a setting, got both.")
+        _map(phase, plot, as_json)
+        return
+    from nclab.theory.targets.target import target
+
+    found = target(
+        classes,
+        counts=None if counts is None else _counts(counts),
+        dim=dim,
+        loss=loss,
+        weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
+        norms=None if norms is None else _numbers("--norms", norms),
+        bias=bias,
+        features=features,
+        depth=depth,
+        smoothing=smoothing,
+        focus=focus,
+    )
+    if plot is not None:
+        _save(found.plot()[0], plot)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_table(found, *([f"drew {plot}"] if plot else []))
+
+
+def _map(name: str, plot: Path | None, as_json: bool) -> None:
+    from nclab.theory.targets.phase_maps import draw_map, phase_map
+
+    numbers = phase_map(name)
+    if plot is not None:
+        _save(draw_map(numbers), plot)
+    if as_json:
+        print_json(numbers)
+    elif plot is None:
+        raise DataError("Expected --plot FILE or --json beside --map, got neither.")
+    else:
+        print_table(f"drew {plot}")
+
+
+def _save(figure: Any, path: Path) -> None:
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
+    figure.savefig(path, dpi=150)
+
+
+def _counts(text: str) -> list[float]:
+    """10,10,1 or 2x10,1."""
+    found: list[float] = []
+    for part in text.split(","):
+        many, _, each = part.rpartition("x")
+        try:
+            found += [float(each)] * (int(many) if many else 1)
+        except ValueError:
+            raise DataError(
+                f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
+            ) from None
+    return found
+
+
+def _numbers(option: str, text: str) -> Any:
+    """One number or a pair of them."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise DataError(f"Expected numbers in {option}, got {text!r}.") from None
+    return found[0] if len(found) == 1 else found

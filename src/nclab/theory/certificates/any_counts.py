@@ -1,0 +1,215 @@
+"""What the loss that was trained, the mean over samples, guarantees with any counts and targets."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.theory.certificates.bound import Bound
+from nclab.theory.certificates.norms_and_loss import TOLERANCE, as_number
+from nclab.theory.targets.dual import lower_bound
+from nclab.theory.targets.given_norms import root
+from nclab.theory.targets.grouped import program_of
+from nclab.theory.targets.program import (
+    Program,
+    evaluate,
+    mean_entropy,
+    nuclear_norm,
+    threshold,
+    with_weight,
+    zero,
+)
+from nclab.theory.targets.solve import MANY, Optimum, clustered, solve
+
+ROUNDING = 1e-15
+"""Of a mean entropy."""
+SOURCE = "docs/certificates.md, any counts and targets"
+
+
+@dataclass(frozen=True)
+class AnyCounts:
+    """Bounds from the mean loss over samples and the norms of features and classifier."""
+
+    loss: float
+    optimal_loss: float
+    """No network with these norms and counts has a smaller mean loss."""
+    excess_loss: float
+    alignment_lower: Bound
+    """rho: on cos(W, G H^T), the classifier and the best combination of the features."""
+    within_upper: Bound
+    """On the share of the features' squared norm that is within classes, 1 - rho^2."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        bounds = (self.alignment_lower, self.within_upper)
+        return {
+            **plain,
+            "alignment_lower": bounds[0].to_dict(),
+            "within_upper": bounds[1].to_dict(),
+        }
+
+
+def residual_bound(
+    moment: ArrayLike | Tensor, mean_entropy: float, samples: int, product: float
+) -> float:
+    r"""No network with |W|_F |H|_F at most `product` has a smaller mean loss on these samples.
+
+    $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
+    S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
+
+    For any distributions q, such as a network's own probabilities: one pass over the data gives
+    the C x C moment S and the mean entropy. Holds for any counts and hard, soft or noisy targets.
+
+    >>> residual_bound([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 0.0) == math.log(2)
+    True
+    """
+    return mean_entropy - _steepest(moment, samples) * product
+
+
+def residual_objective(
+    moment: ArrayLike | Tensor,
+    mean_entropy: float,
+    samples: int,
+    weight: float,
+    *,
+    target_entropy: float = 0.0,
+) -> float:
+    r"""No network has a smaller objective with weight decays whose geometric mean is `weight`.
+
+    $$J \ge k\operatorname{mean}H(q) + (1-k)\operatorname{mean}H(T),\qquad
+    k = \min\Bigl(1, \frac{nt}{\sqrt{\lambda_{\max}(S)}}\Bigr)$$
+
+    >>> residual_objective([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 1.0) == math.log(2)
+    True
+    """
+    part = min(1.0, weight / max(_steepest(moment, samples), 1e-300))
+    return part * mean_entropy + (1 - part) * target_entropy
+
+
+def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
+    S = torch.as_tensor(moment).double()
+    if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
+        raise DataError(f"Expected a square moment of samples, got {tuple(S.shape)} of {samples}.")
+    return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
+
+
+def any_counts(
+    counts: Any, product: float, loss: float, *, bias: bool = False, targets: Any = None
+) -> AnyCounts:
+    r"""What a mean loss over samples forces, whatever the counts.
+
+    With $N(L)$ the least $\|W\|_F\|H\|_F$ that reaches the loss and
+    $\rho = N(L)/\|W\|_F\|H\|_F$, some G of norm 1, constant on classes, has
+    $\langle G, WH\rangle \ge N(L)$, so
+
+    $$\cos(W, GH^\top)\ge\rho,\qquad
+    \frac{\sum_i\|h_i-\mu_{c(i)}\|^2}{\sum_i\|h_i\|^2} \le 1-\rho^2.$$
+
+    Proof in docs/certificates.md. Costs a dozen solutions of the target's program.
+
+    Args:
+        counts: (C,) samples of each class.
+        product: alpha beta, with alpha the root mean square norm of all features.
+        bias: whether the classifier has a bias; any is allowed then.
+        targets: (C, C) columns of soft targets; hard ones unless given.
+
+    >>> found = any_counts([10, 10, 10, 1, 1, 1], 2.0, 0.3)
+    >>> round(found.optimal_loss, 8), round(found.within_upper.value, 3)
+    (0.26746353, 0.13)
+    """
+    from nclab.theory.targets.setting import checked
+
+    for name, value in (("alpha * beta", product), ("loss", loss)):
+        if as_number(name, value) <= 0:
+            raise DataError(f"Expected a positive {name}, got {value}.")
+    plain = {"features": "free", "depth": 1, "smoothing": None, "focus": None, "average": "samples"}
+    setting = checked(
+        None,
+        counts,
+        dim=None,
+        loss="cross_entropy",
+        weight_decay=None,
+        norms=(1.0, product),
+        bias=0.0 if bias else None,
+        targets=targets,
+        **plain,
+    )
+    if targets is None:
+        program, _ = program_of(setting.counts, 0.0, bias=setting.bias)
+    else:
+        from nclab.theory.targets.search import program_of_classes
+
+        program = program_of_classes(setting, 0.0)
+    norm = setting.norm
+    least = _least(program, norm)
+    if loss < least * (1 - TOLERANCE * (1 + product)):
+        raise DataError(
+            f"Loss {loss:.6g} contradicts the norms: alpha * beta = {product:.6g} and these counts "
+            f"allow no mean loss below {least:.6g}. Are alpha and loss means over all samples?"
+        )
+    needed = _needed(program, max(loss, least))
+    rho = min(max(needed / norm, 0.0), 1.0)
+    reason = "" if rho > 0 else "vacuous: features that are zero reach this loss"
+    return AnyCounts(
+        loss=float(loss),
+        optimal_loss=least,
+        excess_loss=max(float(loss) - least, 0.0),
+        alignment_lower=Bound(rho, reason, SOURCE),
+        within_upper=Bound(1 - rho**2, reason, SOURCE),
+    )
+
+
+def _least(program: Program, norm: float) -> float:
+    """What the dual proves of the loss at a norm."""
+    found = _at(program, lambda one, optimum: nuclear_norm(one, optimum.point), norm)
+    if found is None:  # the targets' own entropy is reached with less
+        sizes = program.sizes[:, None]
+        return mean_entropy(program.mass / sizes, program.own, program) - ROUNDING
+    one, optimum = found
+    return max(0.0, _proved(one, optimum) - one.weight * norm)
+
+
+def _needed(program: Program, loss: float) -> float:
+    """The least norm that reaches a loss, as the dual proves it."""
+    nothing = evaluate(program, zero(program)).loss
+    if loss >= nothing:
+        return 0.0
+    found = _at(program, lambda one, optimum: nothing / optimum.loss - 1, nothing / loss - 1)
+    if found is None:
+        return 0.0
+    one, optimum = found
+    return (_proved(one, optimum) - loss) / one.weight
+
+
+def _proved(program: Program, optimum: Optimum) -> float:
+    """The dual's bound less its rounding."""
+    bound = max(optimum.lower, lower_bound(program, optimum.point))
+    return bound * (1 - 1e-14) - ROUNDING * (1 + math.log(float(program.sizes.sum())))
+
+
+def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum] | None:
+    """The program with the weight at which a falling measure of its optimum has a value.
+
+    With many groups the weight is that of averaged counts: bounds hold at any weight.
+    """
+    rough = clustered(program) if program.groups > MANY and bool((program.own == 1).all()) else None
+    tried: list[tuple[Program, Optimum]] = []
+
+    def measured(weight: float) -> float:
+        one = with_weight(program if rough is None else rough, weight)
+        start = tried[-1][1].point if tried else None
+        tried.append((one, solve(one, start, gap=1e-9)))
+        return float(measure(*tried[-1]))
+
+    weight, _ = root(measured, wanted, threshold(rough or program), close=1e-6)
+    if not weight:
+        return None
+    if rough is None:
+        return tried[-1]
+    one = with_weight(program, weight)
+    return one, solve(one)

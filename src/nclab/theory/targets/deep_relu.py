@@ -1,0 +1,163 @@
+"""Deep ReLU heads under mean squared error: neural collapse against a strongly regular graph."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.theory.targets.deep_linear import best_size
+from nclab.theory.targets.descent import descend
+from nclab.theory.targets.setting import Setting
+from nclab.theory.targets.solved import Solved
+from nclab.theory.targets.squared_error import shrunk
+from nclab.threads import one_thread
+
+REFINING = 20_000
+"""Steps of descent from the graph, at most."""
+SOURCE = "docs/targets.md, deep ReLU heads; cf. Sukenik et al. 2024"
+
+
+class DeepRelu(NamedTuple):
+    """Objectives of the two constructions."""
+
+    collapse: float
+    """Every layer an orthogonal frame."""
+    graph: float | None
+    """Rank r before the last ReLU, for C = r (r - 1) / 2 classes; None for other C and depths."""
+    refined: float | None
+    """After descent over all weights from there."""
+
+
+def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True) -> DeepRelu:
+    r"""Objectives of `depth` linear maps with ReLU between, one sample a class, decay each.
+
+    Collapse: C times the problem of one singular value 1. Graph: X the incidence of the edges of
+    the complete graph of r vertices, $\mathrm{ReLU}(XX^\top - 11^\top) = I$, so that
+    $X^\top$, of rank r, is all that layers before the last carry:
+
+    $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
+    \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
+
+    >>> found = deep_relu(6, 4, 0.001, refine=False)
+    >>> round(found.collapse, 8), round(found.graph, 8)
+    (0.01498193, 0.01443226)
+    """
+    C, F = num_classes, depth + 1
+    one = torch.ones(1, dtype=torch.float64)
+    sigma = float(shrunk(one, C, decay, F))
+    collapse = C * ((1 - sigma) ** 2 / (2 * C) + F / 2 * decay * sigma ** (2 / F))
+    r = vertices(C)
+    if r is None or r < 4 or depth < 3:
+        return DeepRelu(collapse, None, None)
+    scale, graph = _graph(C, r, depth, decay)
+    refined = _refined(C, r, depth, decay, scale) if refine and scale else None
+    return DeepRelu(collapse, graph, refined)
+
+
+def vertices(num_classes: int) -> int | None:
+    """r with r (r - 1) / 2 classes, if there is one.
+
+    >>> vertices(10), vertices(11)
+    (5, None)
+    """
+    r = round((1 + math.sqrt(1 + 8 * num_classes)) / 2)
+    return r if r * (r - 1) == 2 * num_classes else None
+
+
+def _cost(C: int, r: int, depth: int) -> float:
+    """Product of the squared norms of all factors at p = 1, the first two by nuclear norm."""
+    first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)
+    return C * (C * r / 4) * float(r) ** (depth - 3) * first**2
+
+
+def _graph(C: int, r: int, depth: int, decay: float, each: float = 1.0) -> tuple[float, float]:
+    """Logit and objective of the construction with `each` samples a class."""
+    F = depth + 1
+    base = F / 2 * decay * (each * _cost(C, r, depth)) ** (1 / F)
+    # F/2 decay (K p^2)^(1/F); the loss is C (1 - p)^2 / (2 C).
+    return best_size(lambda p: (1 - p) ** 2 / 2 + base * p ** (2 / F), 1.0)
+
+
+def _incidence(r: int) -> Tensor:
+    """(C, r) a row for each edge."""
+    edges = torch.combinations(torch.arange(r))
+    X = torch.zeros(len(edges), r, dtype=torch.float64)
+    return X.scatter_(1, edges, 1.0)
+
+
+def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
+    """Descent over the weights of a ReLU network of width C from the construction."""
+    X = _incidence(r)
+    left, values, right = torch.linalg.svd(X.T, full_matrices=False)
+    parts = [(values.sqrt()[:, None] * right), left * values.sqrt()]  # features, first map
+    parts += [torch.eye(r, dtype=torch.float64)] * (depth - 3)
+    parts += [X - 0.5, torch.eye(C, dtype=torch.float64)]
+    norms = [float(part.norm()) for part in parts]
+    level = (scale * math.prod(norms)) ** (1 / len(parts))
+    parts = [part * (level / norm) for part, norm in zip(parts, norms, strict=True)]
+    padded = [_padded(part, C) for part in parts]
+    start = torch.cat([part.flatten() for part in padded])
+    labels = torch.eye(C, dtype=torch.float64)
+
+    def function(x: Tensor) -> tuple[float, Tensor]:
+        x = x.detach().requires_grad_()
+        chain = x.view(len(padded), C, C)
+        seen = chain[0]
+        for place in range(1, len(padded)):
+            seen = chain[place] @ (seen if place == 1 else seen.relu())
+        value = (seen - labels).square().sum() / (2 * C) + decay / 2 * x.square().sum()
+        (slope,) = torch.autograd.grad(value, x)
+        return float(value.detach()), slope
+
+    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
+    with one_thread():
+        starts = (start, start + 1e-3 * noise)
+        return min(
+            descend(function, one, steps=REFINING, rest=1e-15, memory=30).value for one in starts
+        )
+
+
+def _padded(part: Tensor, size: int) -> Tensor:
+    full = torch.zeros(size, size, dtype=torch.float64)
+    full[: part.shape[0], : part.shape[1]] = part
+    return full
+
+
+def solve_deep_relu(setting: Setting, weight: float) -> Solved:
+    """The lower of collapse and graph, and which it is."""
+    if not setting.balanced or setting.bias is not None:
+        raise DataError("Expected equal counts and no bias for deep ReLU heads, got others.")
+    C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
+    sigma = shrunk(setting.counts.sqrt(), setting.samples, weight, F)
+    loss = float((sigma - math.sqrt(m)).square().sum()) / (2 * setting.samples)
+    penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())
+    rows, read = sigma ** (2 / F), sigma ** (2 - 2 / F) / m
+    notes: tuple[str, ...] = ()
+    geometry, r = "orthogonal frame in every layer", vertices(C)
+    if r is not None and r >= 4 and setting.depth >= 3:
+        p, graph = _graph(C, r, setting.depth, weight, m)
+        words = f"orthogonal frames {loss + penalty:.9g}, strongly regular graph {graph:.9g}"
+        notes = (f"objectives: {words}",)
+        if graph < loss + penalty:
+            geometry = f"strongly regular graph, rank {r} before the last ReLU"
+            loss, penalty = (1 - p) ** 2 / 2, graph - (1 - p) ** 2 / 2
+            sigma = torch.full_like(sigma, p * math.sqrt(m))
+            rows = torch.full_like(sigma, (m * _cost(C, r, setting.depth) * p**2) ** (1 / F) / C)
+            read = p**2 / rows
+    return Solved(
+        logits=(sigma / math.sqrt(m)).diag(),
+        bias=torch.zeros_like(setting.counts),
+        loss=loss,
+        penalty=penalty,
+        left=rows.diag(),
+        right=read.diag(),
+        lower=None,
+        proof="lower of two constructions: no proof",
+        geometry=geometry,
+        source=SOURCE,
+        norm=float(sigma.sum()),
+        weight=weight,
+        notes=notes,
+    )

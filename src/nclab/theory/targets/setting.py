@@ -1,0 +1,217 @@
+"""What a network is trained on and with: the setting whose optimum is its target."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.theory.certificates.norms_and_loss import as_number
+
+LOSSES = ("cross_entropy", "label_smoothing", "focal", "mse")
+FEATURES = ("free", "relu")
+AVERAGES = ("samples", "classes")
+FOCUS = 2.0
+SMOOTHING = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A checked setting; `target` says what the words mean."""
+
+    counts: Tensor
+    """(C,) samples of each class, float64."""
+    dim: int | None
+    loss: str
+    smoothing: float
+    focus: float
+    """The exponent of the focal loss, else 0."""
+    targets: Tensor | None
+    """(C, C) columns of soft targets, if they are not hard or smoothed."""
+    weight_decay: tuple[float, float] | None
+    norms: tuple[float, float] | None
+    bias: float | None
+    features: str
+    depth: int
+    average: str
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.counts)
+
+    @property
+    def samples(self) -> float:
+        """n."""
+        return float(self.counts.sum())
+
+    @property
+    def metric(self) -> Tensor:
+        """(C,) D, the weight of each class in the norm of the features."""
+        return self.counts if self.average == "samples" else torch.ones_like(self.counts)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether classes differ in nothing."""
+        return self.targets is None and bool((self.counts == self.counts[0]).all())
+
+    @property
+    def factors(self) -> int:
+        """F, linear maps and features."""
+        return self.depth + 1
+
+    @property
+    def weight(self) -> float:
+        """The geometric mean of the weight decays of all factors; t for one linear map."""
+        assert self.weight_decay is not None
+        on_weights, on_features = self.weight_decay
+        return (on_weights**self.depth * on_features) ** (1 / self.factors)
+
+    @property
+    def norm(self) -> float:
+        """|W|_F |H|_F of given norms, H weighted by D."""
+        assert self.norms is not None
+        alpha, beta = self.norms
+        return math.sqrt(self.num_classes * float(self.metric.sum())) * alpha * beta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, without the counts."""
+        words = {"dim": self.dim, "loss": self.loss, "features": self.features}
+        numbers = {"depth": self.depth, "bias": self.bias, "average": self.average}
+        extra: dict[str, Any] = {"weight_decay": self.weight_decay, "norms": self.norms}
+        if self.loss == "label_smoothing":
+            extra["smoothing"] = self.smoothing
+        if self.loss == "focal":
+            extra["focus"] = self.focus
+        if self.targets is not None:
+            extra["targets"] = "given"
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in extra.items()}
+        return {**words, **numbers, **plain}
+
+
+def checked(
+    num_classes: int | None,
+    counts: Any,
+    *,
+    dim: int | None,
+    loss: str,
+    weight_decay: Any,
+    norms: Any,
+    bias: float | None,
+    **rest: Any,
+) -> Setting:
+    """The setting, or one line that says what is wrong with it."""
+    for name, value, known in (
+        ("loss", loss, LOSSES),
+        ("features", rest["features"], FEATURES),
+        ("average", rest["average"], AVERAGES),
+    ):
+        if value not in known:
+            raise DataError(f"Expected {name} {' or '.join(known)}, got {value!r}.")
+    many = _counts(num_classes, counts)
+    C = len(many)
+    if dim is not None and (dim % 1 or dim < min(2, C - 1)):
+        raise DataError(
+            f"Expected a dimension of at least {min(2, C - 1)} for {C} classes, got {dim}."
+        )
+    depth = rest["depth"]
+    if depth % 1 or depth < 1:
+        raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth}.")
+    if (weight_decay is None) == (norms is None):
+        got = "neither" if norms is None else "both"
+        raise DataError(f"Expected weight_decay=(weights, features) or norms=(α, β), got {got}.")
+    if bias is not None and as_number("the penalty of the bias", bias) < 0:
+        raise DataError(f"Expected a penalty of the bias >= 0, or None for no bias, got {bias}.")
+    if weight_decay is not None:
+        weight_decay = _decays(weight_decay, float(many.sum()))
+    if norms is not None:
+        norms = _pair("norms", norms)
+        if min(norms) <= 0:
+            raise DataError(f"Expected positive norms (α, β), got {norms}.")
+        if depth > 1:
+            raise DataError("Expected weight_decay for depth > 1, got norms.")
+    smoothing = _between("smoothing", rest["smoothing"], SMOOTHING, loss == "label_smoothing", 1.0)
+    focus = _between("focus", rest["focus"], FOCUS, loss == "focal", 100.0)
+    targets = _targets(rest["targets"], C, loss)
+    return Setting(
+        many,
+        None if dim is None else int(dim),
+        loss,
+        smoothing,
+        focus,
+        targets,
+        weight_decay,
+        norms,
+        None if bias is None else float(bias),
+        rest["features"],
+        int(depth),
+        rest["average"],
+    )
+
+
+def _counts(num_classes: int | None, counts: Any) -> Tensor:
+    if counts is None:
+        if num_classes is None:
+            raise DataError("Expected num_classes or counts, got neither.")
+        counts = [1.0] * int(as_number("a number of classes", num_classes))
+    try:
+        many = torch.as_tensor(counts).detach().double().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"Expected counts as numbers, got {counts!r}.") from error
+    if many.ndim != 1 or len(many) < 2:
+        got = len(many) if many.ndim == 1 else f"shape {tuple(many.shape)}"
+        raise DataError(f"Expected counts of at least 2 classes, got {got}.")
+    if num_classes is not None and num_classes != len(many):
+        raise DataError(f"Expected counts of {num_classes} classes, got {len(many)}.")
+    if not bool((torch.isfinite(many) & (many > 0)).all()):
+        bad = int((torch.isfinite(many) & (many > 0)).long().argmin())
+        raise DataError(f"Expected positive counts, got {float(many[bad]):g} for class {bad}.")
+    return many
+
+
+def _decays(given: Any, samples: float) -> tuple[float, float]:
+    """Two weight decays; one of nclab's kind, on mean squared features, is that and that / n."""
+    if isinstance(given, (int, float)):
+        value = as_number("weight_decay", given)
+        given = (value, value / samples)
+    pair = _pair("weight_decay", given)
+    if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
+        raise DataError(f"Expected positive weight decays, or 0 for their limit, got {pair}.")
+    return pair
+
+
+def _pair(name: str, given: Any) -> tuple[float, float]:
+    try:
+        first, second = given
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Expected {name} as two numbers, got {given!r}.") from error
+    return as_number(name, first), as_number(name, second)
+
+
+def _between(name: str, value: float | None, usual: float, used: bool, most: float) -> float:
+    if not used:
+        if value is not None:
+            raise DataError(f"Expected {name} only with the loss that has it, got {value}.")
+        return 0.0
+    number = usual if value is None else as_number(name, value)
+    if not 0 <= number < most:
+        raise DataError(f"Expected {name} in [0, {most:g}), got {value}.")
+    return number
+
+
+def _targets(given: Any, num_classes: int, loss: str) -> Tensor | None:
+    if given is None:
+        return None
+    if loss != "cross_entropy":
+        raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
+    targets = torch.as_tensor(given).detach().double().cpu()
+    if targets.shape != (num_classes, num_classes):
+        raise DataError(
+            f"Expected targets of shape ({num_classes}, {num_classes}), a column for each class, "
+            f"got {tuple(targets.shape)}."
+        )
+    if not bool((targets >= 0).all()) or float((targets.sum(0) - 1).abs().max()) > 1e-6:
+        raise DataError("Expected targets whose columns are distributions, got others.")
+    return targets / targets.sum(0)

@@ -1,0 +1,184 @@
+"""More classes than dimensions hold: codes on the sphere with the largest softmax margin."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.theory.targets.descent import descend
+from nclab.threads import one_thread
+
+SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5e3, 2e4, 1e5)
+BEST_FOUND = {
+    (7, 3): 0.78985832,
+    (8, 3): 0.73879612,
+    (9, 3): 0.66666528,
+    (10, 3): 0.59462617,
+    (11, 3): 0.5527833,
+    (13, 3): 0.44781447,
+    (14, 3): 0.42264973,
+    (15, 3): 0.40739079,
+    (16, 3): 0.38770368,
+    (20, 3): 0.32352158,
+    (9, 4): 0.83797948,
+    (10, 4): 0.83333333,
+    (11, 4): 0.76959339,
+}
+"""(C, d) -> margin of the best of twelve starts of `softmax_code`."""
+
+
+class CodeMargin(NamedTuple):
+    """What is known of the largest softmax margin of C unit vectors in d dimensions."""
+
+    lower: float
+    """Attained."""
+    upper: float
+    """Not exceeded."""
+    source: str
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two agree."""
+        return self.upper - self.lower < 1e-12
+
+
+def softmax_margin(rows: ArrayLike) -> float:
+    r"""Smallest distance of a row to the convex hull of the others.
+
+    $$\rho = \min_k \operatorname{dist}(w_k, \operatorname{conv}\{w_j: j\ne k\})
+    = \min_k\max_{\|h\|\le1}\min_{j\ne k}\langle w_k-w_j, h\rangle$$
+
+    By non-negative least squares, exact; costs C of them.
+
+    >>> round(softmax_margin([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 12)
+    1.0
+    """
+    W = np.asarray(rows, dtype=np.float64)
+    return min(_distance(W, k) for k in range(len(W)))
+
+
+def _distance(W: NDArray[np.float64], k: int) -> float:
+    return float(np.linalg.norm(_nearest(W, k)))
+
+
+def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """From the hull of the other rows to row k: least squares with the sum pulled to 1."""
+    away = np.delete(W, k, 0) - W[k]
+    goal = np.zeros(W.shape[1] + 1)
+    goal[-1] = 1.0
+    part, _ = nnls(np.vstack([away.T, np.ones(len(away))]), goal)
+    return -part @ away / part.sum()
+
+
+def best_margin(num_classes: int, dim: int) -> CodeMargin:
+    r"""The largest softmax margin: $C/(C-1)$ for C <= d+1, 1 up to 2d, and few cases beyond.
+
+    Removing a class never lowers the margin, so a known case bounds every larger C.
+
+    >>> best_margin(5, 2).exact, round(best_margin(5, 2).lower, 8)
+    (True, 0.69098301)
+    >>> best_margin(8, 3).exact
+    False
+    """
+    C, d = num_classes, dim
+    if C < 2 or d < 1 or (d == 1 and C > 2):
+        raise DataError(f"Expected at least 2 classes and 2 dimensions, got {C} and {d}.")
+    if (known := _known(C, d)) is not None:
+        return CodeMargin(known[0], known[0], known[1])
+    smaller = [_known(c, d) for c in range(2, C)]
+    upper = min(one[0] for one in smaller if one is not None)
+    words = "a larger code without some of its rows"
+    found = [(one[0], words) for c in range(C, C + 60) if (one := _known(c, d)) is not None]
+    for (c, e), value in BEST_FOUND.items():
+        if e == d and c >= C:
+            found.append((value, "best found by softmax_code" if c == C else words))
+    lower, source = max(found, default=(0.0, "nothing known"))
+    return CodeMargin(lower, upper, source)
+
+
+def _known(C: int, d: int) -> tuple[float, str] | None:
+    if d + 1 >= C:
+        return C / (C - 1), "simplex"
+    if 2 * d >= C:
+        return 1.0, "orthoplex and others: not unique"
+    if d == 2:
+        return 1 - math.cos(2 * math.pi / C), "polygon"
+    exact = {(12, 3): (1 - 1 / math.sqrt(5), "icosahedron"), (24, 4): (0.5, "24-cell")}
+    return exact.get((C, d))
+
+
+def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) -> Tensor:
+    """(C, d) unit rows with the largest margin that is known or found.
+
+    A smoothed margin is climbed from random starts while it is made sharper; the known codes are
+    starts as well, since random ones miss them.
+
+    >>> rows = softmax_code(4, 2)
+    >>> round(softmax_margin(rows), 6)
+    1.0
+    """
+    C, d = num_classes, dim
+    best_margin(C, d)
+    codes = [code for code in (_construction(C, d),) if code is not None]
+    if not codes:
+        with one_thread():
+            codes = [_climbed(C, d, torch.Generator().manual_seed(seed + k)) for k in range(starts)]
+    return max(codes, key=softmax_margin)
+
+
+def _construction(C: int, d: int) -> Tensor | None:
+    if d + 2 <= C <= 2 * d:
+        one = torch.eye(d, dtype=torch.float64)
+        return torch.cat([one, -one])[:C]
+    if d + 1 >= C:
+        values, vectors = torch.linalg.eigh(torch.eye(C).double() - 1 / C)
+        rows = vectors[:, values > 0.5] * math.sqrt(C / (C - 1))
+        return torch.nn.functional.pad(rows, (0, d - rows.shape[1]))
+    if d == 2:
+        turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
+        return torch.stack([turn.cos(), turn.sin()], 1)
+    if (C, d) == (12, 3):
+        golden = (1 + math.sqrt(5)) / 2
+        ones = [(0, a, b * golden) for a in (1, -1) for b in (1, -1)]
+        rows = [(p[k % 3], p[(k + 1) % 3], p[(k + 2) % 3]) for p in ones for k in range(3)]
+        return torch.nn.functional.normalize(torch.tensor(rows, dtype=torch.float64))
+    if (C, d) == (24, 4):
+        whole = [
+            [s if k == i else r if k == j else 0.0 for k in range(4)]
+            for i in range(4)
+            for j in range(i + 1, 4)
+            for s in (1.0, -1.0)
+            for r in (1.0, -1.0)
+        ]
+        return torch.nn.functional.normalize(torch.tensor(whole, dtype=torch.float64))
+    return None
+
+
+def _climbed(C: int, d: int, generator: torch.Generator) -> Tensor:
+    off = ~torch.eye(C, dtype=torch.bool)
+    x = torch.randn(2 * C * d, generator=generator).double()
+
+    def function(x: Tensor) -> tuple[float, Tensor]:
+        x = x.detach().requires_grad_()
+        W, H = torch.nn.functional.normalize(x.view(2, C, d), dim=2)
+        Z = H @ W.T
+        gaps = (Z - Z.diagonal()[:, None])[off]
+        value = (sharp * gaps).logsumexp(0) / sharp
+        (slope,) = torch.autograd.grad(value + 2, x)
+        return float(value.detach()) + 2, slope
+
+    for sharp in SHARPNESS:  # noqa: B007
+        x = descend(function, x, steps=1000, rest=1e-13, memory=20).point
+    return torch.nn.functional.normalize(x.view(2, C, d)[0])
+
+
+def code_means(code: Tensor) -> Tensor:
+    """(C, d) for each row of a code the unit feature of the largest margin."""
+    W = code.numpy()
+    means = np.stack([_nearest(W, k) for k in range(len(W))])
+    return torch.nn.functional.normalize(torch.from_numpy(means))

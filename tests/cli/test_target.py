@@ -1,0 +1,64 @@
+"""`nclab target`: table, JSON, picture, map and refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nclab.theory.targets import phase_maps
+from tests.cli.runner import call
+
+
+def test_table_and_json() -> None:
+    done = call("target", "--counts", "3x10,3x1", "--weight-decay", "0.02,0.02")
+    assert done.code == 0
+    assert "with penalties 0.8297525874" in done.out
+    done = call("target", "--counts", "3x10,3x1", "--weight-decay", "0.02,0.02", "--json")
+    value = json.loads(done.out)
+    assert value["objective"] == pytest.approx(0.8297525874)
+    assert value["counts"] == [10, 10, 10, 1, 1, 1]
+    done = call("target", "--classes", 10, "--norms", "2,2.5", "--json")
+    assert json.loads(done.out)["loss"] == pytest.approx(0.034201678)
+
+
+def test_plot(tmp_path: Path) -> None:
+    file = tmp_path / "target.png"
+    done = call("target", "--counts", "5,5,1", "--weight-decay", "0.01", "--plot", file)
+    assert done.code == 0
+    assert file.stat().st_size > 1000
+    assert f"drew {file}" in " ".join(done.out.split())
+
+
+def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {
+        "imbalance": lambda: phase_maps.imbalance_map(large=2, small=2, steps=4),
+        "bias": phase_maps.bias_map,
+        "depth": lambda: phase_maps.depth_map(largest=6, deepest=4),
+    }
+    monkeypatch.setattr(phase_maps, "MAPS", small)
+    for name in small:
+        file = tmp_path / f"{name}.svg"
+        done = call("target", "--map", name, "--plot", file, "--json")
+        assert done.code == 0
+        assert json.loads(done.out)["map"] == name
+        assert file.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--counts", "5,x", "--weight-decay", "0.1"), "got 'x'"),
+        (("--classes", "1", "--weight-decay", "0.1"), "at least 2 classes"),
+        (("--classes", "3", "--weight-decay", "much"), "numbers in --weight-decay"),
+        (("--classes", "3"), "got neither"),
+        (("--map", "sky", "--json"), "got 'sky'"),
+        (("--map", "bias"), "--plot FILE or --json"),
+        (("--map", "bias", "--classes", "3"), "--map alone"),
+        (("--classes", "3", "--weight-decay", "0.1", "--plot", "a.txt"), ".png, .svg or .pdf"),
+    ],
+)
+def test_bad_input_is_one_line(words: tuple[str, ...], message: str) -> None:
+    done = call("target", *words)
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert message in done.err

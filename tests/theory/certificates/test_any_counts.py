@@ -1,0 +1,127 @@
+"""Bounds on the mean loss over samples: never violated, tight at the optimum, said when vacuous."""
+
+import math
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import nclab
+from nclab.errors import DataError
+from nclab.theory.certificates.any_counts import any_counts, residual_bound, residual_objective
+from nclab.theory.layer_peeled import g_inverse
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_no_network_violates_a_bound() -> None:
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "targets.py"))
+    slacks = bench["attack"](400, seed=5)
+    assert slacks.networks >= 400
+    assert not slacks.violations
+    assert len(slacks.checks) == 7
+
+
+def test_the_attack_notices_a_wrong_bound() -> None:
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "targets.py"))
+    right = bench["attack"].__globals__["residual_bound"]
+    bench["attack"].__globals__["residual_bound"] = lambda *a: right(*a) + 0.3
+    assert "loss, by residuals" in bench["attack"](100, seed=5).violations
+
+
+def test_equal_counts_give_the_balanced_numbers() -> None:
+    found = any_counts([7] * 10, 5.0, 0.05)
+    assert found.optimal_loss == pytest.approx(nclab.metrics.optimal_loss(10, 5.0), rel=1e-9)
+    assert found.alignment_lower.value == pytest.approx(g_inverse(0.05, 10) / 5.0, rel=1e-6)
+
+
+def test_tight_at_the_optimum() -> None:
+    target = nclab.target(counts=[40, 8, 8, 2], norms=(2.0, 1.5))
+    found = any_counts([40, 8, 8, 2], 3.0, target.loss)
+    assert found.alignment_lower.value == pytest.approx(1.0, abs=1e-5)
+    assert found.optimal_loss == pytest.approx(target.loss, rel=1e-9)
+
+
+def test_a_loss_that_zero_features_reach_guarantees_nothing() -> None:
+    found = any_counts([5, 2, 1], 3.0, 1.2)
+    assert not found.within_upper.valid
+    assert "vacuous" in found.within_upper.reason
+
+
+def test_residuals_of_the_optimum_are_tight() -> None:
+    """Q of the optimum: one pass over its samples proves its objective."""
+    counts = [10, 10, 10, 1, 1, 1]
+    found = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
+    labels = torch.repeat_interleave(torch.arange(6), torch.tensor(counts))
+    q = torch.softmax(found.logits, 0)[:, labels]
+    rest = q - torch.eye(6).double()[:, labels]
+    entropy = float(-(q * q.log()).sum(0).mean())
+    proved = residual_objective(rest @ rest.T, entropy, 33, 0.02)
+    assert found.objective is not None
+    assert proved == pytest.approx(found.objective, rel=1e-6)
+    assert proved <= found.objective * (1 + 1e-12)
+    norm = math.sqrt(
+        float(found.classifier_gram.trace()) * float(found.mean_gram.diagonal() @ found.counts)
+    )
+    assert residual_bound(rest @ rest.T, entropy, 33, norm) == pytest.approx(found.loss, rel=1e-5)
+
+
+def test_certify_with_counts() -> None:
+    counts = [10, 10, 10, 1, 1, 1]
+    certificate = nclab.certify(6, 2.0, 1.0, 0.3, counts=counts)
+    assert certificate.any_counts is not None
+    assert certificate.any_counts.optimal_loss == pytest.approx(0.26746353, abs=1e-8)
+    assert "best for these counts" in str(certificate)
+    assert certificate.to_dict()["any_counts"]["within_upper"]["value"] < 0.2
+    # Without class arrays the class-averaged side takes the worst that the counts allow.
+    assert certificate.loss == pytest.approx(0.3 * 33 / 6)
+    even = nclab.certify(4, 1.8, 1.8, 0.05, counts=[3] * 4)
+    plain = nclab.certify(4, 1.8, 1.8, 0.05)
+    assert even.intra_lower == plain.intra_lower
+    assert plain.any_counts is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"counts": [1, 2]}, "counts of 6 classes, got"),
+        ({"counts": [1, 2, 3, 4, 5, -6]}, "positive counts"),
+        ({"targets": np.eye(6)}, "counts beside targets"),
+        ({"counts": [1000, 1, 1, 1, 1, 1], "loss": 1e-9}, "contradicts the norms"),
+    ],
+)
+def test_bad_counts_are_one_line(options: dict[str, object], words: str) -> None:
+    with pytest.raises(DataError, match=r"\S") as raised:
+        nclab.certify(6, 2.0, 1.0, **{"loss": 0.3, **options})  # type: ignore[arg-type]
+    assert words in str(raised.value)
+
+
+def test_a_trained_long_tailed_network() -> None:
+    """The class-averaged certificate says nothing of it; the mean loss over samples does."""
+    torch.manual_seed(0)
+    counts = torch.tensor([150, 40, 12, 4, 2])
+    labels = torch.repeat_interleave(torch.arange(5), counts)
+    inputs = 1.2 * torch.randn(5, 12)[labels] + torch.randn(len(labels), 12)
+    body = torch.nn.Sequential(torch.nn.Linear(12, 32), torch.nn.ReLU(), torch.nn.Linear(32, 6))
+    head = torch.nn.Linear(6, 5)
+    parameters = [*body.parameters(), *head.parameters()]
+    optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=5e-3)
+    for _ in range(300):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(head(body(inputs)), labels).backward()
+        optimiser.step()
+    weight, bias = head.weight.detach(), head.bias.detach()
+    collapse = nclab.measure_features(body(inputs).detach(), labels, weight=weight, bias=bias)
+    certificate = collapse.certificate()
+    assert not certificate.intra_lower.valid
+    assert certificate.any_counts is not None
+    assert certificate.measured is not None
+    within, seen = certificate.any_counts.within_upper, certificate.measured["within_share"]
+    assert within.valid
+    assert within.value is not None
+    assert seen is not None
+    assert seen <= within.value < 1
+    assert "within classes, any counts" in str(certificate)
+    assert collapse.certificate(pairs=False).any_counts is None

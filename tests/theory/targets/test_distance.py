@@ -1,0 +1,73 @@
+"""How far a measurement is from a target, and from the simplex ETF."""
+
+import math
+
+import pytest
+import torch
+
+import nclab
+from nclab.errors import DataError
+from nclab.theory.targets.distance import distance_to
+
+
+def network(target: nclab.Target, *, noise: float = 0.0) -> nclab.Collapse:
+    """A network that is a target: Grams and logits belong to each other."""
+    roots = target.counts.sqrt()
+    U, s, V = torch.linalg.svd(target.logits * roots)
+    share = math.sqrt(float(target.classifier_gram.trace()) / float(s.sum()))
+    W, means = U * s.sqrt() * share, (V.T * s.sqrt()) / roots[:, None] / share
+    labels = torch.repeat_interleave(torch.arange(len(roots)), target.counts.long())
+    generator = torch.Generator().manual_seed(0)
+    H = means[labels] + noise * torch.randn(len(labels), W.shape[1], generator=generator).double()
+    return nclab.measure_features(H, labels, weight=W)
+
+
+def test_a_network_at_its_target() -> None:
+    target = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
+    collapse = network(target)
+    found = collapse.distance_to(target)
+    for value in (found.means, found.means_raw, found.classifier, found.classifier_raw):
+        assert value == pytest.approx(0, abs=1e-7)
+    assert found.excess_loss == pytest.approx(0, abs=1e-12)
+    assert found.mean_norm_ratios.tolist() == pytest.approx([1.0] * 5, rel=1e-6)
+    assert found.nearer == "target"
+    assert found.etf["means"] is not None
+    assert found.etf["means"] > 0.05
+    # Its own target is this one, from norms and from the weight decay of the classifier alone.
+    for own in (collapse.target(), collapse.target(weight_decay=0.01)):
+        assert torch.allclose(own.logits, target.logits, atol=1e-4)
+    inferred = collapse.target(weight_decay=0.01)
+    assert "inferred from the balance of norms: 0.004" in inferred.notes[0]
+
+
+def test_a_balanced_network_is_as_far_from_both() -> None:
+    collapse = network(nclab.target(counts=[10] * 4, weight_decay=0.01), noise=0.1)
+    found = collapse.distance_to(collapse.target())
+    assert collapse.target().geometry == "simplex ETF"
+    assert found.means == pytest.approx(found.etf["means"])
+    assert found.excess_loss == pytest.approx(collapse.excess_loss, rel=0.1)
+    assert "as far as from the simplex ETF" in str(found)
+
+
+def test_excess_over_the_own_target_is_never_negative() -> None:
+    target = nclab.target(counts=[30, 10, 3], weight_decay=0.01)
+    for noise in (1e-3, 0.1, 1.0):
+        collapse = network(target, noise=noise)
+        excess = collapse.distance_to(collapse.target()).excess_loss
+        assert excess is not None
+        assert excess > -1e-12
+
+
+def test_a_target_of_zero_has_no_distance() -> None:
+    found = distance_to(nclab.target(3, weight_decay=1.0), torch.eye(3), torch.eye(3))
+    assert found.means is None
+    assert "no distance" in str(found)
+    assert found.to_dict()["mean_norm_ratios"] == [None] * 3
+
+
+def test_other_numbers_of_classes_are_refused() -> None:
+    with pytest.raises(DataError, match="Expected 3 classes as measured, got a target of 4"):
+        distance_to(nclab.target(4, weight_decay=0.1), torch.eye(3))
+    bare = nclab.measure_features(torch.eye(3), [0, 1, 2])
+    with pytest.raises(DataError, match="with a classifier"):
+        bare.target()

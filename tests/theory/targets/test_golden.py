@@ -1,0 +1,269 @@
+"""Reference numbers, to all their digits; independent optimisation made them, not this code."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import nclab
+from nclab.theory.targets.deep_linear import shape_value, shapes
+from nclab.theory.targets.deep_relu import deep_relu
+from nclab.theory.targets.given_norms import least_loss
+from nclab.theory.targets.grouped import program_of
+from nclab.theory.targets.multi_label import multi_label_target
+from nclab.theory.targets.seli import limit_grams
+from nclab.theory.targets.softmax_code import best_margin, softmax_code, softmax_margin
+from nclab.theory.targets.squared_error import critical_decay
+from nclab.theory.targets.target import cosines
+
+STEP = [10] * 3 + [1] * 3
+
+
+def test_least_loss_of_norms_and_counts() -> None:
+    for counts, product, expected, balanced in (
+        (STEP, 2, 0.26746353, 0.37403620),
+        (STEP, 4, 0.02221950, 0.04032466),
+        ([100] * 5 + [1] * 5, 4, 0.02793679, 0.10047198),
+    ):
+        found = nclab.target(counts=counts, norms=(1.0, float(product)))
+        assert found.loss == pytest.approx(expected, abs=5e-9)
+        assert found.relative_gap is not None
+        assert found.relative_gap < 1e-9
+        even = nclab.target(len(counts), norms=(1.0, float(product)))
+        assert even.loss == pytest.approx(balanced, abs=5e-9)
+
+
+@pytest.mark.parametrize(
+    ("t", "objective", "lifts"),
+    [
+        (0.001, 0.0748385775, (6.672945, 4.842543)),
+        (0.02, 0.8297525874, (3.440099, 1.200114)),
+        (0.031, 1.1065813233, (None, 0.0)),
+    ],
+)
+def test_imbalanced_cross_entropy(
+    t: float, objective: float, lifts: tuple[float | None, float]
+) -> None:
+    found = nclab.target(counts=STEP, weight_decay=(t, t))
+    assert found.objective == pytest.approx(objective, abs=5.1e-11)
+    for place, expected in zip((0, 3), lifts, strict=True):
+        lift = float(found.logits[place, place] - found.logits[place + 1, place])
+        assert expected is None or lift == pytest.approx(expected, abs=5.1e-7)
+    assert found.merged == (((3, 4, 5),) if t > 1 / 33 else ())
+
+
+def test_imbalanced_cosines_and_distinct_counts() -> None:
+    found = nclab.target(counts=STEP, weight_decay=(0.02, 0.02)).classifier_cosines
+    for (a, b), expected in {(0, 1): -0.348293, (0, 3): -0.225982, (3, 4): 0.257399}.items():
+        assert float(found[a, b]) == pytest.approx(expected, abs=5.1e-7)
+    found_objective = nclab.target(counts=[100, 50, 20, 10, 5], weight_decay=(1e-3, 1e-3)).objective
+    assert found_objective == pytest.approx(0.1342047254, abs=5.1e-11)
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "size", "ratio", "digits"),
+    [(5, 5, 1, 1.73542, 5), (5, 5, 2, 7.75770, 5), (7, 3, 2, 3.06196, 5), (3, 7, 2, 107.692, 3)],
+)
+def test_critical_ratio_of_class_averaged_norms(
+    large: int, small: int, size: float, ratio: float, digits: int
+) -> None:
+    """Minority classes of one sample merge iff n t >= 1: just above the ratio, not below it."""
+    for side in (-1, 1):
+        R = ratio + side * 0.6 * 10**-digits
+        counts = torch.tensor([R] * large + [1.0] * small, dtype=torch.float64)
+        program, _ = program_of(counts, 0.0, metric=torch.ones_like(counts))
+        found = least_loss(program, (large + small) * size)
+        assert (found.weight * float(counts.sum()) > 1) == (side > 0)
+
+
+def test_limit_of_no_weight_decay() -> None:
+    W, H = limit_grams(torch.tensor([10.0] * 2 + [1.0] * 2))
+    assert float((W[0, 0] / W[2, 2]).sqrt()) == pytest.approx(1.41253214, abs=5.1e-9)
+    pairs = ((0, 1), (0, 2), (2, 3))
+    for gram, expected in (
+        (W, (-0.45899148, -0.38209596, 0.07944565)),
+        (H, (-0.19460050, -0.26602269, -0.64853183)),
+    ):
+        for (a, b), value in zip(pairs, expected, strict=True):
+            assert float(cosines(gram)[a, b]) == pytest.approx(value, abs=5.1e-9)
+    W, _ = limit_grams(torch.tensor([100.0] * 5 + [1.0] * 5))
+    assert float((W[0, 0] / W[5, 5]).sqrt()) == pytest.approx(2.40129387, abs=5.1e-9)
+    for (a, b), value in {(0, 1): -0.14802212, (0, 5): -0.19590308, (5, 6): 0.33802608}.items():
+        assert float(cosines(W)[a, b]) == pytest.approx(value, abs=5.1e-9)
+
+
+def test_the_limit_is_approached_slowly() -> None:
+    for t, expected in ((1e-2, 0.2285), (1e-4, 0.1301), (1e-6, 0.1108), (1e-8, 0.1021)):
+        found = nclab.target(counts=[10, 10, 1, 1], weight_decay=(t, t))
+        assert float(found.classifier_cosines[2, 3]) == pytest.approx(expected, abs=5.1e-5)
+
+
+def test_relu_features() -> None:
+    found = nclab.target(counts=[20, 20, 5, 5], weight_decay=(0.002, 0.002), features="relu")
+    assert found.objective == pytest.approx(0.134752365, abs=5.1e-10)
+    gaps = [group.logit_gap for group in found.groups]
+    assert gaps == pytest.approx([5.023350, 4.310258], abs=5.1e-7)
+    found = nclab.target(counts=[50, 20, 5, 1], weight_decay=(0.01, 1e-4), features="relu")
+    assert found.objective == pytest.approx(0.080908004, abs=5.1e-10)
+    gaps = [group.logit_gap for group in found.groups]
+    assert gaps == pytest.approx([5.766135, 5.302515, 4.594318, 3.751391], abs=5.1e-7)
+
+
+def test_mean_squared_error() -> None:
+    even = {"counts": [5] * 4, "weight_decay": (0.01, 0.01), "loss": "mse"}
+    for bias, objective, cosine in (
+        (None, 0.0854427191, 0.0),
+        (0.0, 0.0640820393, -1 / 3),
+        (0.15, 0.0787760524, -0.19576352),
+        (1.0, None, -0.02517537),
+    ):
+        found = nclab.target(**even, bias=bias)  # type: ignore[arg-type]
+        assert objective is None or found.objective == pytest.approx(objective, abs=5.1e-11)
+        assert float(found.classifier_cosines[0, 1]) == pytest.approx(cosine, abs=5.1e-9)
+    # The singular values of Z: s without a bias, s_0 on constant vectors with one.
+    plain = nclab.target(**even)  # type: ignore[arg-type]
+    assert float(plain.logits[0, 0]) * math.sqrt(5) == pytest.approx(2.03606798, abs=5.1e-9)
+    penalised = nclab.target(**even, bias=0.15)  # type: ignore[arg-type]
+    constant = float(penalised.logits[0].sum()) * math.sqrt(5)
+    assert constant == pytest.approx(0.70273464, abs=5.1e-9)
+    for bias, objective in ((None, 0.0563342712), (0.0, 0.0336344537)):
+        found = nclab.target(counts=[8, 4, 1], weight_decay=(0.01, 0.01), loss="mse", bias=bias)
+        assert found.objective == pytest.approx(objective, abs=5.1e-11)
+
+
+@pytest.mark.parametrize(
+    ("C", "decay", "option", "objective", "product"),
+    [
+        (4, 0.01, {"smoothing": 0.1}, 0.401412929, 2.559185413),
+        (10, 0.001, {"smoothing": 0.1}, 0.513077178, 4.028934604),
+        (10, 0.005, {"smoothing": 0.05}, 0.354986413, 4.466241557),
+        (4, 0.01, {"focus": 2.0}, 0.045629446, 1.988561051),
+        (10, 0.001, {"focus": 2.0}, 0.013560261, 3.960931014),
+        (10, 0.001, {"focus": 3.0}, 0.011677965, 3.429431025),
+    ],
+)
+def test_other_losses(
+    C: int, decay: float, option: dict[str, float], objective: float, product: float
+) -> None:
+    loss = "focal" if "focus" in option else "label_smoothing"
+    found = nclab.target(C, weight_decay=decay, loss=loss, **option)  # type: ignore[arg-type]
+    assert found.objective == pytest.approx(objective, abs=5.1e-10)
+    gap = float(found.logits[0, 0] - found.logits[1, 0])
+    if loss == "focal":
+        # The references of the product come from a minimiser and have its error; this is exact.
+        p = 1 / (1 + (C - 1) * math.exp(-gap))
+        slope = (1 - p) ** option["focus"] * ((1 - p) - option["focus"] * p * math.log(p))
+        assert slope == pytest.approx(decay * (C - 1) / math.sqrt(C), rel=1e-12)
+        assert gap * (C - 1) / C == pytest.approx(product, abs=2.5e-8)
+    else:
+        assert gap * (C - 1) / C == pytest.approx(product, abs=5.1e-10)
+
+
+@pytest.mark.parametrize(("temperature", "loss"), [(0.1, 1.34499001e-4), (1.0, 1.37693492)])
+def test_unit_spheres(temperature: float, loss: float) -> None:
+    found = nclab.target(10, norms=(1.0, 1 / temperature))
+    assert found.loss == pytest.approx(loss, rel=5e-9)
+
+
+@pytest.mark.parametrize(
+    ("C", "d", "margin"),
+    [
+        (5, 2, 0.69098301),
+        (5, 3, 1.0),
+        (6, 4, 1.0),
+        (7, 4, 1.0),
+        (12, 3, 0.55278640),
+        (24, 4, 0.5),
+        (4, 5, 4 / 3),
+    ],
+)
+def test_softmax_codes(C: int, d: int, margin: float) -> None:
+    known = best_margin(C, d)
+    assert known.exact
+    assert known.lower == pytest.approx(margin, abs=5.1e-9)
+    assert softmax_margin(softmax_code(C, d)) == pytest.approx(margin, abs=5.1e-9)
+
+
+def test_a_code_that_is_found() -> None:
+    assert softmax_margin(softmax_code(8, 3, starts=2)) == pytest.approx(0.73879612, abs=5.1e-9)
+    assert best_margin(8, 3).lower == pytest.approx(0.73879612, abs=5.1e-9)
+
+
+def test_deep_linear_mean_squared_error() -> None:
+    for F, critical, objective in (
+        (2, 0.235702260, 0.081252814),
+        (3, 0.104993421, 0.110458969),
+        (4, 0.076287672, 0.140061291),
+    ):
+        assert critical_decay(math.sqrt(2), 6, F) == pytest.approx(critical, abs=5.1e-10)
+        even = {"counts": [2] * 3, "loss": "mse", "depth": F - 1}
+        found = nclab.target(**even, weight_decay=(0.02, 0.02))  # type: ignore[arg-type]
+        assert found.objective == pytest.approx(objective, abs=5.1e-10)
+        for side in (0.999, 1.001):
+            decay = critical * side
+            found = nclab.target(**even, weight_decay=(decay, decay))  # type: ignore[arg-type]
+            assert found.is_zero == (side > 1)
+
+
+@pytest.mark.parametrize(
+    ("C", "F", "values"),
+    [
+        (6, 3, (0.031490144, 0.029568473, 0.037454429)),
+        (10, 4, (0.053921140, 0.042673846, 0.055011686)),
+        (10, 6, (0.056900566, 0.040191352, 0.035890576)),
+    ],
+)
+def test_deep_linear_cross_entropy(C: int, F: int, values: tuple[float, ...]) -> None:
+    setting = nclab.target(C, weight_decay=(0.001, 0.001)).setting
+    deep = replace(setting, depth=F - 1)
+    for shape, expected in zip(shapes(C), values, strict=True):
+        assert shape_value(deep, shape, 0.001)[1] == pytest.approx(expected, abs=5.1e-10)
+
+
+def test_random_starts_of_deep_linear_heads() -> None:
+    found = nclab.target(6, weight_decay=(0.001, 0.001), depth=2)
+    assert found.geometry == "orthoplex"
+    assert found.objective == pytest.approx(0.029568473, abs=5.1e-10)
+    found = nclab.target(10, weight_decay=(0.001, 0.001), depth=3)
+    assert found.objective is not None
+    assert found.objective <= 0.0414437
+    assert "rank 4" in found.geometry
+
+
+@pytest.mark.parametrize(
+    ("C", "depth", "collapse", "graph", "refined", "digits"),
+    [
+        (6, 4, 0.01498193, 0.01443226, 0.01415265, 8),
+        (10, 4, 0.02494970, 0.02249303, 0.02203060, 8),
+        (10, 3, 0.019950, 0.020834, None, 6),
+    ],
+)
+def test_deep_relu(
+    C: int, depth: int, collapse: float, graph: float, refined: float | None, digits: int
+) -> None:
+    found = deep_relu(C, depth, 0.001, refine=refined is not None)
+    half = 0.51 * 10**-digits
+    assert found.collapse == pytest.approx(collapse, abs=half)
+    assert found.graph == pytest.approx(graph, abs=half)
+    if refined is not None:  # descent ends at least as low as the reference's did
+        assert found.refined is not None
+        assert refined * (1 - 5e-4) < found.refined <= refined
+
+
+def test_graph_wins_with_many_classes_once_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nclab.theory.targets.deep_relu.REFINING", 200)
+    found = deep_relu(66, 3, 0.001 * 10 / 66)
+    assert found.graph is not None
+    assert found.refined is not None
+    assert found.refined < found.collapse < found.graph
+
+
+def test_multi_label() -> None:
+    for C, copies, t, objective, sizes in (
+        (4, {1: 1, 2: 1}, 0.01, 1.079620164, (4.101308, 3.568079)),
+        (5, {1: 3, 2: 1}, 0.005, 0.810793298, (4.479463, 3.932039)),
+    ):
+        found = multi_label_target(C, copies, t)
+        assert found.objective == pytest.approx(objective, abs=5.1e-10)
+        assert list(found.sizes.values()) == pytest.approx(list(sizes), abs=5.1e-7)

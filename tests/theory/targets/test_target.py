@@ -1,0 +1,255 @@
+"""nclab.target: its laws, its proofs against optimisation of the whole problem, its refusals."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+import nclab
+from nclab.errors import DataError
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.targets.regression import regression_target
+from nclab.theory.targets.search import search
+
+
+def whole_problem(
+    counts: list[int], decays: tuple[float, float], *, seed: int, **kind: Any
+) -> float:
+    """The objective over every single weight, feature and bias, from a random start; torch only."""
+    labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    n, C = len(labels), len(counts)
+    d = kind.get("dim", C)
+    depth = kind.get("depth", 1)
+    sizes = [(C, d), *[(d, d)] * (depth - 1), (d, n), (C, 1)]
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum([a * b for a, b in sizes])
+    start = rng.normal(size=ends[-1])
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        v = torch.tensor(x, requires_grad=True)
+        parts = [p.view(s) for p, s in zip(v.tensor_split(ends[:-1].tolist()), sizes, strict=True)]
+        bias, H = parts[-1], parts[-2]
+        H = H.square() if kind.get("relu") else H
+        Z = H
+        for part in reversed(parts[:-2]):
+            Z = part @ Z
+        if kind.get("bias") is not None:
+            Z = Z + bias
+        if kind.get("loss") == "mse":
+            loss = (Z - torch.eye(C).double()[:, labels]).square().sum() / (2 * n)
+        else:
+            smoothing = kind.get("smoothing", 0.0)
+            p = torch.log_softmax(Z, 0)
+            own = p.gather(0, labels[None])[0]
+            if focus := kind.get("focus"):
+                loss = ((1 - own.exp()) ** focus * -own).mean()
+            else:
+                loss = -((1 - smoothing) * own + smoothing * p.mean(0)).mean()
+        total = loss + decays[1] / 2 * H.square().sum()
+        total = total + decays[0] / 2 * sum(part.square().sum() for part in parts[:-2])
+        total = total + (kind.get("bias") or 0.0) / 2 * bias.square().sum()
+        total.backward()
+        assert v.grad is not None
+        return float(total.detach()), v.grad.numpy()
+
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-10}
+    return float(minimize(function, start, jac=True, method="L-BFGS-B", options=options).fun)
+
+
+@pytest.mark.parametrize(
+    ("counts", "decays", "kind"),
+    [
+        ([4, 2, 2, 1], (0.01, 0.02), {}),
+        ([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.0}),
+        ([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.1}),
+        ([3, 1, 1], (0.02, 0.01), {"smoothing": 0.2}),
+        ([4, 2, 1], (0.01, 0.01), {"relu": True, "dim": 4}),
+        ([4, 2, 1], (0.01, 0.01), {"loss": "mse"}),
+        ([4, 2, 1], (0.01, 0.01), {"loss": "mse", "bias": 0.0}),
+        ([4, 2, 1], (0.01, 0.02), {"loss": "mse", "bias": 0.3}),
+        ([2, 2, 2], (0.02, 0.02), {"loss": "mse", "depth": 2}),
+        ([2, 2, 2], (0.005, 0.005), {"focus": 2.0}),
+        ([3, 2, 1], (0.005, 0.005), {"focus": 2.0}),
+        ([3, 2, 1], (0.01, 0.01), {"loss": "mse", "dim": 2}),
+    ],
+    ids=str,
+)
+def test_no_random_start_is_lower_and_one_is_as_low(
+    counts: list[int], decays: tuple[float, float], kind: dict[str, Any]
+) -> None:
+    words = {"smoothing": "label_smoothing", "focus": "focal"}
+    loss = next((words[name] for name in kind if name in words), kind.get("loss", "cross_entropy"))
+    options = {name: value for name, value in kind.items() if name not in ("relu", "loss")}
+    features = "relu" if kind.get("relu") else "free"
+    found = nclab.target(
+        counts=counts, weight_decay=decays, loss=loss, features=features, **options
+    )
+    assert found.objective is not None
+    starts = 3 if kind.get("relu") or kind.get("focus") else 2
+    best = min(whole_problem(counts, decays, seed=seed, **kind) for seed in range(starts))
+    assert best > found.objective * (1 - 1e-7)
+    assert best < found.objective * (1 + 1e-4)
+
+
+def test_balanced_cross_entropy_is_the_simplex_etf_as_before() -> None:
+    for C, decay in ((2, 0.01), (10, 5e-4), (100, 1e-3)):
+        found, before = nclab.target(C, weight_decay=decay), regularised_optimum(C, decay)
+        P = torch.eye(C, dtype=torch.float64) - 1 / C
+        assert found.geometry == "simplex ETF"
+        assert found.loss == pytest.approx(before.optimal_loss, rel=1e-12)
+        assert found.objective == pytest.approx(before.objective, rel=1e-12)
+        for gram, norm in ((found.classifier_gram, before.beta), (found.mean_gram, before.alpha)):
+            assert torch.allclose(gram, norm**2 * C / (C - 1) * P, rtol=1e-12, atol=1e-12)
+        assert float(found.mean_norms[0]) == pytest.approx(before.alpha, rel=1e-12)
+    assert nclab.target(7, norms=(2.0, 1.5)).loss == nclab.metrics.optimal_loss(7, 3.0)
+
+
+def test_the_program_agrees_with_the_closed_form_where_both_hold() -> None:
+    even = nclab.target(counts=[3] * 4, weight_decay=(0.01, 0.02))
+    targets = nclab.target(counts=[3] * 4, weight_decay=(0.01, 0.02), targets=torch.eye(4))
+    assert targets.proof == "duality gap"
+    assert targets.objective == pytest.approx(even.objective, rel=1e-12)
+    assert torch.allclose(targets.mean_gram, even.mean_gram, atol=1e-6)
+
+
+def test_proofs_of_random_counts() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(8):
+        counts = np.round(10 ** rng.uniform(0, 3, int(rng.integers(2, 25))))
+        found = nclab.target(counts=counts, weight_decay=float(10 ** rng.uniform(-4, -1)))
+        assert found.relative_gap is not None
+        assert found.relative_gap <= 1e-6
+
+
+def test_grams_belong_to_logits_and_norms() -> None:
+    found = nclab.target(counts=[9, 4, 4, 1], weight_decay=(0.01, 0.03), bias=0.0)
+    W, H, M = found.classifier_gram, found.mean_gram, found.logits
+    assert torch.allclose(M @ torch.linalg.pinv(H) @ M.T, W, atol=1e-8)  # M = W H, same span
+    balance = 0.01 * float(W.trace()), 0.03 * float(H.diagonal() @ found.counts)
+    assert balance[0] == pytest.approx(balance[1], rel=1e-9)
+    given = nclab.target(counts=[9, 4, 4, 1], norms=(2.0, 1.5))
+    assert float(given.classifier_gram.trace()) == pytest.approx(4 * 1.5**2, rel=1e-9)
+    mean_square = float(given.mean_gram.diagonal() @ given.counts) / 18
+    assert mean_square == pytest.approx(2.0**2, rel=1e-9)
+
+
+def test_a_target_that_is_zero_says_so() -> None:
+    for found in (
+        nclab.target(4, weight_decay=0.6),
+        nclab.target(counts=[9, 2, 1], weight_decay=(1.0, 1.0)),
+        nclab.target(counts=[9, 2, 1], weight_decay=(1.0, 1.0), bias=0.0),
+        nclab.target(counts=[9, 2, 1], weight_decay=(1.0, 1.0), features="relu"),
+        nclab.target(counts=[9, 2, 1], weight_decay=(1.0, 1.0), loss="mse"),
+    ):
+        assert found.is_zero
+        assert found.geometry == "zero"
+        assert "everything but a bias is zero" in str(found)
+    free = nclab.target(counts=[9, 2, 1], weight_decay=(1.0, 1.0), bias=0.0)
+    shares = torch.softmax(free.bias, 0)
+    assert shares.tolist() == pytest.approx([9 / 12, 2 / 12, 1 / 12])
+
+
+def test_lost_and_merged_classes_are_named() -> None:
+    found = nclab.target(counts=[50, 20, 1, 1], weight_decay=(0.02, 0.02), features="relu")
+    assert found.lost == (2, 3)
+    assert "Lost" in str(found)
+    assert nclab.target(counts=[8, 4, 1], weight_decay=(0.1, 0.1), loss="mse").lost == (2,)
+
+
+def test_few_dimensions() -> None:
+    found = nclab.target(5, dim=2, weight_decay=0.01)
+    assert "no proof" in found.proof
+    assert found.relative_gap is not None
+    assert 0 < found.relative_gap < 1
+    assert int(torch.linalg.matrix_rank(found.logits, rtol=1e-6)) == 2
+    limit = nclab.target(5, dim=2, weight_decay=0)
+    assert limit.proof == "closed form"
+    gaps = [group.logit_gap for group in limit.groups]
+    assert gaps == pytest.approx([1 - math.cos(2 * math.pi / 5)])
+    assert "no proof" in nclab.target(8, dim=3, weight_decay=0).proof
+
+
+def test_norms_can_be_more_than_enough() -> None:
+    T = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    found = nclab.target(counts=[3, 2, 1], norms=(50.0, 50.0), targets=T)
+    entropy = -(0.8 * math.log(0.8) + 0.2 * math.log(0.1))
+    assert found.loss == pytest.approx(entropy, abs=1e-6)
+    smooth = nclab.target(3, norms=(50.0, 50.0), loss="label_smoothing", smoothing=0.3)
+    assert smooth.loss == pytest.approx(entropy, abs=1e-9)
+
+
+def test_search_finds_what_is_known() -> None:
+    setting = nclab.target(counts=[3, 1, 1], weight_decay=(0.02, 0.02)).setting
+    found = search(setting, starts=2)
+    known = nclab.target(counts=[3, 1, 1], weight_decay=(0.02, 0.02)).objective
+    assert found.loss + found.penalty == pytest.approx(known, rel=1e-7)
+
+
+def test_regression() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(40, 2)) @ np.array([[1.5, 0.4], [0.0, 0.5]])
+    y = y - y.mean(0)
+    on_weights, on_features, d = 0.02, 0.05, 3
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        v = torch.tensor(x, requires_grad=True)
+        W, H, b = v[: 2 * d].view(2, d), v[2 * d : -2].view(40, d), v[-2:]
+        rest = H @ W.T + b - torch.tensor(y)
+        value = rest.square().sum() / 80 + on_weights / 2 * W.square().sum()
+        value = value + on_features / 80 * H.square().sum()
+        value.backward()
+        assert v.grad is not None
+        return float(value.detach()), v.grad.numpy()
+
+    options = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-11}
+    start = rng.normal(size=2 * d + 40 * d + 2)
+    best = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
+    found = regression_target(y.T @ y / 40, (on_weights, on_features))
+    assert best.fun == pytest.approx(found.objective, rel=1e-6)
+    W = best.x[: 2 * d].reshape(2, d)
+    assert pytest.approx(found.weight_gram, abs=1e-4) == W @ W.T
+    assert found.mse == pytest.approx(2 * on_weights * on_features)
+
+
+def test_json_and_plot() -> None:
+    found = nclab.target(counts=[5, 5, 1], weight_decay=0.01)
+    value = json.loads(found.to_json())
+    assert value["groups"][1]["samples"] == 1
+    assert len(value["logits"]) == 3
+    figure, axes = found.plot()
+    assert [axis.get_title(loc="left") for axis in axes][-1] == "norms"
+    assert figure is axes[0].figure
+    assert nclab.target(101, weight_decay=0.01).to_dict()["logits"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"num_classes": 1, "weight_decay": 0.1}, "at least 2 classes, got 1"),
+        ({"counts": [3, -1], "weight_decay": 0.1}, "positive counts, got -1 for class 1"),
+        ({"counts": [[3, 1]], "weight_decay": 0.1}, "got shape"),
+        ({"num_classes": 3, "counts": [1, 1], "weight_decay": 0.1}, "3 classes, got 2"),
+        ({"weight_decay": 0.1}, "num_classes or counts"),
+        ({"num_classes": 3}, "got neither"),
+        ({"num_classes": 3, "weight_decay": 0.1, "norms": (1, 1)}, "got both"),
+        ({"num_classes": 3, "weight_decay": 0.1, "dim": 1}, "dimension of at least 2"),
+        ({"num_classes": 3, "weight_decay": 0.1, "loss": "hinge"}, "got 'hinge'"),
+        ({"num_classes": 3, "weight_decay": -0.1}, "positive weight decays"),
+        ({"num_classes": 3, "weight_decay": (0.1, 0.0)}, "positive weight decays"),
+        ({"num_classes": 3, "norms": (0.0, 1.0)}, "positive norms"),
+        ({"num_classes": 3, "weight_decay": 0.1, "bias": -1.0}, "penalty of the bias"),
+        ({"num_classes": 3, "weight_decay": 0.1, "smoothing": 0.1}, "only with the loss"),
+        ({"num_classes": 3, "weight_decay": 0.1, "depth": 0}, "at least 1, got 0"),
+        ({"num_classes": 3, "weight_decay": 0, "loss": "mse"}, "positive weight decay, got 0"),
+        ({"num_classes": 2, "weight_decay": 0.1, "targets": [[1, 1], [1, 0]]}, "distributions"),
+    ],
+)
+def test_bad_settings_are_one_line(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=r"^Expected") as raised:
+        nclab.target(**given)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
