@@ -12,6 +12,7 @@ REASONS = {
     "nclab.measurement.arrays.measure_features": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
     "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
+    "nclab.statistics.kernel.*": "compiled code takes arrays alone, each by its own name",
     "nclab.theory.targets.target.target": "the public door: each option stands alone",
 }
 
