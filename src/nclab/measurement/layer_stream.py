@@ -12,7 +12,7 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
-from nclab.statistics.blocks import compiles, product_blocks
+from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import (
     HUGE,
     IGNORE_INDEX,
@@ -22,6 +22,7 @@ from nclab.statistics.checks import (
     check_sizes,
     finite_rows,
 )
+from nclab.statistics.logits import logit_blocks
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
@@ -292,11 +293,11 @@ class LayerStream:
         if self.head is None or self.logits is None:
             return None
         predicted = []
-        device, width = self.moments.device, len(self.head.weight)
+        device = self.moments.device
         # No float32 logit overflows: features below 1e39 times weights below 1e150.
         compiled = rows.dtype != torch.float64 and compiles(rows, device)
-        for block, own in product_blocks(rows, classes.to(device), device, width=width):
-            logits = self.head.logits(block)
+        own_classes = classes.to(device)
+        for logits, own in logit_blocks(rows, own_classes, self.head.weight, self.head.bias):
             if count:
                 predicted.append(self.logits.add_checked(logits, own, compiled=compiled))
             else:

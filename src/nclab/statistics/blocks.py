@@ -135,16 +135,16 @@ class GroupedProducts:
     The blocks stay small for the cache; the products are larger, which a GEMM prefers.
     """
 
-    def __init__(self, total: Tensor | None, like: Tensor) -> None:
+    def __init__(self, total: Tensor | None, like: Tensor, group: int) -> None:
         self._sum = None if total is None else SymmetricSum(total)
-        self._like = like
+        self._like, self._group = like, group
         self._buffer: Tensor | None = None
         self._filled = 0
 
     def room(self, size: int) -> Tensor:
         """Where to write `size` rows like `like`; they are added once the room is used up."""
         if self._buffer is None:
-            blocks = 1 if self._sum is None else GROUP
+            blocks = 1 if self._sum is None else self._group
             self._buffer = self._like.new_empty(blocks * size, self._like.shape[1])
         if self._filled + size > len(self._buffer):
             self.finish()

@@ -1,14 +1,23 @@
 """LogitStatistics: loss, accuracy and margin per class from a stream of logits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import CPU_BLOCK, device_with_float64, row_blocks, rows_to_read
+from nclab.statistics.blocks import (
+    ACCELERATOR_BLOCK,
+    CPU_BLOCK,
+    device_with_float64,
+    row_blocks,
+    rows_to_read,
+)
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
+
+LOGITS = 2**21
+"""Logits on the CPU that are computed before they are used."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -55,6 +64,27 @@ def _log1p_sum_exp(others: Tensor, gaps: Tensor) -> Tensor:
     """
     rest = others.exp_().sum(1).log_()
     return torch.logaddexp(gaps.new_zeros(()), rest - gaps)
+
+
+def logit_blocks(
+    rows: Tensor, classes: Tensor, weight: Tensor, bias: Tensor | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (float64 logits W h + b, classes) of blocks of (B, d) rows h.
+
+    The logits are scratch space, valid until the next block and free to be overwritten.
+    """
+    device, width = weight.device, len(weight)
+    step, numbers = max(512, LOGITS // width), CPU_BLOCK * max(2, width // 32)
+    if device.type != "cpu":
+        step, numbers = max(1, ACCELERATOR_BLOCK // max(weight.shape)), ACCELERATOR_BLOCK
+    scratch = weight.new_empty(min(step, len(rows)), width)
+    for start in range(0, len(rows), step):
+        part, own = rows[start : start + step], classes[start : start + step]
+        logits, done = scratch[: len(part)], 0
+        for block, _ in row_blocks(part, own, device, numbers=numbers):
+            torch.mm(block, weight.T, out=logits[done : done + len(block)])
+            done += len(block)
+        yield logits if bias is None else logits.add_(bias), own
 
 
 class LogitStatistics:

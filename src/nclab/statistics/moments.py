@@ -10,7 +10,14 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
-from nclab.statistics.blocks import GroupedProducts, compiles, row_blocks, rows_to_read
+from nclab.statistics.blocks import (
+    CPU_BLOCK,
+    GROUP,
+    GroupedProducts,
+    compiles,
+    row_blocks,
+    rows_to_read,
+)
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
@@ -65,11 +72,13 @@ class ClassMoments(ClassSums):
         counts = counted.bincount(minlength=self.num_classes)
         self._set_pivots(features, counted, counts, rows)
         self._count += counts
-        products = GroupedProducts(self._residual_scatter, self._pivot)
         compiled = compiles(features, self.device)
+        # The compiled kernel leaves more of the cache to a block: what is otherwise two.
+        group, numbers = (1, GROUP * CPU_BLOCK) if compiled else (GROUP, None)
+        products = GroupedProducts(self._residual_scatter, self._pivot, group)
         add = self._compiled() if compiled else self._add_block
         for block, classes in row_blocks(
-            features, labels, self.device, rows=rows, compiled=compiled
+            features, labels, self.device, rows=rows, numbers=numbers, compiled=compiled
         ):
             add(block, classes, products.room(len(block)))
         products.finish()
