@@ -38,7 +38,7 @@ def sure_radii(centres: Centres, rows: int) -> Tensor:
     norms = torch.linalg.vector_norm(centres.means, dim=1)
     by_mean = (1 - MARGIN) * half_way - 64 * EPS * norms.max()
     cosines = _largest_beside(centres.directions, torch.zeros_like(norms)) + error
-    gaps = centres.directions - torch.nn.functional.normalize(centres.means, dim=1)
+    gaps = centres.directions - centres.means / norms.masked_fill(norms == 0, 1.0)[:, None]
     tilt = 2 * (0.5 * torch.linalg.vector_norm(gaps, dim=1)).clamp_max_(1.0).asin_()
     room = (0.5 * cosines.clamp_(-1.0, 1.0).acos_() - tilt - ANGLE).clamp_min_(0.0)
     return torch.minimum(by_mean, norms * room.sin_()).clamp_min_(0.0)
