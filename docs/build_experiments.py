@@ -39,18 +39,23 @@ def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
     return [*experiments()[name].pictures(numbers), *forest(name, judged)]
 
 
+def command(name: str, numbers: dict[str, Any]) -> str:
+    """What makes these numbers again, wherever they were made."""
+    seeds = numbers["seeds"]
+    text = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
+    return text + (f" --seed {seeds[0]}" if seeds[0] else "")
+
+
 def made_by(name: str, numbers: dict[str, Any]) -> str:
     """The command that makes these numbers again, and where they come from."""
-    seeds, manifest = numbers["seeds"], numbers.get("manifest", {})
-    command = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
-    command += f" --seed {seeds[0]}" if seeds[0] else ""
+    manifest = numbers.get("manifest", {})
     made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
     made += (
         f", {manifest['network_hours']:.1f} hours of one core"
         if "network_hours" in manifest
         else ""
     )
-    return f"From `{command}`.{made}{'.' if made else ''}"
+    return f"From `{command(name, numbers)}`.{made}{'.' if made else ''}"
 
 
 def sizes(numbers: dict[str, Any]) -> str:
@@ -112,7 +117,8 @@ if __name__ == "__main__":
         for name in chosen:
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
-                print(f"recorded {record(name, content, **network_hours(runs, content))}")
+                found = {"command": command(name, content), **network_hours(runs, content)}
+                print(f"recorded {record(name, content, **found)}")
     for name in chosen:
         page = PAGES / f"{name}.md"
         if recorded(name) is not None and page.exists() and BEGIN in page.read_text():
