@@ -193,7 +193,7 @@ def test_exact_measurements_are_those_of_measure(plain: dict[str, Tensor]) -> No
     expected = nclab.measure(trainer.lightning_module, loader(3), layers="all")
     for ours, theirs in zip(event.layers, expected.layers, strict=True):
         assert ours.scalars() == theirs.scalars()
-    name = f"nc/{LAST}/nc4_ncc_accuracy"
+    name = f"nc/val/{LAST}/nc4_ncc_accuracy"
     assert float(trainer.logged_metrics[name]) == pytest.approx(expected.last.nc4_ncc_accuracy)
 
 
@@ -216,6 +216,7 @@ def test_a_training_step_around_forward_is_noticed() -> None:
     ("options", "message"),
     [
         ({"exact": "test"}, "exact='train', 'val' or a loader"),
+        ({"exact": ("train", "test")}, "or several as a tuple or by name, got 'test'"),
         ({"exact": "val", "every": "5 steps"}, "Expected epochs in every="),
         ({"preset": "huge"}, "Expected preset="),
     ],

@@ -12,6 +12,7 @@ from torch import Tensor
 from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.measurement.page import Shown
+from nclab.metrics.catalogue import BY_NAME
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.theory.certificates.certificate import Certificate, certify
 
@@ -79,11 +80,17 @@ class Collapse(Shown):
     moments: ClassMoments
     """The statistics the numbers come from."""
     look: SecondLook | None
+    class_names: tuple[str, ...] | None = None
+    """Names of `classes`, if they have any."""
+    split: str | None = None
+    """What the data are called: train, test, ..."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
         if name in values:
             return values[name]
+        if name in BY_NAME:
+            raise AttributeError(f"Collapse has {name!r} only if measured with reference=.")
         near = get_close_matches(name, values, n=1)
         hint = f"Did you mean {near[0]}?" if near else "Its metrics are the keys of .values."
         raise AttributeError(f"Collapse has no {name!r}. {hint}")
@@ -151,7 +158,8 @@ class Collapse(Shown):
 
     def to_row(self) -> dict[str, Any]:
         """One flat row for a DataFrame: the layer, its sizes and every scalar."""
-        head = {"layer": self.layer, "dim": self.dim, "samples": self.samples}
+        head: dict[str, Any] = {} if self.split is None else {"split": self.split}
+        head |= {"layer": self.layer, "dim": self.dim, "samples": self.samples}
         tail = {
             "zero_features": self.zero_features,
             "ignored": self.ignored,
@@ -183,6 +191,7 @@ class Collapse(Shown):
             **scalars,
             "max_inter_pair": list(self.max_inter_pair),
             "classes": list(self.classes),
+            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **{name: _finite_list(getattr(self, name)) for name in names},
             "class_variance": _finite_list(self.variances),
             "class_counts": self.counts.tolist(),

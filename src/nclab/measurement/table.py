@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from nclab.metrics.catalogue import METRICS, Metric
+from nclab.metrics.catalogue import BY_NAME, METRICS, Metric
 from nclab.text import number
 
 Row = Mapping[str, Any]
@@ -24,6 +24,8 @@ LAYER_COLUMNS = {
     "nc2_equiangularity_means": "nc2 angles",
     "nc3_self_duality": "nc3 duality",
     "nc4_ncc_accuracy": "nc4 ncc",
+    "reference_ncc_accuracy": "train ncc",
+    "strong_test_collapse": "strong",
 }
 """What a table of many layers has room for and how it heads them; the rest is in `to_dicts`."""
 
@@ -55,13 +57,17 @@ def layers(rows: Sequence[Row]) -> Group:
     """Layers as rows, the metrics there is room for as columns."""
     table = Table(header_style="bold")
     table.add_column("layer", overflow="fold")
+    splits = any(row.get("split") for row in rows)
+    if splits:
+        table.add_column("data")
     table.add_column("d", justify="right")
     shown = [name for name in LAYER_COLUMNS if any(row.get(name) is not None for row in rows)]
     for name in shown:
         table.add_column(LAYER_COLUMNS[name], justify="right")
     for row in rows:
         cells = [number(row.get(name)) for name in shown]
-        table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)
+        data = [Text(row.get("split") or "")] if splits else []
+        table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
     return Group(table, *_remarks(rows, with_notes=False))
 
 
@@ -84,11 +90,12 @@ def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
 
 
 def _title(row: Row) -> str:
-    return row["layer"] or "value"
+    return " · ".join(filter(None, (row["layer"], row.get("split")))) or "value"
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    return [metric for metric in METRICS if any(row.get(metric.name) is not None for row in rows)]
+    metrics = BY_NAME.values()
+    return [metric for metric in metrics if any(row.get(metric.name) is not None for row in rows)]
 
 
 def _cell(metric: Metric, row: Row) -> str:
@@ -104,7 +111,7 @@ def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
     """Each warning and each reason for a missing number once, with what it concerns."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        name = row["layer"] or ""
+        name = _title(row) if row["layer"] else row.get("split") or ""
         for warning in row["warnings"]:
             lines.setdefault(warning, []).append(name)
     remarks = []
@@ -112,10 +119,13 @@ def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
         everywhere = len(rows) == 1 or len(names) == len(rows)
         where = "" if everywhere else f" ({', '.join(names)})"
         remarks.append(Text(f"! {warning}{where}"))
-    if with_notes and len(rows) == 1:
+    alone = len({row.get("split") for row in rows}) == len(rows)
+    if with_notes and alone:
         reasons: dict[str, list[str]] = {}
-        for metric, reason in rows[0]["notes"].items():
-            reasons.setdefault(reason, []).append(metric)
+        for row in rows:
+            for metric, reason in row["notes"].items():
+                told = reasons.setdefault(reason, [])
+                told += [] if metric in told else [metric]
         for reason, metrics in reasons.items():
             remarks.append(Text(f"– {reason}: {', '.join(metrics)}", style="dim"))
     return remarks

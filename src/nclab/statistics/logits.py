@@ -81,10 +81,17 @@ class LogitStatistics:
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 
-    def add_checked(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """`update` for one float64 block of logits whose labels are all in [0, C)."""
+    def add_checked(self, logits: Tensor, classes: Tensor, targets: Tensor | None = None) -> Tensor:
+        """`update` for one float64 block of logits whose labels are all in [0, C).
+
+        With (B, C) targets, distributions over the classes, the loss is the cross-entropy with
+        these: sum_j q_j (log sum exp z - z_j).
+        """
         others = _gaps_to_label(logits, classes)
         losses = _log1p_sum_exp(others)
+        if targets is not None:  # the loss of the label, and how far the others lie below it
+            below = others.scatter(1, classes[:, None], 0.0)
+            losses = losses * targets.sum(1) - (targets * below).sum(1)
         gaps = -others.amax(1)  # ji2022, Def. 3.1: z_y - max of the others
         predicted = logits.argmax(1)
         self.counts.add_(classes.bincount(minlength=self.num_classes))

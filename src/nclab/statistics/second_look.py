@@ -116,6 +116,11 @@ class SecondLook:
             alike = (self.classes[by_angle] == decided) & (by_angle >= 0)
             self.cosine_agrees += int(alike.sum())
 
+    def nearest_mean(self, block: Tensor) -> Tensor:
+        """The place in `classes` of the class mean that is nearest to each float64 row."""
+        centred = block - self._centre
+        return self._nearest_mean(block, centred, torch.linalg.vector_norm(centred, dim=1))
+
     def _nearest_direction(self, block: Tensor) -> Tensor:
         """The class whose mean direction is nearest; -1 for a zero vector, which has none."""
         scores = block @ self._directions.T

@@ -1,0 +1,47 @@
+"""Names of classes, beside their numbers in every table, picture and page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+
+ClassNames = Sequence[str] | Mapping[int, str] | None
+"""In the order of the class numbers, or by number, as `config.id2label` has them."""
+
+
+def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
+    """The names in order.
+
+    >>> as_class_names({1: "dog", 0: "cat"})
+    ('cat', 'dog')
+    """
+    if names is None:
+        return None
+    if isinstance(names, Mapping):
+        if sorted(names) != list(range(len(names))):
+            raise DataError(
+                f"Expected class_names of the numbers 0 to {len(names) - 1}, got "
+                f"{', '.join(map(str, list(names)[:10]))}."
+            )
+        names = [names[number] for number in range(len(names))]
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise DataError(
+            f"Expected class_names= a list of names, one a class, got a {type(names).__name__}."
+        )
+    found = tuple(str(name) for name in names)
+    if len(set(found)) < len(found) or len(found) < 2:
+        twice = next((name for name in found if found.count(name) > 1), "")
+        raise DataError(
+            f"Expected class_names= at least 2 different names, got "
+            f"{f'{twice!r} twice' if twice else len(found)}."
+        )
+    return found
+
+
+def named(collapse: Collapse, names: tuple[str, ...] | None, split: str | None = None) -> Collapse:
+    """The measurement with the names of its classes, and of its data."""
+    own = None if names is None else tuple(names[number] for number in collapse.classes)
+    if own is None and split is None:
+        return collapse
+    return replace(collapse, class_names=own, split=split)
