@@ -96,11 +96,8 @@ def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor
     >>> as_label_tensor(["dog", "cat"], ("cat", "dog")).tolist()
     [1, 0]
     """
-    flat = (
-        list(values.flat if isinstance(values, np.ndarray) else values) if _is_text(values) else []
-    )
-    if flat:
-        return numbered(flat, names)
+    if is_text(values):
+        return numbered(list(values.flat if isinstance(values, np.ndarray) else values), names)
     try:
         labels = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -142,7 +139,8 @@ def two_classes(labels: Tensor) -> Tensor:
     return labels
 
 
-def _is_text(values: Any) -> bool:
+def is_text(values: Any) -> bool:
+    """Whether labels are names of classes."""
     if isinstance(values, np.ndarray):
         return values.dtype.kind in "UO" and values.size > 0 and isinstance(values.flat[0], str)
     return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], str)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nclab.errors import ModelError
 from nclab.features.head_forms import Fit, HeadForm, Pair, as_two_classes, fit, scale_of
-from nclab.features.layers import FoundLayer, input_layer
+from nclab.features.layers import FoundLayer, input_layer, output_layer
 from nclab.features.recorder import Call, Identity, Point
 
 AUTO = "auto"
@@ -326,12 +326,8 @@ def _tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
             seen.add(identity)
             if Identity.of(tensor) != identity or not call.name:
                 continue
-            if side == "input":
-                yield tensor, input_layer(call, calls)
-            else:
-                nth = f"#{call.index + 1}" if call.index else ""
-                point = Point(call.name, "output", call.index)
-                yield tensor, FoundLayer(f"{call.name}{nth}", point, identity)
+            place = input_layer if side == "input" else output_layer
+            yield tensor, place(call, calls)
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -82,6 +82,7 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
     rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
     weight = weight.double()
     offsets = [None] if bias is None else [bias.double(), None]
+    possible: list[tuple[Fit, float]] = []
     for unit_rows, unit_weight in ((False, False), (False, True), (True, False), (True, True)):
         left = normalize(rows, dim=1) if unit_rows else rows
         right = normalize(weight, dim=1) if unit_weight else weight
@@ -90,14 +91,16 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
         for offset in offsets:
             shift = torch.zeros_like(logits[0]) if offset is None else offset
             for scale in (1.0, _scale(product, logits - shift)) if free else (1.0,):
-                # What rounding can do to each sum, so that a cosine in bfloat16 does not pass for
-                # a product.
-                doubt = 8 * eps * (scale * size + shift.abs())
-                if scale > 0 and bool(((scale * product + shift - logits).abs() <= doubt).all()):
-                    return Fit(
-                        unit_rows, unit_weight, _plain_number(scale, eps), offset is not None
-                    )
-    return None
+                error = (scale * product + shift - logits).abs()
+                # What rounding can do to each sum.
+                if scale > 0 and bool((error <= 8 * eps * (scale * size + shift.abs())).all()):
+                    written = _plain_number(scale, eps)
+                    found = Fit(unit_rows, unit_weight, written, offset is not None)
+                    possible.append((found, float(error.square().mean().sqrt())))
+    # In bfloat16 a cosine may pass for a product: the first that is about as near as the nearest.
+    nearest = min((error for _, error in possible), default=0.0)
+    near = 2 * nearest + 1e-14 * float(logits.abs().amax())
+    return next((found for found, error in possible if error <= near), None)
 
 
 def is_unit(rows: Tensor, eps: float) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 
+LEFT_OUT = "Left out {} classes without samples:"
+"""How the warning begins that lists classes by their numbers."""
 ClassNames = Sequence[str] | Mapping[int, str] | None
 """In the order of the class numbers, or by number, as `config.id2label` has them."""
 
@@ -41,7 +43,14 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
 
 def named(collapse: Collapse, names: tuple[str, ...] | None, split: str | None = None) -> Collapse:
     """The measurement with the names of its classes, and of its data."""
-    own = None if names is None else tuple(names[number] for number in collapse.classes)
-    if own is None and split is None:
-        return collapse
-    return replace(collapse, class_names=own, split=split)
+    if names is None:
+        return collapse if split is None else replace(collapse, split=split)
+    own = tuple(names[number] for number in collapse.classes)
+    missing = [name for name in names if name not in own]
+    told = tuple(
+        f"{LEFT_OUT.format(len(missing))} {', '.join(missing[:10])}."
+        if missing and text.startswith(LEFT_OUT.format(len(missing)))
+        else text
+        for text in collapse.warnings
+    )
+    return replace(collapse, class_names=own, split=split, warnings=told)

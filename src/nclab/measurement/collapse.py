@@ -172,8 +172,14 @@ class Collapse(Shown):
         return [{**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}]
 
     def lines(self) -> list[str]:
-        """What is said below the table: nothing that its rows do not say."""
-        return []
+        """What is said below the table: which classes stand out, by their names."""
+        if self.class_names is None:
+            return []
+        names = dict(zip(self.classes, self.class_names, strict=True))
+        one, other = (names[number] for number in self.max_inter_pair)
+        worst = self.class_names[int(self.intra_cosine.argmin())]
+        of = f"{self.split}: " if self.split else ""
+        return [f"{of}least alike within {worst}, most alike between {one} and {other}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values; what is not finite is None with a note."""
@@ -218,9 +224,12 @@ class Collapse(Shown):
         return layer_picture(self.to_dict())
 
     def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
         from nclab.measurement.table import side_by_side
 
-        return side_by_side(self.table_rows())
+        return Group(side_by_side(self.table_rows()), *(Text(line) for line in self.lines()))
 
     def _repr_html_(self) -> str:
         from nclab.figures.measured import mini_map

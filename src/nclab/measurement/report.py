@@ -117,6 +117,8 @@ class Report(Shown):
                 f"effective depth: {min(depth, count)} of {count} layers "
                 f"(nearest-class-centre error ≤ 0.01{end})"
             )
+        for part in filter(None, (self, self.test)):
+            lines += part.layers[-1].lines() if part.layers else []
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines

@@ -1,5 +1,6 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
-from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
+from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
 from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
+SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
@@ -40,7 +42,8 @@ class GrowingRun:
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()
-        self.measurements = Frames()
+        self.splits: dict[str, Frames] = {}
+        """The measurements of each split of the data."""
         self.heartbeat: dict[str, Any] = {}
 
     def refresh(self) -> bool:
@@ -70,7 +73,8 @@ class GrowingRun:
         elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
             if kind == MEASUREMENT:
-                self.measurements.extend(lines)
+                for split, own in by_split(lines).items():
+                    self.splits.setdefault(split, Frames()).extend(own)
 
     @property
     def state(self) -> State:
@@ -107,6 +111,20 @@ class GrowingRun:
                 found = one
         return found
 
+    @property
+    def measurements(self) -> "Frames":
+        """Those of the training data, or of the first data that were measured."""
+        first = next(iter(self.splits.values()), None)
+        return self.splits.get(TRAIN) or first or Frames()
+
+    def last_layers(self) -> list[str]:
+        """What the classifier reads, of every split of the data."""
+        layers = self.layers()
+        ends = [f" · {split}" for split in self.splits if split != TRAIN]
+        found = [[one for one in layers if one.endswith(end)][-1:] for end in ends]
+        plain = [one for one in layers if not one.endswith(tuple(ends))] if ends else layers
+        return [*plain[-1:], *(one for part in found for one in part)]
+
     def last_measurement(self) -> dict[str, Any]:
         """The newest measurement with all its arrays, empty if there is none."""
         found: dict[str, Any] = known(decode(self.measurements.newest) or {})
@@ -141,6 +159,20 @@ def _checked(manifest: Manifest, folder: Path) -> Manifest:
                 f"got {type(value).__name__}."
             )
     return manifest
+
+
+def by_split(lines: Sequence[bytes]) -> dict[str, Sequence[bytes]]:
+    """Measurements by the split that they name before their layers, without decoding them.
+
+    >>> by_split([b'{"split":"test","layers":[]}', b'{"layers":[{"split":"a"}]}'])
+    {'test': [b'{"split":"test","layers":[]}'], 'train': [b'{"layers":[{"split":"a"}]}']}
+    """
+    found: dict[str, list[bytes]] = {}
+    for line in lines:
+        named = SPLIT.search(line, 0, max(0, line.find(b'"layers":')))
+        split = {} if named is None else decode(b'{"split":%s}' % named[1]) or {}
+        found.setdefault(split_of(split), []).append(line)
+    return dict(found)
 
 
 class Lines(Sequence[bytes]):
