@@ -54,7 +54,7 @@ class CosineHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         z = functional.linear(normalize(h), normalize(self.proxies))
-        z = z * (self.fixed if self.scale is None else self.scale)
+        z = z * (self.scale if self.fixed is None else self.fixed)  # type: ignore[operator]
         return z if self.offset is None else z + self.offset
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from nclab.features.evaluation import is_inside
 from nclab.features.hooks import after, before
 from nclab.features.pooling import NoRows, tells_channels
 
@@ -79,6 +80,8 @@ class Recorder:
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
     active: bool = True
     """While it is not, the hooks do nothing."""
+    without: Collection[str] = ()
+    """Parts of the model that get no hooks."""
 
     def __post_init__(self) -> None:
         self._handles: list[RemovableHandle] = []
@@ -100,6 +103,8 @@ class Recorder:
         for point in self.points:
             wanted.setdefault((point.module, point.side), set()).add(point.call)
         for name, module in self.model.named_modules():
+            if self.without and is_inside(name, self.without):
+                continue
             inputs, outputs = (wanted.get((name, side), set()) for side in ("input", "output"))
             leaving = self.trace or bool(outputs)
             if inputs or leaving:

@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nclab.errors import DataError
 from nclab.features.batches import Batch, as_label_tensor, two_classes
-from nclab.features.evaluation import reading_weights
+from nclab.features.evaluation import compiled_parts, reading_weights
 from nclab.features.hooks import after, before
 from nclab.features.own_loss import next_labels, own_loss
 from nclab.features.pooling import NoRows, channel_dim
@@ -114,6 +114,7 @@ class TrainingHooks:
         points = self._points() if self.layers.found else None
         self._recorder = self.layers.recorder(self._rows, points)
         self._recorder.active = False
+        self._recorder.without = compiled_parts(self.layers.model)
         self._handles.append(before(self.layers.model, self._begin))
         self._recorder.install()
         self._handles.append(after(self.layers.model, self._end))

@@ -19,6 +19,8 @@ from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
 SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
+HEAD = 400
+"""Bytes in which a record says when and of what it is, before its layers."""
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
@@ -63,7 +65,7 @@ class GrowingRun:
             self._take(kind, lines)
         return bool(content) or before != (self.heartbeat, self.end)
 
-    def _take(self, kind: str, lines: Sequence[bytes]) -> None:
+    def _take(self, kind: str, lines: "Lines") -> None:
         if kind == END:
             self.end = known(decode(lines[-1]))
         elif kind == GEOMETRY:
@@ -73,7 +75,7 @@ class GrowingRun:
         elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
             if kind == MEASUREMENT:
-                for split, own in by_split(lines).items():
+                for split, own in lines.by_split().items():
                     self.splits.setdefault(split, Frames()).extend(own)
 
     @property
@@ -161,20 +163,6 @@ def _checked(manifest: Manifest, folder: Path) -> Manifest:
     return manifest
 
 
-def by_split(lines: Sequence[bytes]) -> dict[str, Sequence[bytes]]:
-    """Measurements by the split that they name before their layers, without decoding them.
-
-    >>> by_split([b'{"split":"test","layers":[]}', b'{"layers":[{"split":"a"}]}'])
-    {'test': [b'{"split":"test","layers":[]}'], 'train': [b'{"layers":[{"split":"a"}]}']}
-    """
-    found: dict[str, list[bytes]] = {}
-    for line in lines:
-        named = SPLIT.search(line, 0, max(0, line.find(b'"layers":')))
-        split = {} if named is None else decode(b'{"split":%s}' % named[1]) or {}
-        found.setdefault(split_of(split), []).append(line)
-    return dict(found)
-
-
 class Lines(Sequence[bytes]):
     """Some lines of a text, cut out of it only when they are looked at."""
 
@@ -189,6 +177,21 @@ class Lines(Sequence[bytes]):
             return [self[at] for at in range(len(self))[place]]
         start = self._starts[place]
         return self._content[start : self._content.index(b"\n", start)]
+
+    def by_split(self) -> "dict[str, Lines]":
+        """Measurements by the split that they name before their layers, without decoding them.
+
+        >>> content = b'{"split":"test","layers":[]}\\n{"layers":[{"split":"a"}]}\\n'
+        >>> {split: lines[0] for split, lines in Lines(content, [0, 29]).by_split().items()}
+        {'test': b'{"split":"test","layers":[]}', 'train': b'{"layers":[{"split":"a"}]}'}
+        """
+        found: dict[str, list[int]] = {}
+        for start in self._starts:
+            head = self._content[start : start + HEAD].partition(b"\n")[0]
+            named = SPLIT.search(head.partition(b'"layers":')[0])
+            split = decode(b'{"split":%s}' % named[1]) if named else None
+            found.setdefault(split_of(split), []).append(start)
+        return {split: Lines(self._content, starts) for split, starts in found.items()}
 
 
 def split(content: bytes) -> dict[str, Lines]:
