@@ -250,16 +250,17 @@ def test_train_and_validation_are_two_curves(plain: dict[str, Tensor], several: 
     assert float(trainer.logged_metrics[name]) == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
 def test_a_checkpoint_keeps_the_state_of_two_callbacks(tmp_path: Path) -> None:
     def both() -> list[CollapseCallback]:
         return [CollapseCallback(exact="train"), CollapseCallback(exact="val")]
 
-    def saver() -> ModelCheckpoint:
-        return ModelCheckpoint(tmp_path, save_last=True)
+    def saver(name: str) -> ModelCheckpoint:
+        return ModelCheckpoint(tmp_path / name, save_last=True)
 
-    fit(*both(), saver(), enable_checkpointing=True)
-    resumed = both()
-    fit(*resumed, saver(), epochs=3, resume=tmp_path / "last.ckpt", enable_checkpointing=True)
+    fit(*both(), saver("one"), enable_checkpointing=True)
+    resumed, file = both(), tmp_path / "one" / "last.ckpt"
+    fit(*resumed, saver("two"), epochs=3, resume=file, enable_checkpointing=True)
     for callback, split in zip(resumed, ("train", "val"), strict=True):
         assert callback.monitor.history.series("cdnv", split=split)[0] == [1.0, 2.0, 3.0]
         assert callback.monitor.history.splits == [split]

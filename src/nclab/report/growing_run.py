@@ -189,7 +189,7 @@ class Lines(Sequence[bytes]):
         for start in self._starts:
             head = self._content[start : start + HEAD].partition(b"\n")[0]
             named = SPLIT.search(head.partition(b'"layers":')[0])
-            split = decode(b'{"split":%s}' % named[1]) if named else None
+            split = decode(b'{"kind":"","split":%s}' % named[1]) if named else None
             found.setdefault(split_of(split), []).append(start)
         return {split: Lines(self._content, starts) for split, starts in found.items()}
 
