@@ -23,6 +23,14 @@ from nclab.metrics.cross_entropy import (
     optimal_loss,
 )
 from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.held_out import (
+    reference_mean_shift,
+    reference_ncc_accuracy,
+    reference_ncc_agreement,
+    reference_spread_ratio,
+    strong_test_collapse,
+    weak_test_collapse,
+)
 from nclab.metrics.margin import margin, normalised_margin
 from nclab.metrics.nc1_variability import (
     cdnv,
@@ -107,6 +115,12 @@ __all__ = [
     "nc4_ncc_accuracy",
     "normalised_margin",
     "optimal_loss",
+    "reference_mean_shift",
+    "reference_ncc_accuracy",
+    "reference_ncc_agreement",
+    "reference_spread_ratio",
     "simplex_etf",
     "snr_spectrum",
+    "strong_test_collapse",
+    "weak_test_collapse",
 ]

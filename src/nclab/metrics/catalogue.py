@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from nclab import metrics
-from nclab.metrics import held_out
 from nclab.metrics.cross_entropy import best_loss
 from nclab.metrics.rows import simplex_cosine as _simplex
 from nclab.metrics.view import parameters
@@ -101,12 +100,12 @@ METRICS: tuple[Metric, ...] = (
 """In the order in which tables show them."""
 
 REFERENCE_METRICS: tuple[Metric, ...] = (
-    Metric(held_out.reference_ncc_accuracy, "test", _one, "nearest train mean is right"),
-    Metric(held_out.reference_ncc_agreement, "test", _one, "... and decides as the network"),
-    Metric(held_out.strong_test_collapse, "test", _zero, "distance² to own train mean / spread"),
-    Metric(held_out.weak_test_collapse, "test", _zero, "... to the nearest of any C points"),
-    Metric(held_out.reference_mean_shift, "test", _zero, "shift² of class means / spread"),
-    Metric(held_out.reference_spread_ratio, "test", None, "variance within classes / train's"),
+    Metric(metrics.reference_ncc_accuracy, "test", _one, "nearest train mean is right"),
+    Metric(metrics.reference_ncc_agreement, "test", _one, "... and decides as the network"),
+    Metric(metrics.strong_test_collapse, "test", _zero, "distance² to own train mean / spread"),
+    Metric(metrics.weak_test_collapse, "test", _zero, "... to the nearest of any C points"),
+    Metric(metrics.reference_mean_shift, "test", _zero, "shift² of class means / spread"),
+    Metric(metrics.reference_spread_ratio, "test", None, "variance within classes / train's"),
 )
 """Measured only beside a reference: other data against the class means of training."""
 

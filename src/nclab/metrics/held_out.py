@@ -1,4 +1,7 @@
-"""Test collapse: other data, such as a test set, around the class means of the training data."""
+"""Test collapse: other data, such as a test set, around the class means of the training data.
+
+Strong and weak test collapse are ideas of Hui, Belkin and Nakkiran (2022), arXiv:2202.08384.
+"""
 
 import torch
 
@@ -13,6 +16,11 @@ def reference_ncc_accuracy(reference: ReferenceLook) -> float:
 
     Range: [0, 1]; 1 at strong test collapse. Averages over samples; nan where all means coincide.
     Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> nclab.measure_features([[-1.0], [-0.5]], [0, 1], reference=train).reference_ncc_accuracy
+    0.5
     """
     if reference.means_coincide:
         return float("nan")
@@ -27,6 +35,13 @@ def reference_ncc_agreement(reference: ReferenceLook) -> float:
     Source: papyan2020, Fig. 7, on other data
     Range: [0, 1]; nan if no predictions were given.
     Invariant to: rotation of both, translation of the classifier, scale of the classifier.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> weight, bias = [[-1.0], [1.0]], [2.0, 0.0]
+    >>> test = nclab.measure_features([[-1.0], [0.5]], [0, 1], weight, bias, reference=train)
+    >>> test.reference_ncc_agreement
+    0.5
     """
     if reference.means_coincide or not reference.predictions:
         return float("nan")
@@ -38,9 +53,13 @@ def strong_test_collapse(reference: ReferenceLook) -> float:
 
     $$\frac{\mathbb E_{test}\|h-\mu_y^{train}\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    Source: hui2022, strong test collapse
     Range: [0, inf); 0 at strong test collapse. Of the reference's own features `nc1_trace_ratio`.
     Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> nclab.measure_features([[-1.5], [1.5]], [0, 1], reference=train).strong_test_collapse
+    0.25
     """
     return _ratio(float(reference.squares.sum()) / int(reference.counts.sum()), reference)
 
@@ -53,9 +72,13 @@ def weak_test_collapse(reference: ReferenceLook) -> float:
     The points are those of one step of k-means from the reference's class means, so that the value
     is an upper bound of the least one; it is never above `strong_test_collapse`.
 
-    Source: hui2022, weak test collapse
     Range: [0, inf); 0 at weak test collapse.
     Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> nclab.measure_features([[-1.5], [1.5]], [0, 1], reference=train).weak_test_collapse
+    0.0
     """
     counts = reference.cluster_counts.double().clamp_min(1.0)
     moved = reference.cluster_sums.square().sum(1) / counts  # what centring each cluster takes off
@@ -74,6 +97,11 @@ def reference_mean_shift(reference: ReferenceLook, moments: ClassMoments) -> flo
 
     Range: [0, inf); 0 where the means are the same.
     Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> nclab.measure_features([[-1.5], [1.5]], [0, 1], reference=train).reference_mean_shift
+    0.25
     """
     own = reference.moments.means[_shared(reference)]
     return _ratio(float((moments.means - own).square().sum(1).mean()), reference)
@@ -89,6 +117,12 @@ def reference_spread_ratio(reference: ReferenceLook, moments: ClassMoments) -> f
 
     Range: [0, inf); 1 where features vary as in the reference, nan where it does not vary.
     Invariant to: rotation, translation, scale.
+
+    >>> import nclab
+    >>> train = nclab.measure_features([[-2.0], [0.0], [0.0], [2.0]], [0, 0, 1, 1])
+    >>> rows = [[-3.0], [1.0], [-1.0], [3.0]]
+    >>> nclab.measure_features(rows, [0, 0, 1, 1], reference=train).reference_spread_ratio
+    4.0
     """
     own = float(reference.moments.variances[_shared(reference)].sum())
     return float(moments.variances.sum()) / own if own else float("nan")
