@@ -191,3 +191,38 @@ def test_version_and_no_arguments() -> None:
     assert call("--version").out.strip() == f"nclab {nclab.__version__}"
     bare = call()
     assert "Usage" in bare.out + bare.err
+
+
+def test_a_test_file_beside_the_training_data(file: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "test.npz", X=DATA.features[:30] + 0.1, y=DATA.labels[:30])
+    head = save(tmp_path / "head.npz", weight=DATA.weight)
+    done = call("measure", file, "--head", head, "--test", other, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    train = nclab.measure_features(DATA.features, DATA.labels, DATA.weight)
+    expected = nclab.measure_features(
+        DATA.features[:30] + 0.1, DATA.labels[:30], DATA.weight, reference=train
+    )
+    for name, value in expected.scalars().items():
+        assert found["test"][name] == pytest.approx(value, rel=1e-12), name
+    assert found["cdnv"] == pytest.approx(train.cdnv)
+    done = call("measure", file, "--test", other, "--class-names", "a,b,c,d,e")
+    assert done.code == 0, done.err
+    assert "strong_test_collapse" in done.out
+    assert "45 samples, 5 classes, dimension 7; test.npz: 30 samples" in done.out
+
+
+def test_a_test_file_of_other_features_in_one_line(file: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "test.npz", X=DATA.features[:, :3], y=DATA.labels)
+    done = call("measure", file, "--test", other)
+    assert done.code == 2
+    assert "dimension 7, as the reference has, got 3" in done.err
+
+
+def test_soft_labels_of_a_file(tmp_path: Path) -> None:
+    rows = np.eye(5)[DATA.labels] * 0.9 + 0.02
+    soft = save(tmp_path / "soft.npz", X=DATA.features, y=rows, weight=DATA.weight)
+    done = call("measure", soft, "--soft", "--json")
+    assert done.code == 0, done.err
+    expected = nclab.measure_features(DATA.features, rows, DATA.weight, soft=True)
+    assert json.loads(done.out)["loss"] == pytest.approx(expected.loss, rel=1e-12)
