@@ -4,7 +4,6 @@ python examples/long_tail.py [--largest 300] [--epochs 3] [--out long_tail.html]
 """
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
@@ -111,4 +110,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

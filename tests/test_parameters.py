@@ -13,7 +13,6 @@ REASONS = {
     "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
     "nclab.monitor.monitor.__init__": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
-    "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
     "nclab.statistics.kernel.*": "compiled code takes arrays alone, each by its own name",
     "nclab.theory.targets.target.target": "the public door: each option stands alone",
 }
