@@ -72,7 +72,8 @@ def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None
         )
     title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
     title += f", {row['split']}" if beside is None and row.get("split") else ""
-    return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))
+    columns = len(panels) if len(panels) < 4 else 2
+    return Picture(name, title, tuple(panels), columns, "", (3.4, 2.8))
 
 
 def names_of(row: Row) -> tuple[str, ...]:

@@ -340,7 +340,7 @@ Class means: a simplex ETF (cosines off by 0).
         from nclab.figures.measured import mini_map
 
         small = mini_map(self._seen()) if self.num_classes <= PAIRS_SHOWN else ""
-        return self._html_table() + small
+        return self._html_table(self.lines()) + small
 
 
 def _finite(value: float | None) -> float | None:

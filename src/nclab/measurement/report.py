@@ -126,4 +126,4 @@ class Report(Shown):
         return lines
 
     def _repr_html_(self) -> str:
-        return self._html_table()
+        return self._html_table(self.lines())
