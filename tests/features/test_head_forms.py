@@ -396,3 +396,14 @@ def test_a_network_of_no_known_head_says_what_to_pass() -> None:
     assert given.last.loss == pytest.approx(expected.loss, rel=1e-10)
     alone = nclab.measure(model, BATCHES, classifier=None, layers=["body"])
     assert alone.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
+
+
+@pytest.mark.parametrize(("head", "passes"), [(nn.Linear(DIM, CLASSES), 1), (CosineHead(), 2)])
+def test_only_a_head_of_another_form_needs_the_first_batch_twice(
+    head: nn.Module, passes: int
+) -> None:
+    net = nn.Sequential(nn.Linear(6, DIM), nn.Tanh(), head).double()
+    seen: list[Tensor] = []
+    net[0].register_forward_hook(lambda module, args, output: seen.append(output))
+    assert nclab.measure(net, BATCHES).classifier == "2"
+    assert len(seen) == passes + 1

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import nclab
+from nclab.statistics import blocks
 from tests.contract import assert_same
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -89,3 +90,25 @@ def test_rows_of_numbers_are_offered_both_ways(labels: torch.Tensor) -> None:
 def test_what_is_no_distribution_is_refused(labels: torch.Tensor, message: str) -> None:
     with pytest.raises(nclab.DataError, match=message):
         nclab.measure_features(X, labels, W, soft=True)
+
+
+@pytest.mark.parametrize("compiled", [0, 2**62])
+def test_the_kernel_and_an_ignored_class_leave_targets_with_their_rows(
+    compiled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
+    found = nclab.measure_features(
+        X.float(), MIXED, W, B, soft=True, ignore_index=1, allow_missing=True
+    )
+    kept = MIXED.argmax(1) != 1
+    losses = -(MIXED * (X.float().double() @ W.T + B).log_softmax(1)).sum(1)
+    assert found.loss == pytest.approx(float(losses[kept].mean()), rel=1e-10)
+
+
+@pytest.mark.parametrize("option", [{"intervals": True}, {"null": True}])
+def test_no_error_bars_or_null_of_soft_labels(option: Any) -> None:
+    with pytest.raises(nclab.DataError, match="class numbers as labels for intervals and null"):
+        nclab.measure_features(X, MIXED, W, B, soft=True, **option)
+    net = nn.Linear(6, C).double()
+    with pytest.raises(nclab.DataError, match="class numbers as labels for intervals and null"):
+        nclab.measure(net, [(X, MIXED)], soft=True, **option)

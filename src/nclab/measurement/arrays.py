@@ -84,7 +84,10 @@ def measure_features(
         check_whole("classes", num_classes)
     names = as_class_names(class_names)
     if names is None and weight is None and labels is not None and is_text(labels):
-        names = as_class_names(sorted({str(label) for label in labels}))
+        found = sorted({str(label) for label in labels})
+        if len(found) < 2:
+            raise DataError(f"Expected labels of at least 2 classes, got {found[0]!r} alone.")
+        names = as_class_names(found)
     num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = _head(weight, bias, num_classes)
     read = _Reader(names, soft, num_classes if head is None else len(head.weight))
