@@ -14,7 +14,6 @@ REASONS = {
     "nclab.statistics.kernel.*": "compiled code is given its arrays one by one",
     "nclab.monitor.monitor.__init__": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
-    "nclab.statistics.kernel.*": "compiled code takes arrays alone, each by its own name",
     "nclab.theory.targets.target.target": "the public door: each option stands alone",
 }
 

@@ -281,10 +281,10 @@ def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file
         assert done.err.startswith(f"nclab: Expected {flags[0]} with a single .npz"), done.err
         assert done.err.count("\n") == 1, flags
     address = ("--address", "here:1")
-    for flags in (("--workers", 2), ("--skip-bad",), ("--engine", "ray"), address):
-        done = call("measure", file, *flags)
-        assert done.code == 2, flags
-        assert done.err.startswith(f"nclab: Expected {flags[0]} with several files"), done.err
+    for alone in (("--workers", 2), ("--skip-bad",), ("--engine", "ray"), address):
+        done = call("measure", file, *alone)
+        assert done.code == 2, alone
+        assert done.err.startswith(f"nclab: Expected {alone[0]} with several files"), done.err
     done = call("measure", *parts, *address)
     assert done.code == 2
     assert "--address with --engine ray alone" in done.err
