@@ -190,8 +190,7 @@ class Recorder:
                 self.calls.append(call)
                 call.source_identity = self._meet(source, module)
                 call.seen_source = None if source is None else Glimpse(source, keep=self.keep)
-                if source is not None and matrix_of(module) is not None and not is_plain(module):
-                    self._checked.append(source)
+                self._hold(source, module, result=False)
             if wanted:
                 self._read(Point(name, "input", index), source, module)
 
@@ -213,12 +212,21 @@ class Recorder:
                 call.left = self._tick()
                 call.target_identity = self._meet(target, module)
                 call.seen_target = None if target is None else Glimpse(target, keep=self.keep)
-                if target is not None and matrix_of(module) is not None:
-                    (self._results if is_plain(module) else self._checked).append(target)
+                self._hold(target, module, result=True)
             if every or index in calls:
                 self._read(Point(name, "output", index), target, module)
 
         return hook
+
+    def _hold(self, tensor: Tensor | None, module: nn.Module, *, result: bool) -> None:
+        """Keep what may be the logits, and both sides of what only numbers show to be linear."""
+        # Where all is kept no weight is looked at: in training a spectral norm would move on.
+        if self.keep or tensor is None or matrix_of(module) is None:
+            return
+        if not is_plain(module):
+            self._checked.append(tensor)
+        elif result:
+            self._results.append(tensor)
 
     def _read(self, point: Point, tensor: Tensor | None, module: nn.Module) -> None:
         try:

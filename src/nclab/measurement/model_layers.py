@@ -234,8 +234,11 @@ class ModelLayers:
 
 
 def _one_place(module: nn.Module) -> bool:
-    weight = getattr(module, "weight", None)
-    return not isinstance(weight, Tensor) or all(size == 1 for size in weight.shape[2:])
+    weight = module._parameters.get("weight")
+    if weight is not None:
+        return all(size == 1 for size in weight.shape[2:])
+    # One that is computed is not looked at: in training a spectral norm would move on.
+    return not isinstance(module, nn.modules.conv._ConvNd) or set(module.kernel_size) == {1}
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:
