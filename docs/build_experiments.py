@@ -51,7 +51,8 @@ def made_by(name: str, numbers: dict[str, Any]) -> str:
     manifest = numbers.get("manifest", {})
     made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
     made += (
-        f", {manifest['network_hours']:.1f} hours for all networks one after the other, whatever else their cores did included"
+        f", {manifest['network_hours']:.1f} hours for all networks one after the other, whatever "
+        "else their cores did included"
         if "network_hours" in manifest
         else ""
     )
