@@ -32,6 +32,7 @@ def add_rows(
     residual: Array,
 ) -> None:
     """Add (B, d) rows to the sums of `ClassMoments`; writes the residuals in float64."""
+    scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         c = classes[i]
         square, norm = 0.0, 0.0
@@ -43,12 +44,13 @@ def add_rows(
             square += r * r
             norm += x * x
         residual_square[c] += square
-        if norm == 0.0:
-            zeros[c] += 1
-        else:
-            scale = 1.0 / np.sqrt(norm)
-            for k in range(rows.shape[1]):
-                unit_sum[c, k] += rows[i, k] * scale
+        zeros[c] += norm == 0.0
+        scales[i] = 1.0 / np.sqrt(norm) if norm > 0.0 else 0.0
+    # In a loop of its own the scale stays a factor, where the compiler would divide every number.
+    for i in range(rows.shape[0]):
+        c, scale = classes[i], scales[i]
+        for k in range(rows.shape[1]):
+            unit_sum[c, k] += rows[i, k] * scale
 
 
 @_compiled
@@ -58,37 +60,45 @@ def look_at_rows(
     means: Array,
     centre: Array,
     unit_sum: Array,
-    centred: Array,
     spread: Array,
     reach: Array,
-    norm: Array,
-    along: Array,
 ) -> None:
     """What a second look needs of (B, d) rows h with class means m and the centre g.
 
-    Adds (h - g)/|h - g| to `unit_sum`; writes h - g in float32, |h - m|, |h - g|, |h| and the
-    inner product of h - g with g.
+    Adds (h - g)/|h - g| to `unit_sum`; writes |h - m| and |h - g|.
     """
+    scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         c = own[i]
-        to_mean, to_centre, to_zero, inner = 0.0, 0.0, 0.0, 0.0
+        to_mean, to_centre = 0.0, 0.0
         for k in range(rows.shape[1]):
             x = np.float64(rows[i, k])
             r = x - means[c, k]
             z = x - centre[k]
-            centred[i, k] = z
             to_mean += r * r
             to_centre += z * z
-            to_zero += x * x
-            inner += z * centre[k]
         spread[i] = np.sqrt(to_mean)
         reach[i] = np.sqrt(to_centre)
+        scales[i] = 1.0 / reach[i] if to_centre > 0.0 else 0.0
+    for i in range(rows.shape[0]):
+        c, scale = own[i], scales[i]
+        for k in range(rows.shape[1]):
+            unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
+
+
+@_compiled
+def centre_rows(rows: Array, centre: Array, centred: Array, norm: Array, along: Array) -> None:
+    """Of (B, d) rows h write h - g in float32, |h| and the inner product of h - g with g."""
+    for i in range(rows.shape[0]):
+        to_zero, inner = 0.0, 0.0
+        for k in range(rows.shape[1]):
+            x = np.float64(rows[i, k])
+            z = x - centre[k]
+            centred[i, k] = z
+            to_zero += x * x
+            inner += z * centre[k]
         norm[i] = np.sqrt(to_zero)
         along[i] = inner
-        if to_centre > 0.0:
-            scale = 1.0 / reach[i]
-            for k in range(rows.shape[1]):
-                unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
 
 
 @_compiled
@@ -121,24 +131,45 @@ def lead_of_own(
 
 
 @_compiled
-def rank_logits(logits: Array, classes: Array, gaps: Array, predicted: Array) -> None:
+def rank_logits(
+    logits: Array, classes: Array, correct: Array, margins: Array, gaps: Array, predicted: Array
+) -> None:
     """Of (B, C) logits z: z_y minus the largest other one z_m, and the first class of the largest.
 
-    Overwrites the logits with z - z_m, and with -inf at the label.
+    Adds to the (C,) correct ones and lowers the margins. Overwrites the logits with z - z_m, and
+    with -inf at the label.
     """
+    size = logits.shape[1]
     for i in range(logits.shape[0]):
-        c = classes[i]
-        own, best = logits[i, c], -np.inf
-        for first, last in ((0, c), (c + 1, logits.shape[1])):
-            for j in range(first, last):
-                best = max(best, logits[i, j])
-        gaps[i] = own - best
-        predicted[i] = c
-        if own <= best:
-            for j in range(logits.shape[1]):
-                if logits[i, j] == best:
-                    predicted[i] = j
-                    break
-        for j in range(logits.shape[1]):
-            logits[i, j] -= best
-        logits[i, c] = -np.inf
+        z, c = logits[i], classes[i]
+        own = z[c]
+        z[c] = -np.inf
+        best, place = -np.inf, 0
+        for start in range(0, size, 64):  # The largest is looked for only where it must be.
+            top = -np.inf
+            for j in range(start, min(start + 64, size)):
+                top = max(top, z[j])
+            if top > best:
+                best, place = top, start
+        while z[place] != best:
+            place += 1
+        gap = own - best
+        gaps[i] = gap
+        margins[c] = min(margins[c], gap)
+        if own > best or (own == best and c < place):
+            place = c
+            correct[c] += 1
+        predicted[i] = place
+        for j in range(size):
+            z[j] -= best
+
+
+@_compiled
+def add_losses(powers: Array, classes: Array, gaps: Array, loss_sums: Array) -> None:
+    """Add log(1 + sum_j exp(z_j - z_y)) by class, of exp(z - z_m) and z_y - z_m."""
+    for i in range(powers.shape[0]):
+        total = 0.0
+        for j in range(powers.shape[1]):
+            total += powers[i, j]
+        rest = np.log(total) - gaps[i]
+        loss_sums[classes[i]] += max(rest, 0.0) + np.log1p(np.exp(-abs(rest)))

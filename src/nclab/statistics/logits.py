@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.blocks import device_with_float64, row_blocks, rows_to_read
+from nclab.statistics.blocks import CPU_BLOCK, device_with_float64, row_blocks, rows_to_read
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 
 
@@ -45,15 +45,6 @@ def _rank(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         beaten = logits[lost].scatter_(1, classes[lost, None], own[lost])
         predicted[lost] = beaten.argmax(1)
     logits.sub_(best[:, None])
-    return gaps, predicted
-
-
-def _rank_compiled(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-    """`_rank` in compiled form."""
-    from nclab.statistics.kernel import rank_logits
-
-    gaps, predicted = logits.new_empty(len(logits)), torch.empty_like(classes)
-    rank_logits(*(part.numpy() for part in (logits, classes, gaps, predicted)))
     return gaps, predicted
 
 
@@ -121,18 +112,36 @@ class LogitStatistics:
         these: sum_j q_j (log sum exp z - z_j). The logits are used up. `compiled` needs numba, and
         that all of them are finite.
         """
-        rank = _rank_compiled if compiled else _rank
-        gaps, predicted = rank(logits, classes)
+        self.counts.add_(classes.bincount(minlength=self.num_classes))
+        if compiled and targets is None:
+            return self._add_compiled(logits, classes)
+        gaps, predicted = _rank(logits, classes)
         below = None
         if targets is not None:  # how far the others lie below the label
             below = (logits - gaps[:, None]).scatter_(1, classes[:, None], 0.0)
         losses = _log1p_sum_exp(logits, gaps)
         if targets is not None and below is not None:
             losses = losses * targets.sum(1) - (targets * below).sum(1)
-        self.counts.add_(classes.bincount(minlength=self.num_classes))
         self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
         self.loss_sums.index_add_(0, classes, losses)
         self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")
+        return predicted
+
+    def _add_compiled(self, logits: Tensor, classes: Tensor) -> Tensor:
+        """The rest of `add_checked` in compiled form, in parts that stay in the cache."""
+        from nclab.statistics.kernel import add_losses, rank_logits
+
+        gaps, predicted = logits.new_empty(len(logits)), torch.empty_like(classes)
+        correct, margins, loss_sums = (
+            part.numpy() for part in (self.correct, self.margins, self.loss_sums)
+        )
+        step = max(1, 2 * CPU_BLOCK // self.num_classes)
+        parts = (tensor.split(step) for tensor in (logits, classes, gaps, predicted))
+        for part in zip(*parts, strict=True):
+            z, own, gap, found = (tensor.numpy() for tensor in part)
+            rank_logits(z, own, correct, margins, gap, found)
+            part[0].exp_()
+            add_losses(z, own, gap, loss_sums)
         return predicted
 
     def sums(self) -> dict[str, Tensor]:

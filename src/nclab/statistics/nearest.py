@@ -3,7 +3,8 @@
 Two products N x d x C in float64 decide it. Most rows need none of them: one product in float32
 gives scores that are off by no more than a bound, and a lead beyond twice the bound is proof. The
 same product serves directions: that of the mean unit vector is nearly that of the class mean, and
-what is left of it is bounded by its norm. Rows within the bounds are decided in float64.
+what is left of it is bounded by its norm. Rows within the bounds are decided in float64. Those so
+near to their class mean that nothing can be nearer need no product at all, see `balls.py`.
 """
 
 from collections.abc import Sequence
@@ -38,6 +39,20 @@ class Seen(NamedTuple):
     along: Tensor
     """(B,) inner products of h - g and g."""
 
+    @classmethod
+    def beside(cls, centre: Tensor, rows: Tensor, reach: Tensor, *, compiled: bool) -> "Seen":
+        """Of rows whose |h - g| is known."""
+        if not compiled:
+            centred = rows - centre
+            norm = torch.linalg.vector_norm(rows.double(), dim=1)
+            return cls(rows, centred.float(), reach, norm, centred @ centre)
+        from nclab.statistics.kernel import centre_rows
+
+        centred = torch.empty(rows.shape, dtype=torch.float32)
+        norm, along = torch.empty(2, len(rows), dtype=torch.float64)
+        centre_rows(*(part.numpy() for part in (rows, centre, centred, norm, along)))
+        return cls(rows, centred, reach, norm, along)
+
     def some(self, places: Tensor) -> "Seen":
         """Those of some rows."""
         return Seen(*(part[places] for part in self))
@@ -65,7 +80,7 @@ class Centres:
         by_mean, by_angle = torch.empty_like(own), torch.empty_like(own)
         size, dim = self.means.shape
         open_mean = open_angle = torch.arange(len(own), device=own.device)
-        if len(own) * dim * size >= SCREENED and self._may_screen():
+        if len(own) * dim * size >= SCREENED and self.may_screen():
             self._screen = self._screen or _Screen(self)
             found = {"by_mean": by_mean, "by_angle": by_angle}
             open_mean, open_angle = self._screen.decide(seen, own, **found, compiled=compiled)
@@ -77,7 +92,7 @@ class Centres:
             by_angle[places] = self._nearest_direction(seen.rows[places].double())
         return by_mean, by_angle
 
-    def _may_screen(self) -> bool:
+    def may_screen(self) -> bool:
         """Only where a float32 product is one: not with the shortcuts of accelerators."""
         plain = (
             self.means.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.statistics.balls import sure_radii
 from nclab.statistics.blocks import compiles, product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
@@ -21,9 +22,9 @@ class SecondLook:
 
     Classes without samples in `moments` are left out: their centres do not compete.
 
-    Costs a float32 GEMM (B x d x C) a batch, a second one for rows not nearest to their own
-    direction, and float64 ones for those that float32 cannot decide (see `nearest.py`); memory
-    4 C d numbers beside the moments.
+    Costs one read of the rows. Those not sure by their distance alone (see `balls.py`) cost a
+    float32 GEMM (B x d x C), a second one where not nearest to their own direction, and float64
+    ones where float32 cannot decide (see `nearest.py`). Memory 4 C d numbers beside the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
@@ -44,6 +45,8 @@ class SecondLook:
         present = moments if len(self.classes) == self.all_classes else moments.select(self.classes)
         self.counts = torch.zeros_like(present.counts)
         self._centres = Centres(present)
+        self._expected = present.total
+        self._radii: Tensor | None = None
         self._unit_sum = torch.zeros_like(present.means)
         self.spread_sums = torch.zeros_like(present.variances)
         """(k,) sum of |h - class mean|."""
@@ -70,73 +73,69 @@ class SecondLook:
 
     def add_checked(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
         """`update` for a batch that has passed the checks."""
-        device = self.counts.device
+        device, size = self.counts.device, len(self.classes)
         labels = labels.to(device)
         rows = rows_to_read(labels, self.ignore_index)
-        if predicted is not None:
-            predicted = predicted.to(device)
-            predicted = predicted if rows is None else predicted[rows]
-        done = 0
+        counted = labels if rows is None else labels[rows]
+        own = self._slot[counted]
+        if (own < 0).any():
+            raise DataError(
+                f"Expected only classes of the first pass, got a sample of class "
+                f"{int(counted[own < 0][0])}. Both passes must read the same data."
+            )
+        if self._radii is None:
+            self._radii = sure_radii(self._centres, self._expected)
+        spread, reach = self._radii.new_empty(2, len(own))
+        by_distance, by_angle = own.clone(), own.clone()
         compiled = compiles(features, device)
         see = self._see_compiled if compiled else self._see
-        for block, classes in product_blocks(
-            *(features, labels, device), rows=rows, width=len(self.classes), compiled=compiled
+        done = 0
+        for block, _ in product_blocks(
+            features, labels, device, rows=rows, width=size, compiled=compiled
         ):
-            own = self._slot[classes]
-            if (own < 0).any():
-                unseen = int(classes[own < 0][0])
-                raise DataError(
-                    f"Expected only classes of the first pass, got a sample of class {unseen}. "
-                    "Both passes must read the same data."
-                )
-            decided = None if predicted is None else predicted[done : done + len(own)]
-            self._add(*see(block, own), own, decided, compiled=compiled)
-            done += len(own)
-        self.rows_seen += len(features)
-
-    def _see(self, block: Tensor, own: Tensor) -> tuple[Seen, Tensor]:
-        """What the rows are beside the centre, and their distances to the means of their classes.
-
-        Adds up their centred directions.
-        """
-        centre = self._centres.centre
-        centred = block - centre
-        reach = torch.linalg.vector_norm(centred, dim=1)
-        norm, along = torch.linalg.vector_norm(block, dim=1), centred @ centre
-        spread = torch.linalg.vector_norm(block - self._centres.means[own], dim=1)
-        seen = Seen(block, centred.float(), reach, norm, along)
-        unit = centred.div_(reach.masked_fill(reach == 0, 1.0)[:, None])
-        self._unit_sum.index_add_(0, own, unit)
-        return seen, spread
-
-    def _see_compiled(self, block: Tensor, own: Tensor) -> tuple[Seen, Tensor]:
-        """`_see` in compiled form."""
-        from nclab.statistics.kernel import look_at_rows
-
-        centred = torch.empty(block.shape, dtype=torch.float32)
-        spread, reach, norm, along = torch.empty(4, len(block), dtype=torch.float64)
-        given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
-        found = (centred, spread, reach, norm, along)
-        look_at_rows(*(part.numpy() for part in (*given, *found)))
-        return Seen(block, centred, reach, norm, along), spread
-
-    def _add(
-        self, seen: Seen, spread: Tensor, own: Tensor, decided: Tensor | None, *, compiled: bool
-    ) -> None:
-        size = len(self.classes)
+            part = slice(done, done + len(block))
+            done = part.stop
+            see(block, own[part], spread[part], reach[part])
+            unsure = spread[part] >= self._radii[own[part]]
+            if not unsure.any():
+                continue
+            if not unsure.all():
+                block, part = block[unsure], unsure.nonzero().flatten().add_(part.start)
+            seen = Seen.beside(self._centres.centre, block, reach[part], compiled=compiled)
+            nearest = self._centres.nearest(seen, own[part], compiled=compiled)
+            by_distance[part], by_angle[part] = nearest
         self.counts.add_(own.bincount(minlength=size))
-        self.spread_sums.index_add_(0, own, spread)
-        self.spread_squares.index_add_(0, own, spread.square())
-        self.reach_sums.index_add_(0, own, seen.reach)
-        self.zero_counts.add_(own[seen.reach == 0].bincount(minlength=size))
-        by_distance, by_angle = self._centres.nearest(seen, own, compiled=compiled)
+        self.spread_sums.add_(own.bincount(spread, minlength=size))
+        self.spread_squares.add_(own.bincount(spread.square(), minlength=size))
+        self.reach_sums.add_(own.bincount(reach, minlength=size))
+        self.zero_counts.add_(own[reach == 0].bincount(minlength=size))
         self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
         self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
-        if decided is not None:
+        if predicted is not None:
+            decided = predicted.to(device) if rows is None else predicted.to(device)[rows]
             self.predictions += len(decided)
             self.nearest_agrees += int((self.classes[by_distance] == decided).sum())
             alike = (self.classes[by_angle] == decided) & (by_angle >= 0)
             self.cosine_agrees += int(alike.sum())
+        self.rows_seen += len(features)
+
+    def _see(self, block: Tensor, own: Tensor, spread: Tensor, reach: Tensor) -> None:
+        """Write the distances of rows to the means of their classes and to the centre.
+
+        Adds up their centred directions.
+        """
+        centred = block - self._centres.centre
+        torch.linalg.vector_norm(centred, dim=1, out=reach)
+        torch.linalg.vector_norm(block - self._centres.means[own], dim=1, out=spread)
+        unit = centred.div_(reach.masked_fill(reach == 0, 1.0)[:, None])
+        self._unit_sum.index_add_(0, own, unit)
+
+    def _see_compiled(self, block: Tensor, own: Tensor, spread: Tensor, reach: Tensor) -> None:
+        """`_see` in compiled form."""
+        from nclab.statistics.kernel import look_at_rows
+
+        given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
+        look_at_rows(*(part.numpy() for part in (*given, spread, reach)))
 
     def require_same_data(self, moments: ClassMoments) -> None:
         """Refuse a second pass that has not seen what the first one has."""
