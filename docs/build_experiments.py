@@ -39,23 +39,24 @@ def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
     return [*experiments()[name].pictures(numbers), *forest(name, judged)]
 
 
+def command(name: str, numbers: dict[str, Any]) -> str:
+    """What makes these numbers again, wherever they were made."""
+    seeds = numbers["seeds"]
+    text = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
+    return text + (f" --seed {seeds[0]}" if seeds[0] else "")
+
+
 def made_by(name: str, numbers: dict[str, Any]) -> str:
     """The command that makes these numbers again, and where they come from."""
     manifest = numbers.get("manifest", {})
     made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
     made += (
-        f", {manifest['network_hours']:.1f} hours of one core"
+        f", {manifest['network_hours']:.1f} hours for all networks one after the other, whatever "
+        "else their cores did included"
         if "network_hours" in manifest
         else ""
     )
     return f"From `{command(name, numbers)}`.{made}{'.' if made else ''}"
-
-
-def command(name: str, numbers: dict[str, Any]) -> str:
-    """What makes these numbers again, on any machine."""
-    seeds = numbers["seeds"]
-    first = f" --seed {seeds[0]}" if seeds[0] else ""
-    return f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}{first}"
 
 
 def sizes(numbers: dict[str, Any]) -> str:
@@ -117,8 +118,8 @@ if __name__ == "__main__":
         for name in chosen:
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
-                more = network_hours(runs, content) | {"command": command(name, content)}
-                print(f"recorded {record(name, content, **more)}")
+                found = {"command": command(name, content), **network_hours(runs, content)}
+                print(f"recorded {record(name, content, **found)}")
     for name in chosen:
         page = PAGES / f"{name}.md"
         if recorded(name) is not None and page.exists() and BEGIN in page.read_text():

@@ -16,7 +16,7 @@ inputs = 3 * torch.randn(6, 10)[labels] + torch.randn(len(labels), 10)
 body = torch.nn.Sequential(torch.nn.Linear(10, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 head = torch.nn.Linear(8, 6, bias=False)
 parameters = [*body.parameters(), *head.parameters()]
-optimiser = torch.optim.SGD(parameters, lr=0.2, momentum=0.9, weight_decay=1e-3)
+optimiser = torch.optim.SGD(parameters, lr=0.02, momentum=0.9, weight_decay=1e-3)
 for _ in range(1500):
     optimiser.zero_grad()
     torch.nn.functional.cross_entropy(head(body(inputs)), labels).backward()

@@ -1,5 +1,6 @@
 """`nclab measure`, as a person and as a program would call it."""
 
+import itertools
 import json
 import re
 import resource
@@ -191,3 +192,99 @@ def test_version_and_no_arguments() -> None:
     assert call("--version").out.strip() == f"nclab {nclab.__version__}"
     bare = call()
     assert "Usage" in bare.out + bare.err
+
+
+def test_a_test_file_beside_the_training_data(file: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "test.npz", X=DATA.features[:30] + 0.1, y=DATA.labels[:30])
+    head = save(tmp_path / "head.npz", weight=DATA.weight)
+    done = call("measure", file, "--head", head, "--test", other, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    train = nclab.measure_features(DATA.features, DATA.labels, DATA.weight)
+    expected = nclab.measure_features(
+        DATA.features[:30] + 0.1, DATA.labels[:30], DATA.weight, reference=train
+    )
+    for name, value in expected.scalars().items():
+        assert found["test"][name] == pytest.approx(value, rel=1e-12), name
+    assert found["cdnv"] == pytest.approx(train.cdnv)
+    done = call("measure", file, "--test", other, "--class-names", "a,b,c,d,e")
+    assert done.code == 0, done.err
+    assert "strong_test_collapse" in done.out
+    assert "45 samples, 5 classes, dimension 7; test.npz: 30 samples" in done.out
+
+
+def test_a_test_file_of_other_features_in_one_line(file: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "test.npz", X=DATA.features[:, :3], y=DATA.labels)
+    done = call("measure", file, "--test", other)
+    assert done.code == 2
+    assert "dimension 7, as the reference has, got 3" in done.err
+
+
+def test_soft_labels_of_a_file(tmp_path: Path) -> None:
+    rows = np.eye(5)[DATA.labels] * 0.9 + 0.02
+    soft = save(tmp_path / "soft.npz", X=DATA.features, y=rows, weight=DATA.weight)
+    done = call("measure", soft, "--soft", "--json")
+    assert done.code == 0, done.err
+    expected = nclab.measure_features(DATA.features, rows, DATA.weight, soft=True)
+    assert json.loads(done.out)["loss"] == pytest.approx(expected.loss, rel=1e-12)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """The cloud in three files of a folder, and its classifier beside it."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    save(tmp_path / "head.npz", weight=DATA.weight, bias=DATA.bias)
+    ends = (0, 10, 31, 45)
+    return [
+        save(folder / f"part-{place}.npz", X=DATA.features[start:stop], y=DATA.labels[start:stop])
+        for place, (start, stop) in enumerate(itertools.pairwise(ends))
+    ]
+
+
+def test_several_files_a_folder_and_a_pattern_equal_one(parts: list[Path]) -> None:
+    folder = parts[0].parent
+    head = folder.with_name("head.npz")
+    expected = nclab.measure_features(*DATA).scalars()
+    for given in (parts, [folder], [folder / "part-*.npz"], [parts[2], folder]):
+        done = call("measure", *given, "--head", head, "--workers", 0, "--json")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert found["samples"] == 45
+        for name, value in expected.items():
+            assert found[name] == pytest.approx(value, rel=1e-10, abs=1e-12), name
+    shown = call("measure", *parts, "--workers", 2, "--class-names", "a,b,c,d,e")
+    assert shown.code == 0, shown.err
+    assert "3 files: 45 samples, 5 classes, dimension 7" in shown.out
+    assert "least alike within" in shown.out
+
+
+def test_a_truncated_file_is_named_and_can_be_left_out(parts: list[Path]) -> None:
+    parts[1].write_bytes(parts[1].read_bytes()[:-200])
+    done = call("measure", *parts, "--workers", 0)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert "part-1.npz" in done.err
+    done = call("measure", *parts, "--workers", 0, "--skip-bad", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["samples"] == 45 - 21
+    assert "part-1.npz" in found["warnings"][0]
+
+
+def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file: Path) -> None:
+    test, metrics = ("--test", file), ("--metrics", "all")
+    for flags in (test, metrics, ("--intervals",), ("--null",), ("--soft",)):
+        done = call("measure", *parts, *flags)
+        assert done.code == 2, flags
+        assert done.err.startswith(f"nclab: Expected {flags[0]} with a single .npz"), done.err
+        assert done.err.count("\n") == 1, flags
+    address = ("--address", "here:1")
+    for alone in (("--workers", 2), ("--skip-bad",), ("--engine", "ray"), address):
+        done = call("measure", file, *alone)
+        assert done.code == 2, alone
+        assert done.err.startswith(f"nclab: Expected {alone[0]} with several files"), done.err
+    done = call("measure", *parts, *address)
+    assert done.code == 2
+    assert "--address with --engine ray alone" in done.err

@@ -157,7 +157,7 @@ def test_the_bias_counts() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("inputs", [8, 700])
-def test_an_own_linear_passes_and_a_cosine_does_not_in_any_precision(
+def test_an_own_linear_and_a_cosine_are_told_apart_in_any_precision(
     inputs: int, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(1)
@@ -166,16 +166,24 @@ def test_an_own_linear_passes_and_a_cosine_does_not_in_any_precision(
     first.weight.data.mul_(0.3)  # so that products and cosines are of one size
     body = nn.Sequential(first, nn.ReLU())
     linear = nn.Sequential(body, OwnLinear(inputs, 4)).to(dtype)
-    assert nclab.measure(linear, batches).classifier == "1"
+    found = nclab.measure(linear, batches)
+    assert (found.classifier, found.remarks) == ("1", ())
     cosine = nn.Sequential(body, Cosine(inputs, 4)).to(dtype)
-    assert "ends in a linear classifier, found none" in error(cosine, batches)
+    found = nclab.measure(cosine, batches)
+    assert found.classifier == "1"
+    assert found.remarks == (
+        "1 compares directions: the features are measured as unit vectors, the classifier is the "
+        "unit rows of its weight times 1",
+    )
+    assert found.last.alpha == pytest.approx(1, rel=1e-12)
 
 
 def test_a_model_without_a_linear_map() -> None:
-    model = nn.Sequential(nn.Unflatten(1, (6, 1)), nn.Conv1d(6, 4, 1), nn.Flatten()).double()
+    model = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.Flatten()).double()
     line = error(model)
     assert "found none among its modules (Conv1d, Flatten, Sequential, Unflatten)" in line
-    assert "Pass classifier=" in line
+    assert "the last one called is '2', and its output of shape (25, 16)" in line
+    assert "Pass classifier= the name of a module, a function model -> (W, b)" in line
 
 
 def test_a_model_without_logits() -> None:
@@ -235,9 +243,9 @@ def test_a_model_that_is_its_own_classifier() -> None:
         assert_same(report.last.scalars(), reference.scalars(), relative=1e-10)
 
 
-def test_a_single_output_is_no_classifier_of_classes() -> None:
-    with pytest.raises(nclab.DataError, match="one row per class, got 1") as caught:
-        nclab.measure(Net(head=nn.Linear(8, 1)), [(X, Y % 2)])
+def test_a_single_output_is_a_classifier_of_two_classes() -> None:
+    with pytest.raises(nclab.DataError, match=r"labels in \[0, 2\) for the 2 outputs") as caught:
+        nclab.measure(Net(head=nn.Linear(8, 1)), BATCHES)
     assert "\n" not in str(caught.value)
 
 

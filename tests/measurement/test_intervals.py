@@ -176,7 +176,7 @@ def test_models_have_them_too_and_tables_show_them() -> None:
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
-    """A few data sets; benchmarks/coverage.py has a thousand."""
+    """A few data sets; benchmarks/interval_coverage.py has a thousand."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(3, 4))
     centred = means - means.mean(0)

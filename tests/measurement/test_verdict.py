@@ -35,6 +35,20 @@ def test_merged_dead_and_lost_classes_stand_out() -> None:
     assert "Lost, no better than guessing: classes 3, 4." in verdict
 
 
+def test_classes_with_names_are_called_by_them() -> None:
+    etf = simplex_etf(5, 8)
+    etf[1] = etf[0] + 0.01
+    etf[3] = 0.0
+    labels = torch.arange(100) % 5
+    kept = labels != 2  # the places of the others move
+    found = nclab.measure_features(
+        etf[labels][kept], labels[kept], 5 * etf, class_names=list("abcde"), allow_missing=True
+    )
+    assert "Classes a and b merge (centred cosine" in found.verdict
+    assert "Dead, all features zero: class d." in found.verdict
+    assert found.lines()[-1] == found.verdict
+
+
 def test_means_that_coincide_have_a_verdict_too() -> None:
     rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0]] * 4)
     verdict = nclab.measure_features(rows, [0, 0, 1, 1] * 2).verdict

@@ -48,6 +48,19 @@ def test_the_exact_measurement_is_that_of_the_union(found: list[dict[str, Any]])
         assert_close(ours, theirs.to_dict())
 
 
+def test_held_out_data_are_compared_with_the_means_of_the_union(
+    found: list[dict[str, Any]],
+) -> None:
+    union = [batch for part in parts() for batch in part]
+    other = [(inputs + 0.3, labels) for inputs, labels in union]
+    expected = nclab.measure(resting(), union, test=other, layers="all").test
+    assert expected is not None
+    assert found[0]["held_out"] == found[1]["held_out"]
+    for ours, theirs in zip(found[0]["held_out"], expected.layers, strict=True):
+        assert ours["strong_test_collapse"] > 0
+        assert_close(ours, theirs.to_dict())
+
+
 def test_the_estimate_is_that_of_the_union(found: list[dict[str, Any]]) -> None:
     model = resting()
     with nclab.Monitor(model, preset="full") as monitor:

@@ -193,7 +193,7 @@ def test_exact_measurements_are_those_of_measure(plain: dict[str, Tensor]) -> No
     expected = nclab.measure(trainer.lightning_module, loader(3), layers="all")
     for ours, theirs in zip(event.layers, expected.layers, strict=True):
         assert ours.scalars() == theirs.scalars()
-    name = f"nc/{LAST}/nc4_ncc_accuracy"
+    name = f"nc/val/{LAST}/nc4_ncc_accuracy"
     assert float(trainer.logged_metrics[name]) == pytest.approx(expected.last.nc4_ncc_accuracy)
 
 
@@ -212,10 +212,65 @@ def test_a_training_step_around_forward_is_noticed() -> None:
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
+def nearest_mean_accuracy(model: Any, train: DataLoader[Any], test: DataLoader[Any]) -> float:
+    """NC4 of one loader with the class means of another, by the definition."""
+    (x, y), (z, w) = (
+        [torch.cat(parts) for parts in zip(*one, strict=True)] for one in (train, test)
+    )
+    model.eval()
+    with torch.no_grad():
+        h, g = (model.net[:-1](part).double() for part in (x, z))
+    means = torch.stack([h[y == c].mean(0) for c in range(3)])
+    return float((torch.cdist(g, means).argmin(1) == w).double().mean())
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_train_and_validation_are_two_curves(plain: dict[str, Tensor], several: bool) -> None:
+    """In one callback, or in two callbacks of one trainer."""
+    if several:
+        callbacks = [CollapseCallback(exact=("val", "train"))]
+    else:
+        callbacks = [CollapseCallback(exact="train"), CollapseCallback(exact="val")]
+        assert callbacks[0].state_key != callbacks[1].state_key
+    trainer = fit(*callbacks)
+    assert_same(weights(trainer), plain)
+    for name in (f"nc/{LAST}/cdnv", f"nc/val/{LAST}/cdnv"):
+        assert name in trainer.logged_metrics
+        assert name in trainer.callback_metrics
+    if not several:
+        return
+    history = callbacks[0].monitor.history
+    train, val = (history.series("nc4_ncc_accuracy", split=split) for split in ("train", "val"))
+    assert train[0] == val[0] == [1.0, 2.0]
+    assert history.series("nc4_ncc_accuracy") == train
+    expected = nearest_mean_accuracy(trainer.lightning_module, loader(), loader(3))
+    found = history.series("reference_ncc_accuracy", split="val")[1]
+    assert found[-1] == expected
+    name = f"nc/val/{LAST}/reference_ncc_accuracy"
+    assert float(trainer.logged_metrics[name]) == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
+def test_a_checkpoint_keeps_the_state_of_two_callbacks(tmp_path: Path) -> None:
+    def both() -> list[CollapseCallback]:
+        return [CollapseCallback(exact="train"), CollapseCallback(exact="val")]
+
+    def saver(name: str) -> ModelCheckpoint:
+        return ModelCheckpoint(tmp_path / name, save_last=True)
+
+    fit(*both(), saver("one"), enable_checkpointing=True)
+    resumed, file = both(), tmp_path / "one" / "last.ckpt"
+    fit(*resumed, saver("two"), epochs=3, resume=file, enable_checkpointing=True)
+    for callback, split in zip(resumed, ("train", "val"), strict=True):
+        assert callback.monitor.history.series("cdnv", split=split)[0] == [1.0, 2.0, 3.0]
+        assert callback.monitor.history.splits == [split]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"exact": "test"}, "exact='train', 'val' or a loader"),
+        ({"exact": ("train", "test")}, "or several as a tuple or by name, got 'test'"),
         ({"exact": "val", "every": "5 steps"}, "Expected epochs in every="),
         ({"preset": "huge"}, "Expected preset="),
     ],

@@ -165,3 +165,84 @@ def test_what_hooks_cannot_read_is_refused(tmp_path: Path) -> None:
         kept.train()
     with pytest.raises(nclab.NclabError, match="Expected preset="):
         CollapseCallback(preset="huge")
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_train_and_evaluation_are_two_curves(tmp_path: Path, attached: bool) -> None:
+    plain = trainer(tmp_path)
+    plain.train()
+    before = weights(plain)
+    callback = CollapseCallback(exact=("train", "eval"))
+    watched = trainer(tmp_path, *([] if attached else [callback]), eval_strategy="epoch")
+    if attached:
+        callback.attach(watched)
+    if not attached:  # nobody has told the callback of the data yet
+        with pytest.raises(nclab.NclabError, match=r"Use attach\(trainer\)"):
+            watched.train()
+        return
+    watched.train()
+    assert_same(weights(watched), before)
+    history = callback.monitor.history
+    train, other = (history.series("nc4_ncc_accuracy", split=name) for name in ("train", "eval"))
+    assert train[0] == other[0] == [1.0, 2.0]
+    model = watched.model.eval()
+    means: list[Tensor] = []
+    found = []
+    with torch.no_grad():
+        for rows in (dataset(), dataset(6)):
+            batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+            labels = batch.pop("labels")
+            pooled = model.bert(**batch).pooler_output.double()
+            if not means:
+                means = [pooled[labels == c].mean(0) for c in range(CLASSES)]
+            near = torch.cdist(pooled, torch.stack(means)).argmin(1)
+            found.append(float((near == labels).double().mean()))
+    assert history.series("reference_ncc_accuracy", split="eval")[1][-1] == found[1]
+    assert train[1][-1] == found[0]
+    names = [f"nc/{LAST}/cdnv", f"nc/eval/{LAST}/cdnv"]
+    logged = [entry for entry in watched.state.log_history if names[0] in entry]
+    assert [entry["epoch"] for entry in logged] == [1.0, 2.0]
+    assert all(names[1] in entry for entry in logged)
+
+
+def test_exact_measurements_need_no_labels_in_the_model(tmp_path: Path) -> None:
+    callback = CollapseCallback(exact="train")
+    trainer(tmp_path, callback, label_smoothing_factor=0.1).train()
+    assert callback.monitor.history.series("cdnv")[0] == [1.0, 2.0]
+
+
+def test_a_causal_language_model_is_watched_with_the_labels_of_the_next_tokens(
+    tmp_path: Path,
+) -> None:
+    words, length = 5, 8
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": length}
+    dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    config = transformers.GPT2Config(
+        vocab_size=words, bos_token_id=0, eos_token_id=0, **sizes, **dropouts
+    )
+    tokens = torch.randint(words, (12, length), generator=torch.Generator().manual_seed(1))
+    rows = [{"input_ids": row, "labels": row.clone()} for row in tokens]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        num_train_epochs=1,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=3,
+        learning_rate=0.0,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        log_level="error",
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    callback = CollapseCallback()
+    watched = transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[callback])
+    watched.train()
+    with torch.no_grad():
+        own = float(model.eval()(input_ids=tokens, labels=tokens).loss)
+    event = callback.monitor.last
+    assert event is not None
+    assert event.report.last.loss == pytest.approx(own, rel=1e-5)
+    assert event.report.last.samples == 12 * (length - 1)
+    assert event.report.remarks == event.report.remarks[-1:]

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import nclab
 from nclab.monitor.event import Event
+from tests.contract import assert_same as assert_scalars
 from tests.monitor.loops import CLASSES, assert_same, batches, network, train
 
 
@@ -192,6 +193,43 @@ def test_compiled_models_are_measured_but_not_watched(
             train(model, monitor)
         exact = nclab.measure(network(), batches()).last
         assert monitor.measure(batches()).last.min_intra == exact.min_intra
+
+
+class BodyAndHead(nn.Module):
+    """A network whose body may be compiled while its classifier is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        *hidden, head = network(norm=False)
+        self.body, self.head = nn.Sequential(*hidden), head
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(inputs))
+        return logits
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_comes_before_the_classifier_may_be_compiled(in_place: bool) -> None:
+    """As the message advises: the same weights, the same measurement, and `measure` as well."""
+    expected = nclab.Monitor(BodyAndHead())
+    plain = train(expected.model, expected)
+    models = [BodyAndHead(), BodyAndHead()]
+    for model in models:
+        if in_place:
+            model.body.compile(backend="eager")
+        else:
+            model.body = by_compile(model.body)  # type: ignore[assignment]
+    monitor = nclab.Monitor(models[0])
+    watched, unwatched = train(models[0], monitor), train(models[1], None)
+    for name, value in unwatched.items():
+        assert torch.equal(watched[name], value), name
+        assert torch.equal(plain[name.replace("_orig_mod.", "")], value), name
+    assert monitor.last is not None
+    assert expected.last is not None
+    theirs = expected.last.report.last.scalars()
+    assert_scalars(monitor.last.report.last.scalars(), theirs, relative=1e-9)
+    exact = nclab.measure(expected.model, batches()).last
+    assert monitor.measure(batches()).last.cdnv == pytest.approx(exact.cdnv, rel=1e-9)
 
 
 def test_a_compiled_training_step_is_noticed() -> None:

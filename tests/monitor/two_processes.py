@@ -58,7 +58,11 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
             still(inputs)
         assert monitor.last is not None
         estimate = [collapse.to_dict() for collapse in monitor.last.layers]
-        exact = [collapse.to_dict() for collapse in monitor.measure(own).layers]
+        report = monitor.measure(own)
+        exact = [collapse.to_dict() for collapse in report.layers]
+        other = [(inputs + 0.3, labels) for inputs, labels in own]
+        test = monitor.measure(other, split="test", reference=report)
+        held_out = [collapse.to_dict() for collapse in test.layers]
         try:
             monitor.measure(own if rank == 0 else [])
             refused = ""
@@ -72,6 +76,7 @@ def main(rank: int, meeting: str) -> dict[str, Any]:
         "wrote": wrote,
         "estimate": estimate,
         "exact": exact,
+        "held_out": held_out,
         "refused": refused,
         "idle": [idle.epochs, len(idle.history.rows)],
     }

@@ -80,13 +80,13 @@ def test_most_rows_need_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = nclab.ClassMoments(40, 24)
     moments.update(rows, labels)
     seen = []
-    exact = nearest.Centres._nearest_mean
+    exact = nearest.Centres.nearest_mean
 
     def counted(self: nearest.Centres, block: Tensor, *rest: Tensor) -> Tensor:
         seen.append(len(block))
         return exact(self, block, *rest)
 
     monkeypatch.setattr(nearest, "SCREENED", 0)
-    monkeypatch.setattr(nearest.Centres, "_nearest_mean", counted)
+    monkeypatch.setattr(nearest.Centres, "nearest_mean", counted)
     nclab.SecondLook(moments).update(rows, labels)
     assert sum(seen) <= 30

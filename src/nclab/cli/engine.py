@@ -1,4 +1,4 @@
-"""Where a command trains: `--engine` and `--address`, the same for every command that does."""
+"""Where a command works: `--engine` and `--address`, the same for every command that does."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class EngineName(StrEnum):
 
 EngineOption = Annotated[
     EngineName,
-    typer.Option(help="Train on the cores of this machine, or on a Ray cluster."),
+    typer.Option(help="Work on the cores of this machine, or on a Ray cluster."),
 ]
 AddressOption = Annotated[
     str | None,

@@ -90,7 +90,7 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     found: list[Path] = []
     for one in given:
         place = Path(one)
-        if any(letter in str(one) for letter in "*?[") and not place.exists():
+        if is_pattern(place):
             root = Path(place.anchor or ".")
             files = list(root.glob(str(place.relative_to(place.anchor))))
             if not files:
@@ -108,6 +108,11 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     if not unique:
         raise DataError("Expected at least one shard, got none.")
     return unique
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path stands for all files that match it; not where a file is called that."""
+    return any(letter in str(path) for letter in "*?[") and not path.exists()
 
 
 def _natural(path: Path) -> list[Any]:

@@ -1,6 +1,6 @@
 """What a loader yields: inputs for the model, labels, and perhaps a mask of real tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,14 +27,16 @@ class Batch(NamedTuple):
         return list(_tensors([self.args, self.kwargs]))
 
 
-def split_batch(batch: Any, device: torch.device) -> Batch:
+def split_batch(batch: Any, device: torch.device, names: tuple[str, ...] | None = None) -> Batch:
     """Inputs and labels of (x, y), (x1, x2, y) or a mapping with labels, moved to `device`.
+
+    With `names` of the classes the labels may be names.
 
     >>> batch = split_batch((torch.zeros(2, 3), torch.tensor([0, 1])), torch.device("cpu"))
     >>> len(batch.args), batch.labels.tolist()
     (1, [0, 1])
     """
-    parts = split_in_place(batch)
+    parts = split_in_place(batch, names)
     return Batch(
         tuple(_moved(value, device) for value in parts.args),
         {name: _moved(value, device) for name, value in parts.kwargs.items()},
@@ -43,7 +45,7 @@ def split_batch(batch: Any, device: torch.device) -> Batch:
     )
 
 
-def split_in_place(batch: Any) -> Batch:
+def split_in_place(batch: Any, names: tuple[str, ...] | None = None) -> Batch:
     """As `split_batch`, with every tensor where it is."""
     if isinstance(batch, Mapping):
         key = next((key for key in LABEL_KEYS if key in batch), None)
@@ -67,10 +69,10 @@ def split_in_place(batch: Any) -> Batch:
         )
     mask = kwargs.get("attention_mask")
     known = isinstance(mask, Tensor) and mask.ndim == 2
-    return Batch(args, kwargs, _labels(labels), mask if known else None)
+    return Batch(args, kwargs, as_label_tensor(labels, names), mask if known else None)
 
 
-def known_labels(loader: Any) -> Tensor | None:
+def known_labels(loader: Any, names: tuple[str, ...] | None = None) -> Tensor | None:
     """All labels that a loader will give, where they are at hand before it has run.
 
     In a list of batches, or in a data set that keeps them (`TensorDataset`, `.targets`) and is
@@ -81,7 +83,7 @@ def known_labels(loader: Any) -> Tensor | None:
     """
     if isinstance(loader, (list, tuple)):
         try:
-            parts = [split_in_place(batch).labels.flatten() for batch in loader]
+            parts = [split_in_place(batch, names).labels.flatten() for batch in loader]
         except DataError:
             return None  # the pass says what is wrong, and where
         return torch.cat(parts) if parts else None
@@ -95,11 +97,14 @@ def known_labels(loader: Any) -> Tensor | None:
     held = data.tensors[-1] if isinstance(data, TensorDataset) else getattr(data, "targets", None)
     if not whole or not isinstance(held, (Tensor, np.ndarray, list)):
         return None
-    labels = torch.as_tensor(held)
+    try:
+        labels = as_label_tensor(held, names)
+    except DataError:
+        return None
     return labels if len(labels) == len(data) and labels.ndim == 1 else None
 
 
-def split_strictly(batch: Any) -> Batch:
+def split_strictly(batch: Any, names: tuple[str, ...] | None = None) -> Batch:
     """As `split_in_place`, but refuses to guess which of several parts are the labels.
 
     >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
@@ -107,7 +112,7 @@ def split_strictly(batch: Any) -> Batch:
     nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
     the labels. Say which: labels=lambda batch: batch[1].
     """
-    parts = split_in_place(batch)
+    parts = split_in_place(batch, names)
     others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
     alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
     if alike and parts.labels.ndim == 1:
@@ -118,7 +123,14 @@ def split_strictly(batch: Any) -> Batch:
     return parts
 
 
-def _labels(values: Any) -> Tensor:
+def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor:
+    """Labels of a batch as a tensor; names of classes as their numbers.
+
+    >>> as_label_tensor(["dog", "cat"], ("cat", "dog")).tolist()
+    [1, 0]
+    """
+    if is_text(values):
+        return numbered(list(values.flat if isinstance(values, np.ndarray) else values), names)
     try:
         labels = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -129,6 +141,42 @@ def _labels(values: Any) -> Tensor:
             "Pass a DataLoader of the data set."
         )
     return labels
+
+
+def numbered(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:
+    """The numbers of classes that are given by their names."""
+    if names is None:
+        raise DataError(
+            f"Expected integer labels, got a list of names such as {str(labels[0])!r}. Pass "
+            "class_names= all of them, in the order of the classifier's outputs."
+        )
+    numbers = {name: number for number, name in enumerate(names)}
+    unknown = next((label for label in labels if str(label) not in numbers), None)
+    if unknown is not None:
+        raise DataError(
+            f"Expected labels among class_names {', '.join(names[:5])}{', …' * (len(names) > 5)}; "
+            f"got {str(unknown)!r}."
+        )
+    return torch.tensor([numbers[str(label)] for label in labels])
+
+
+def two_classes(labels: Tensor) -> Tensor:
+    """Labels 0.0 and 1.0, as binary losses take them, as class numbers; others as they are.
+
+    >>> two_classes(torch.tensor([[0.0], [1.0]])).tolist()
+    [0, 1]
+    """
+    single = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if single.ndim == 1 and bool(((single == 0) | (single == 1)).all()):
+        return single.long()
+    return labels
+
+
+def is_text(values: Any) -> bool:
+    """Whether labels are names of classes."""
+    if isinstance(values, np.ndarray):
+        return values.dtype.kind in "UO" and values.size > 0 and isinstance(values.flat[0], str)
+    return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], str)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

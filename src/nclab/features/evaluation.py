@@ -1,7 +1,7 @@
 """Leaves a model and the world's random numbers as they were found."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -24,6 +24,26 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = model._orig_mod  # type: ignore[assignment]
         else:
             return model
+
+
+def compiled_parts(model: nn.Module) -> list[str]:
+    """Names of modules that are compiled, inside which no hook is run in training.
+
+    >>> compiled_parts(nn.Sequential(nn.Linear(2, 2), torch.compile(nn.ReLU(), backend="eager")))
+    ['1._orig_mod']
+    """
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(getattr(module, "_orig_mod", None), nn.Module):
+            found.append(f"{name}._orig_mod".removeprefix("."))
+        elif getattr(module, "_compiled_call_impl", None) is not None:
+            found.append(name)
+    return found
+
+
+def is_inside(name: str, parts: Collection[str]) -> bool:
+    """Whether a module is one of these, or part of one."""
+    return any(not part or name == part or name.startswith(f"{part}.") for part in parts)
 
 
 @contextmanager

@@ -35,6 +35,11 @@ class Hook:
         return Hook, ()
 
 
+def only_ours(module: nn.Module) -> bool:
+    """Whether no other hook can change what a module returns."""
+    return all(isinstance(hook, Hook) for hook in module._forward_hooks.values())
+
+
 def before(module: nn.Module, act: Callable[..., None]) -> RemovableHandle:
     """Call `act(module, args, kwargs)` whenever the module is entered."""
     return module.register_forward_pre_hook(Hook(act), with_kwargs=True)

@@ -79,6 +79,20 @@ def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
     return FoundLayer(name, point, call.source_identity)
 
 
+def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
+    """The place of what a call returned, at the outermost module that returned the same."""
+    times = Counter(one.name for one in calls)
+    makers = [
+        one
+        for one in calls
+        if one.name and one.target_identity == call.target_identity and times[one.name] == 1
+    ]
+    maker = max(makers, key=lambda one: one.left) if makers else call
+    nth = f"#{maker.index + 1}" if maker.index else ""
+    point = Point(maker.name, "output", maker.index)
+    return FoundLayer(f"{maker.name}{nth}", point, call.target_identity)
+
+
 def _producer(reader: Call, calls: Sequence[Call]) -> str | None:
     """The outermost module, called once, that returned just what `reader` reads."""
     times = Counter(call.name for call in calls)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
-from nclab.features.hooks import Hook, after, before
+from nclab.features.evaluation import is_inside
+from nclab.features.hooks import after, before, only_ours
 from nclab.features.pooling import NoRows, tells_channels
 
 RESULTS = 16
@@ -52,12 +53,12 @@ class Point(NamedTuple):
 class Glimpse:
     """A tensor for as long as it lives; then its shape and type alone, as a meta tensor.
 
-    The weak reference to its storage lets no later tensor pass for it.
+    The weak reference to its storage lets no later tensor pass for it. With `keep` it lives on.
     """
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, *, keep: bool = False) -> None:
         self._tensor = weakref.ref(tensor)
-        self._kept = None if _is_strided(tensor) else tensor
+        self._kept = tensor if keep or not _is_strided(tensor) else None
         self._storage = StorageWeakRef(tensor.untyped_storage()) if _is_strided(tensor) else None
         self._shape, self._dtype = tensor.shape, tensor.dtype
 
@@ -107,6 +108,8 @@ class Recorder:
     reader: Reader
     points: Collection[Point]
     trace: bool = False
+    keep: bool = False
+    """Whether the tensors of a traced pass stay alive until `calls` are cleared."""
     deciders: dict[Point, nn.Module] = field(default_factory=dict)
     """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
@@ -115,6 +118,8 @@ class Recorder:
     """The types of the tensors that rows were read from."""
     active: bool = True
     """While it is not, the hooks do nothing."""
+    without: Collection[str] = ()
+    """Parts of the model that get no hooks."""
 
     def __post_init__(self) -> None:
         self._handles: list[RemovableHandle] = []
@@ -138,6 +143,8 @@ class Recorder:
         for point in self.points:
             wanted.setdefault((point.module, point.side), set()).add(point.call)
         for name, module in self.model.named_modules():
+            if self.without and is_inside(name, self.without):
+                continue
             inputs, outputs = (wanted.get((name, side), set()) for side in ("input", "output"))
             leaving = self.trace or bool(outputs)
             if inputs or leaving:
@@ -182,9 +189,8 @@ class Recorder:
             if call is not None:
                 self.calls.append(call)
                 call.source_identity = self._meet(source, module)
-                call.seen_source = None if source is None else Glimpse(source)
-                if source is not None and matrix_of(module) is not None and not is_plain(module):
-                    self._checked.append(source)
+                call.seen_source = None if source is None else Glimpse(source, keep=self.keep)
+                self._hold(source, module, result=False)
             if wanted:
                 self._read(Point(name, "input", index), source, module)
 
@@ -205,13 +211,22 @@ class Recorder:
             if call is not None:
                 call.left = self._tick()
                 call.target_identity = self._meet(target, module)
-                call.seen_target = None if target is None else Glimpse(target)
-                if target is not None and matrix_of(module) is not None:
-                    (self._results if is_plain(module) else self._checked).append(target)
+                call.seen_target = None if target is None else Glimpse(target, keep=self.keep)
+                self._hold(target, module, result=True)
             if every or index in calls:
                 self._read(Point(name, "output", index), target, module)
 
         return hook
+
+    def _hold(self, tensor: Tensor | None, module: nn.Module, *, result: bool) -> None:
+        """Keep what may be the logits, and both sides of what only numbers show to be linear."""
+        # Where all is kept no weight is looked at: in training a spectral norm would move on.
+        if self.keep or tensor is None or matrix_of(module) is None:
+            return
+        if not is_plain(module):
+            self._checked.append(tensor)
+        elif result:
+            self._results.append(tensor)
 
     def _read(self, point: Point, tensor: Tensor | None, module: nn.Module) -> None:
         try:
@@ -247,7 +262,7 @@ def matrix_of(module: nn.Module) -> Tensor | None:
 def is_plain(module: nn.Module) -> bool:
     """Whether a module is sure to return W x + b, so that no numbers must show it."""
     plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
-    return plain and all(isinstance(hook, Hook) for hook in module._forward_hooks.values())
+    return plain and only_ours(module)
 
 
 def first_tensor(value: Any) -> Tensor | None:

@@ -1,11 +1,12 @@
 """Axes on paper: linear, logarithmic, and the time axis of ji2022 with decades on top."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nclab.figures.palette import Colours
-from nclab.figures.picture import Panel
+from nclab.figures.picture import Panel, turned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,7 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
             axis.set_xlabel(panel.x_label)
     elif panel.x_ticks:
         axis.set_xticks(panel.x_ticks, panel.x_names or [f"{tick:g}" for tick in panel.x_ticks])
+        turn(axis, panel.x_names)
         axis.minorticks_off()
     elif panel.x_scale == "linear" and _whole(panel):
         from matplotlib.ticker import MaxNLocator
@@ -39,6 +41,13 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
         side.tick_params(
             which="both", color=colours.grid, labelcolor=colours.ink, grid_color=colours.grid
         )
+
+
+def turn(axis: "Axes", names: Sequence[str]) -> None:
+    """Long names below an axis stand at an angle."""
+    if turned(names):
+        for label in axis.get_xticklabels():
+            label.set(rotation=45, horizontalalignment="right", rotation_mode="anchor")
 
 
 def _strip(axis: "Axes", panel: Panel) -> None:

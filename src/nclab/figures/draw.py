@@ -219,6 +219,7 @@ def _name_ticks(axis: "Axes", panel: HeatMap, rows: int, columns: int) -> None:
         step = max(1, math.ceil(count / 20))
         places = list(range(0, count, step))
         put(places, [names[place] if names else str(place) for place in places])
+    axes.turn(axis, panel.x_names)
     axis.tick_params(length=0)
     for spine in axis.spines.values():
         spine.set_visible(False)
@@ -232,7 +233,7 @@ def _write_values(axis: "Axes", values: NDArray[np.float64], shade: Any, colours
         bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.55
         text = f"{value:.2f}".replace("-", "−")
         colour = "#1F2328" if bright else "#FFFFFF"
-        size = 7 if len(values) <= 6 else 5.5
+        size = 7 if len(values) <= 6 else 5.5 if len(values) <= 8 else 4.5
         axis.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
 
 

@@ -22,6 +22,7 @@ from nclab.figures.picture import (
     Scale,
     Series,
     finite,
+    turned,
 )
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
@@ -171,8 +172,9 @@ def _axes(
     if panel.x_ticks:
         words = [_plain(name).replace("\n", "<br>") for name in panel.x_names]
         words = words or _words_apart(panel.x_ticks, logged=panel.x_scale != "linear")
-        # Turned, they would push the axis's name into the legend.
         x |= {"tickvals": list(panel.x_ticks), "ticktext": words, "tickangle": 0}
+        if turned(panel.x_names):  # then the axis's own name would be pushed into the legend
+            x |= {"tickangle": -45, "title": {"text": ""}}
     if panel.bare:
         nothing = {"showgrid": False, "showline": False, "ticks": "", "showticklabels": False}
         x |= nothing | {"showticklabels": bool(panel.x_names)}

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from nclab.figures.palette import LIGHT
-from nclab.figures.picture import HeatMap, Marker, Panel, Picture, Reference, Series
+from nclab.figures.picture import HeatMap, Marker, Panel, Picture, Reference, Series, Style
 
 Row = Mapping[str, Any]
 
@@ -16,12 +16,16 @@ OVER_LAYERS = (
 )
 MINI_CLASSES = 20
 MINI_PIXELS = 120
+STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
+"""Of the lines of the first data, the second, the third."""
 FAR = 1e-3
 """A best loss this much smaller than every class's would only flatten them."""
 
 
-def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
+def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None) -> Picture:
     """One layer: the cosines between classes, and every class beside its value at collapse.
+
+    `beside` is the same layer on other data, whose classes are drawn as well.
 
     >>> row = {"num_classes": 2, "classes": [0, 1], "intra_cosine": [1.0, 0.9],
     ...        "inter_cosine": [[1.0, -1.0], [-1.0, 0.9]]}
@@ -29,48 +33,81 @@ def layer_picture(row: Row, *, name: str = "collapse") -> Picture:
     ['cosines between classes', 'every class']
     """
     panels: list[Panel | HeatMap] = []
-    if row.get("inter_cosine"):
-        title, matrix, span = "cosines between classes", row["inter_cosine"], (-1.0, 1.0)
-        title += ", centred" if row.get("centred") else ""
-        names = tuple(str(label) for label in row["classes"])
-        panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
-    places = row["classes"]
-    cosines = [_dots("intra-class cosine", places, row["intra_cosine"], 0, "filled")]
-    if row.get("nc3_alignment"):
-        cosines.append(_dots("cos(classifier, mean)", places, row["nc3_alignment"], 1, "hollow"))
+    rows = [row] if beside is None else [row, beside]
+    for one in rows:
+        if one.get("inter_cosine"):
+            centred = ", centred" if one.get("centred") else ""
+            title = f"cosines between classes{centred}{_of(one)}"
+            names = names_of(one)
+            matrix, span = one["inter_cosine"], (-1.0, 1.0)
+            panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
+    cosines, losses = [], []
+    for place, one in enumerate(rows):
+        at, colour = one["classes"], 3 * place
+        label = f"intra-class cosine{_of(one)}"
+        cosines.append(_dots(label, at, one["intra_cosine"], colour, "filled"))
+        if one.get("nc3_alignment"):
+            label = f"cos(classifier, mean){_of(one)}"
+            cosines.append(_dots(label, at, one["nc3_alignment"], colour + 1, "hollow"))
+        if one.get("class_loss") and all(value for value in one["class_loss"]):
+            label = f"cross-entropy{_of(one)}"
+            losses.append(_dots(label, at, one["class_loss"], colour + 2, "filled"))
+    ticks: dict[str, Any] = {}
+    if row.get("class_names"):
+        known = dict(zip(row["classes"], row["class_names"], strict=True))
+        known |= dict(zip(rows[-1]["classes"], names_of(rows[-1]), strict=True))
+        ticks = {
+            "x_ticks": tuple(sorted(known)),
+            "x_names": tuple(known[at] for at in sorted(known)),
+        }
     collapse = (Reference("collapse", y=1.0),)
-    panels.append(Panel("every class", "class", "", tuple(cosines), references=collapse))
-    if row.get("class_loss") and all(value for value in row["class_loss"]):
+    panels.append(Panel("every class", "class", "", tuple(cosines), references=collapse, **ticks))
+    if losses:
         best = row.get("optimal_loss")
-        near = best and best > FAR * min(row["class_loss"])
+        near = best and row.get("class_loss") and best > FAR * min(row["class_loss"])
         least = (Reference("best for these norms", y=best),) if near else ()
-        loss = (_dots("cross-entropy", places, row["class_loss"], 2, "filled"),)
-        panels.append(Panel("loss", "class", "nats", loss, y_scale="log", references=least))
+        drawn = tuple(losses)
+        panels.append(
+            Panel("loss", "class", "nats", drawn, y_scale="log", references=least, **ticks)
+        )
     title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
-    return Picture(name, title, tuple(panels), len(panels), "", (3.4, 2.8))
+    title += f", {row['split']}" if beside is None and row.get("split") else ""
+    columns = len(panels) if len(panels) < 4 else 2
+    return Picture(name, title, tuple(panels), columns, "", (3.4, 2.8))
+
+
+def names_of(row: Row) -> tuple[str, ...]:
+    """What the measured classes are called, their numbers where they have no names."""
+    return tuple(str(label) for label in row.get("class_names") or row["classes"])
+
+
+def _of(row: Row) -> str:
+    return f", {row['split']}" if row.get("split") else ""
 
 
 def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
-    """All layers in the order in which the network computes them."""
-    count = list(range(1, len(rows) + 1))
+    """All layers in the order in which the network computes them; of several data, a line each."""
+    splits = list(dict.fromkeys(row.get("split") for row in rows))
+    parts = [[row for row in rows if row.get("split") == split] for split in splits]
     simplex = -1 / (rows[-1]["num_classes"] - 1)
-    cosines = tuple(_line(rows, key, place) for place, key in enumerate(cosine_keys(rows)))
     ideals = (Reference("intra at collapse", y=1.0), Reference("inter at collapse", y=simplex))
+    cosines = _lines(parts, cosine_keys(rows), 0)
     panels = [Panel("cosines", "layer", "", cosines, references=ideals)]
     colour = 2
     for title, keys in OVER_LAYERS:
         known = [key for key in keys if any((row.get(key) or 0) > 0 for row in rows)]
-        series = []
-        for key in known:
-            series.append(_line(rows, key, colour, positive=True))
-            colour += 1
-        if series:
-            panels.append(Panel(title, "layer", "", tuple(series), y_scale="log"))
-    if any(row.get("nc4_ncc_accuracy") is not None for row in rows):
-        ncc = (_line(rows, "nc4_ncc_accuracy", 6),)
-        panels.append(Panel("NC4, nearest class mean is right", "layer", "", ncc))
+        if known:
+            lines = _lines(parts, known, colour, positive=True)
+            panels.append(Panel(title, "layer", "", lines, y_scale="log"))
+        colour += len(known)
+    right = ("nc4_ncc_accuracy", "reference_ncc_accuracy")
+    known = [key for key in right if any(row.get(key) is not None for row in rows)]
+    if known:
+        panels.append(
+            Panel("NC4, nearest class mean is right", "layer", "", _lines(parts, known, 6))
+        )
     names = ", ".join(
-        f"{place} = {row.get('layer')}" for place, row in zip(count, rows, strict=True)
+        f"{place} = {row.get('layer')}" for place, row in enumerate(parts[0], start=1)
     )
     title = "Neural collapse, layer by layer"
     return Picture(name, title, tuple(panels), len(panels), f"Layers: {names}.", (3.1, 2.6))
@@ -91,12 +128,13 @@ def mini_map(row: Row) -> str:
     if not matrix or len(matrix) > MINI_CLASSES:
         return ""
     side = MINI_PIXELS / len(matrix)
+    names = names_of(row)
     cells = []
     for place, values in enumerate(matrix):
         for column, value in enumerate(values):
             if value is None:
                 continue
-            label = html.escape(f"{row['classes'][place]}, {row['classes'][column]}: {value:.3f}")
+            label = html.escape(f"{names[place]}, {names[column]}: {value:.3f}")
             spot = f'x="{column * side:.1f}" y="{place * side:.1f}" fill="{_mix(value)}"'
             box = f'width="{side:.1f}" height="{side:.1f}"'
             cells.append(f"<rect {spot} {box}><title>{label}</title></rect>")
@@ -121,7 +159,18 @@ def _dots(label: str, x: Any, y: Any, colour: int, marker: Marker) -> Series:
     return Series(label, x, y, colour=colour, style="none", marker=marker)
 
 
-def _line(rows: Sequence[Row], key: str, colour: int, *, positive: bool = False) -> Series:
-    values = [row.get(key) for row in rows]
-    kept = [value if not positive or (value or 0) > 0 else None for value in values]
-    return Series(key, list(range(1, len(rows) + 1)), kept, colour=colour, marker="filled")
+def _lines(
+    parts: Sequence[Sequence[Row]], keys: Sequence[str], colour: int, *, positive: bool = False
+) -> tuple[Series, ...]:
+    """A line for each key and each data set; those of other data are dashed."""
+    found = []
+    for part, style in zip(parts, STYLES, strict=False):
+        for place, key in enumerate(keys):
+            values = [row.get(key) for row in part]
+            kept = [value if not positive or (value or 0) > 0 else None for value in values]
+            if any(value is not None for value in kept):
+                at = list(range(1, len(part) + 1))
+                label = f"{key}{_of(part[0])}"
+                line = Series(label, at, kept, colour=colour + place, marker="filled")
+                found.append(line._replace(style=style))
+    return tuple(found)

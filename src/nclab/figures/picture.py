@@ -276,6 +276,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return type(value) is kind if kind in (int, str, bool, NoneType) else isinstance(value, kind)
 
 
+def turned(names: Sequence[str]) -> bool:
+    """Whether names below an axis would touch each other if they were not turned.
+
+    >>> turned(["T-shirt", "trouser", "pullover", "sneaker"]), turned(["1", "2", "3"])
+    (True, False)
+    """
+    return sum(len(line) + 1 for name in names for line in name.split("\n")[:1]) > 28
+
+
 def finite(values: Iterable[Any]) -> list[float | None]:
     """Plain floats; what is not finite has no place in JSON and is nothing to draw."""
     plain = [None if value is None else float(value) for value in values]

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.features.batches import as_label_tensor, is_text
 from nclab.measurement.asked import Asked
+from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
+from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
 from nclab.statistics.sums import require_samples
@@ -33,6 +37,9 @@ def measure_features(
     second_look: bool = True,
     scatter: bool | None = None,
     cache_bytes: int = CACHE_BYTES,
+    reference: Reference | None = None,
+    class_names: ClassNames = None,
+    soft: bool = False,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     null: bool = False,
@@ -56,6 +63,11 @@ def measure_features(
         allow_missing: leave out classes without samples instead of refusing.
         second_look: False for the one-pass metrics alone.
         scatter: keep the d x d scatter; by default up to d = 4096.
+        reference: a measurement, or ClassMoments, of the training data: adds how these features
+            lie around its class means. Classes may then be missing here.
+        class_names: in the order of the class numbers, for tables and pictures; with them labels
+            may be names, too.
+        soft: the labels are (N, C) distributions over the classes; the loss is that of these.
         metrics: "all" adds those of `nclab.metrics.catalogue.EXTRAS`, a list only those it names.
         intervals: a 95 % interval for every scalar by a jackknife over 10 random groups of samples,
             or as many as it says; costs about that many measurements, and the moments of two
@@ -70,11 +82,19 @@ def measure_features(
     """
     if num_classes is not None:
         check_whole("classes", num_classes)
-    source = _source(features, labels)
+    names = as_class_names(class_names)
+    if names is None and weight is None and labels is not None and is_text(labels):
+        found = sorted({str(label) for label in labels})
+        if len(found) < 2:
+            raise DataError(f"Expected labels of at least 2 classes, got {found[0]!r} alone.")
+        names = as_class_names(found)
+    num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = _head(weight, bias, num_classes)
+    read = _Reader(names, soft, num_classes if head is None else len(head.weight))
     arrays = labels is not None
+    source = _source(features, read.array(labels) if arrays else None)
     whole = source.labels if isinstance(source, _Slices) else None
-    asked = Asked.checked(metrics, intervals=intervals, null=null, labels=whole)
+    asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft, labels=whole)
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
     cache = Cache(cache_bytes) if second_look and not arrays else None
@@ -87,10 +107,12 @@ def measure_features(
         asked=asked,
         same_order=arrays and second_look,
     )
+    stream.against = None if reference is None else look_against(reference)
+    allow_missing |= reference is not None
     if arrays and not allow_missing:
         _require_classes(source, num_classes, head, ignore_index)
     for batch in track(source, "measuring"):
-        stream.update(*_pair(batch))
+        stream.update(*read(batch))
     stream.require_classes(allow_missing=allow_missing)
     reasons = {} if head else {"weight": NO_WEIGHT}
     if second_look:
@@ -98,14 +120,32 @@ def measure_features(
             stream.look_at_cache()
         elif repeatable:
             for batch in track(source, "second look"):
-                stream.look_again(*_pair(batch))
+                stream.look_again(*read(batch)[:2])
             stream.finish_second_look()
         else:
             reasons["second look"] = (
                 f"the batches exceed cache_bytes={cache_bytes} and can be read only once; "
                 "pass a list or a loader, or a larger cache"
             )
-    return stream.collapse(reasons)
+    return named(stream.collapse(reasons), names)
+
+
+class _Reader(NamedTuple):
+    """Takes batches apart: features, class numbers and, where labels are soft, the labels."""
+
+    names: tuple[str, ...] | None
+    soft: bool
+    num_classes: int | None
+
+    def __call__(self, batch: Any) -> tuple[Any, Any, Tensor | None]:
+        features, labels = _pair(batch)
+        if self.soft:
+            return features, *split_soft(labels, self.num_classes)
+        return features, self.array(labels), None
+
+    def array(self, labels: Any) -> Any:
+        """Labels with the numbers of classes in the place of their names."""
+        return as_label_tensor(labels, self.names) if is_text(labels) else labels
 
 
 @dataclass(frozen=True)

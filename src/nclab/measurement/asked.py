@@ -52,9 +52,15 @@ class Asked:
         *,
         intervals: bool | int,
         null: bool,
+        soft: bool = False,
         labels: Tensor | None = None,
     ) -> "Asked":
         """What the options of the public doors mean, or what is wrong with them."""
+        if soft and (intervals or null):
+            raise DataError(
+                "Expected class numbers as labels for intervals and null, got soft=True. Pass "
+                "labels.argmax(-1), or leave these two out."
+            )
         groups = GROUPS if intervals is True else intervals
         if groups is not False and (not isinstance(groups, int) or groups < FEWEST_GROUPS):
             raise DataError(

@@ -13,7 +13,7 @@ from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
-from nclab.metrics.catalogue import EXTRAS
+from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.theory.certificates.any_counts import any_counts
 from nclab.theory.certificates.certificate import Certificate, certify
@@ -84,6 +84,10 @@ class Collapse(Shown):
     moments: ClassMoments
     """The statistics the numbers come from."""
     look: SecondLook | None
+    class_names: tuple[str, ...] | None = None
+    """Names of `classes`, if they have any."""
+    split: str | None = None
+    """What the data are called: train, test, ..."""
     intervals: Mapping[str, Interval] | None = None
     """Scalar -> its 95 % interval, where they were asked for with `intervals=True`."""
     no_interval: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +103,8 @@ class Collapse(Shown):
             return values[name]
         if name in {metric.name for metric in EXTRAS}:
             raise AttributeError(f"Collapse has no {name!r}. Measure with metrics='all'.")
+        if name in BY_NAME:
+            raise AttributeError(f"Collapse has {name!r} only if measured with reference=.")
         near = get_close_matches(name, values, n=1)
         hint = f"Did you mean {near[0]}?" if near else "Its metrics are the keys of .values."
         raise AttributeError(f"Collapse has no {name!r}. {hint}")
@@ -209,7 +215,8 @@ class Collapse(Shown):
 
     def to_row(self) -> dict[str, Any]:
         """One flat row for a DataFrame: the layer, its sizes and every scalar."""
-        head = {"layer": self.layer, "dim": self.dim, "samples": self.samples}
+        head: dict[str, Any] = {} if self.split is None else {"split": self.split}
+        head |= {"layer": self.layer, "dim": self.dim, "samples": self.samples}
         tail = {
             "zero_features": self.zero_features,
             "ignored": self.ignored,
@@ -223,8 +230,20 @@ class Collapse(Shown):
         return [{**row, **self._uncertainty(), "non_negative": self.non_negative}]
 
     def lines(self) -> list[str]:
-        """What is said below the table: what it means."""
-        return [self.verdict]
+        """What is said below the table: which classes stand out, by their names; what it means."""
+        of = f"{self.split}: " if self.split else ""
+        named = []
+        if self.class_names is not None:
+            one, other = (self.name_of(number) for number in self.max_inter_pair)
+            worst = self.class_names[int(self.intra_cosine.argmin())]
+            named = [f"{of}least alike within {worst}, most alike between {one} and {other}"]
+        return [*named, f"{of}{self.verdict}"]
+
+    def name_of(self, number: int) -> str:
+        """What a measured class is called: its name, or its number where it has none."""
+        if self.class_names is None:
+            return str(number)
+        return self.class_names[self.classes.index(number)]
 
     @cached_property
     def verdict(self) -> str:
@@ -274,6 +293,7 @@ Class means: a simplex ETF (cosines off by 0).
             **scalars,
             "max_inter_pair": list(self.max_inter_pair),
             "classes": list(self.classes),
+            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **{name: _finite_list(getattr(self, name)) for name in names},
             "class_variance": _finite_list(self.variances),
             "class_counts": self.counts.tolist(),
@@ -320,7 +340,7 @@ Class means: a simplex ETF (cosines off by 0).
         from nclab.figures.measured import mini_map
 
         small = mini_map(self._seen()) if self.num_classes <= PAIRS_SHOWN else ""
-        return self._html_table() + small
+        return self._html_table(self.lines()) + small
 
 
 def _finite(value: float | None) -> float | None:

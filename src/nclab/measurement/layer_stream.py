@@ -11,6 +11,8 @@ from nclab.errors import DataError
 from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
+from nclab.measurement.held_out import compared
+from nclab.measurement.soft_labels import without_bounds
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import (
@@ -23,6 +25,7 @@ from nclab.statistics.checks import (
     finite_rows,
 )
 from nclab.statistics.logits import logit_blocks
+from nclab.statistics.reference_look import ReferenceLook
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
@@ -144,6 +147,10 @@ class LayerStream:
         self.spread: DirectionalSpread | None = None
         self.beside: list[Beside] = []
         """What sees every row that counts, for error bars and the null."""
+        self.against: ReferenceLook | None = None
+        """Other data whose class means these features are compared with."""
+        self.soft = False
+        """Whether the loss is that of distributions over the classes."""
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows that `add` has left out."""
         self._largest_label = -1
@@ -180,22 +187,36 @@ class LayerStream:
         size, device = self.moments.num_classes, self.moments.device
         return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
 
-    def update(self, features: Any, labels: Any, *, dtype: torch.dtype | None = None) -> None:
-        """First pass: add a batch, computed in `dtype` if that is not the type of the rows."""
+    def update(
+        self,
+        features: Any,
+        labels: Any,
+        targets: Tensor | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """First pass: add a batch, computed in `dtype` if that is not the type of the rows.
+
+        `targets` (B, C) are its labels where these are soft.
+        """
         rows, classes = self._checked(features, labels)
+        self.soft = targets is not None
         if not self.started:
             self.start(rows.shape[1], rows.device)
         if self.num_classes is None and len(classes):
             self._largest_label = max(self._largest_label, int(classes.max()))
-            if self._largest_label >= self.moments.num_classes:
-                self.moments.grow(self._largest_label + 1)
+            self.grow(self._largest_label + 1)
         self.moments.add_checked(rows, classes, dtype=dtype)
+        if targets is not None and self.ignore_index is not None:
+            targets = targets[(classes != self.ignore_index).to(targets.device)]
         rows, classes = self._counted(rows, classes)
         for one in self.beside:
             one.add(rows, classes.to(self.moments.device))
-        predicted = self._predict(rows, classes)
+        predicted = self._predict(rows, classes, targets=targets)
         if self._decided is not None and predicted is not None:
             self._decided.append(predicted)
+        if self.against is not None:
+            self.against.add(rows, classes, predicted)
         self._keep(rows, classes, predicted)
 
     def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
@@ -211,6 +232,15 @@ class LayerStream:
             if usable is not None:
                 logits, labels = logits[usable], labels[usable]
             self.logits.update(logits, labels)
+
+    def grow(self, classes: int) -> None:
+        """Make room for labels up to so many, where no classifier tells how many there are."""
+        self._largest_label = max(self._largest_label, classes - 1)
+        if classes > self.moments.num_classes:
+            self.moments.grow(classes)
+            self.nonfinite = torch.nn.functional.pad(
+                self.nonfinite, (0, classes - len(self.nonfinite))
+            )
 
     def look_again(self, features: Any, labels: Any) -> None:
         """Second pass over the source: look at a batch once more."""
@@ -270,8 +300,9 @@ class LayerStream:
             collapse = one.attached(collapse)
         if left_out := int(self.nonfinite.sum()):
             warning = f"Left out {left_out} feature vectors with nan or infinity."
-            return replace(collapse, warnings=(warning, *collapse.warnings))
-        return collapse
+            collapse = replace(collapse, warnings=(warning, *collapse.warnings))
+        collapse = without_bounds(collapse) if self.soft else collapse
+        return collapse if self.against is None else compared(collapse, self.against)
 
     def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
         dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
@@ -288,18 +319,27 @@ class LayerStream:
         keep = classes != self.ignore_index
         return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
 
-    def _predict(self, rows: Tensor, classes: Tensor, *, count: bool = True) -> Tensor | None:
+    def _predict(
+        self,
+        rows: Tensor,
+        classes: Tensor,
+        *,
+        count: bool = True,
+        targets: Tensor | None = None,
+    ) -> Tensor | None:
         """The classifier's decisions, counted into the loss side in the first pass."""
         if self.head is None or self.logits is None:
             return None
         predicted = []
-        device = self.moments.device
+        device, done = self.moments.device, 0
         # No float32 logit overflows: features below 1e39 times weights below 1e150.
         compiled = rows.dtype != torch.float64 and compiles(rows, device)
         own_classes = classes.to(device)
         for logits, own in logit_blocks(rows, own_classes, self.head.weight, self.head.bias):
             if count:
-                predicted.append(self.logits.add_checked(logits, own, compiled=compiled))
+                part = None if targets is None else targets[done : done + len(own)].to(logits)
+                done += len(own)
+                predicted.append(self.logits.add_checked(logits, own, part, compiled=compiled))
             else:
                 predicted.append(logits.argmax(1))
         return torch.cat(predicted) if predicted else classes[:0]

@@ -1,39 +1,51 @@
 """measure: the door for any nn.Module and the loader that feeds it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Protocol, get_args
 
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
-from nclab.features.batches import Batch, known_labels, split_batch
+from nclab.features.batches import Batch, known_labels, split_batch, two_classes
+from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import evaluating, unwrap
+from nclab.features.own_loss import next_labels, own_loss
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
 from nclab.measurement.asked import NOTHING_MORE, Asked
+from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
-from nclab.measurement.model_layers import ModelLayers
+from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.report import Report
+from nclab.measurement.soft_labels import refuse_one_hot, split_soft
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX
 from nclab.statistics.sums import require_samples
 
 NOT_THE_LAST = "the classifier does not read this layer"
+NO_CLASSIFIER = "features only (classifier=None)"
 
 
 def measure(
     model: nn.Module,
     loader: Iterable[Any],
     *,
+    test: Iterable[Any] | None = None,
     layers: str | Sequence[str] = "last",
-    classifier: str | None = None,
+    classifier: ClassifierChoice = AUTO,
     pool: Pool = "mean",
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
     second_look: bool = True,
     cache_bytes: int = CACHE_BYTES,
+    reference: Report | Reference | None = None,
+    class_names: ClassNames = None,
+    soft: bool = False,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     null: bool = False,
@@ -45,18 +57,24 @@ def measure(
     modules (`"name.input"` for an input, `"name#2"` for what the second call returns). All layers
     come from one forward pass per batch, in evaluation mode and without gradients; mode, hooks,
     gradients and random states are afterwards as before. Batches are (inputs, labels) or mappings
-    with `labels`.
+    with `labels`; causal language models get the labels of the next tokens, as they themselves do.
 
     Costs the forward passes and, per layer, what `measure_features` costs. The second look reads
     features kept in `cache_bytes` of memory, shared by all layers; layers that do not fit need a
     second round of forward passes.
 
     Args:
-        classifier: name of the linear module to take instead of the one found.
+        test: a loader of other data; `report.test` compares them with the class means of `loader`.
+        classifier: instead of finding it: the name of a module, a function model -> (W, b) or the
+            pair; None to measure features alone.
         pool: "mean" or "flatten" for feature maps and tokens, see `nclab.features.pooling`.
         ignore_index: label of padded tokens to skip.
         allow_missing: leave out classes without samples instead of refusing.
         second_look: False for the one-pass metrics alone.
+        reference: an earlier report whose class means these data are compared with.
+        class_names: in the order of the class numbers, for tables and pictures; with them labels
+            may be names, too.
+        soft: the labels are distributions over the classes; the loss is that of these.
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
         null: also the scalars with shuffled labels; batches must mix the classes.
@@ -72,16 +90,27 @@ def measure(
     if not isinstance(model, nn.Module):
         raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
     check_loader(loader)
+    if test is not None:
+        check_loader(test)
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
-    return Measurement(
+    measurement = Measurement(
         ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool),
         ignore_index=ignore_index,
         allow_missing=allow_missing,
         second_look=second_look,
         cache_bytes=cache_bytes,
-        asked=Asked.checked(metrics, intervals=intervals, null=null),
-    ).run(loader)
+        asked=Asked.checked(metrics, intervals=intervals, null=null, soft=soft),
+        reference=reference,
+        split=None if test is None else "train",
+        class_names=as_class_names(class_names),
+        soft=soft,
+    )
+    report = measurement.run(loader)
+    if test is None:
+        return report
+    held_out = replace(measurement, reference=report, split="test", streams={})
+    return replace(report, test=held_out.run(test))
 
 
 def check_loader(loader: Any) -> None:
@@ -112,6 +141,12 @@ class Measurement:
     asked: Asked = NOTHING_MORE
     sharing: Sharing | None = None
     """With others, if this process reads only a part of the data."""
+    reference: Report | Reference | None = None
+    """Other data, whose class means these are compared with; classes may then be missing."""
+    split: str | None = None
+    """What the data are called: train, test, ..."""
+    class_names: tuple[str, ...] | None = None
+    soft: bool = False
     streams: dict[Point, LayerStream] = field(default_factory=dict)
     expected: Tensor | None = None
     """All labels, where they are known before the pass."""
@@ -120,13 +155,14 @@ class Measurement:
         self.model = self.layers.model
         self.cache = Cache(self.cache_bytes) if self.second_look else None
         self.device = self.layers.device
+        self.allow_missing |= self.reference is not None
 
     def run(self, loader: Iterable[Any]) -> Report:
         """Read the loader once, or twice if the second look needs it."""
         # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for it.
         repeatable = not isinstance(loader, Iterator)
-        if not self.allow_missing and self.sharing is None:
-            self.expected = known_labels(loader)
+        if not self.allow_missing and self.sharing is None and not self.soft:
+            self.expected = known_labels(loader, self.class_names)
         with evaluating(self.model, loader):
             for batch in track(loader, "measuring"):
                 self.first_pass(batch)
@@ -156,36 +192,49 @@ class Measurement:
 
     def first_pass(self, raw: Any) -> None:
         """Run one batch; the first one also decides what is measured."""
-        batch = split_batch(raw, self.device)
+        batch, targets = self._batch(raw)
+        own: float | None = None
         if not self.layers.found:
             recorder, output = self._run(batch, None)
-            self.layers.find(recorder, batch, output)
-            self._open_streams()
-            self._require_classes()
+            if self.layers.needs_tensors(recorder, output):
+                recorder, output = self._run(batch, None, keep=True)
+            try:
+                self.layers.find(recorder, batch, output)
+            except ModelError as error:
+                refuse_one_hot(batch.labels, error)
+                raise
+            own = self._own_loss(raw, batch, output)
+        elif not self.streams:
+            recorder, _ = self._run(batch, [layer.point for layer in self.layers.measured])
         else:
             recorder, _ = self._run(batch, list(self.streams))
-        self._check_labels(batch.labels)
-        for point, stream in self.streams.items():
-            rows, dtype = _rows(recorder, point, stream), recorder.dtypes.get(point)
-            stream.update(rows, batch.labels.reshape(-1), dtype=dtype)
+        if not self.streams:
+            self._open_streams()
+            self._require_classes()
+        labels = self._labels(batch)
+        for layer, stream in self._pairs():
+            rows, dtype = self._rows(recorder, layer), recorder.dtypes.get(layer.point)
+            stream.update(rows, labels, targets, dtype=dtype)
+        if own is not None:
+            self._compare(own)
 
     def second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
         """Run one batch again for the layers that were not kept."""
-        batch = split_batch(raw, self.device)
-        points = [point for point, stream in self.streams.items() if stream in streams]
-        recorder, _ = self._run(batch, points)
-        for point in points:
-            stream = self.streams[point]
-            stream.look_again(_rows(recorder, point, stream), batch.labels.reshape(-1))
+        batch, _ = self._batch(raw)
+        again = [(layer, stream) for layer, stream in self._pairs() if stream in streams]
+        recorder, _ = self._run(batch, [layer.point for layer, _ in again])
+        labels = self._labels(batch)
+        for layer, stream in again:
+            stream.look_again(self._rows(recorder, layer), labels)
 
     def _require_classes(self) -> None:
         """Refuse absent classes before the pass, where its labels are known."""
-        labels = self.expected
-        if labels is None or labels.dtype.is_floating_point:
+        labels, classes = self.expected, self.layers.num_classes
+        if labels is None or classes is None or labels.dtype.is_floating_point:
             return
         used = labels[labels != self.ignore_index] if self.ignore_index is not None else labels
-        if used.numel() and int(used.min()) >= 0 and int(used.max()) < self.layers.num_classes:
-            counts = used.long().bincount(minlength=self.layers.num_classes)
+        if used.numel() and int(used.min()) >= 0 and int(used.max()) < classes:
+            counts = used.long().bincount(minlength=classes)
             self._refused(lambda: require_samples(counts))
 
     def require_data(self) -> None:
@@ -199,53 +248,139 @@ class Measurement:
         try:
             check()
         except DataError as error:
-            name = self.layers.classifier.call.name
-            raise DataError(f"{error} Or is {name!r} not the classifier?") from error
+            name = self.layers.classifier_name
+            hint = f" Or is {name!r} not the classifier?" if name else ""
+            raise DataError(f"{error}{hint}") from error
 
     def report(self, reasons: dict[str, str]) -> Report:
         """The finished measurement."""
         measured = []
+        nothing = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
         for stream in self.streams.values():
-            own = reasons if stream.head else {"weight": NOT_THE_LAST, **reasons}
-            measured.append(stream.collapse(own))
+            own = reasons if stream.head else {"weight": nothing, **reasons}
+            measured.append(named(stream.collapse(own), self.class_names, self.split))
         return Report(
             layers=tuple(measured),
             classifier=self.layers.classifier_name,
             samples=measured[-1].samples,
             skipped=self.layers.skipped,
             remarks=self.layers.remarks,
+            split=self.split,
         )
 
-    def _run(self, batch: Batch, points: Sequence[Point] | None) -> tuple[Recorder, Any]:
+    def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
+        for layer in self.layers.measured:
+            yield layer, self.streams[layer.point]
+
+    def _batch(self, raw: Any) -> tuple[Batch, Tensor | None]:
+        """A batch with class numbers as labels and, where these are soft, the labels as given."""
+        batch = split_batch(raw, self.device, names=self.class_names)
+        if self.soft:
+            classes, targets = split_soft(batch.labels, self.layers.num_classes)
+            return batch._replace(labels=classes), targets
+        if batch.labels.is_floating_point():
+            refuse_one_hot(batch.labels)
+            batch = batch._replace(labels=two_classes(batch.labels))
+        elif batch.labels.ndim == 2 and batch.labels.shape[1] == 1:
+            batch = batch._replace(labels=batch.labels[:, 0])
+        return batch, None
+
+    def _labels(self, batch: Batch) -> Tensor:
+        """One class number for each row of features."""
+        labels = batch.labels
+        if self.layers.shifted:
+            if self.ignore_index is None:
+                raise ModelError(
+                    "Expected an ignore_index for a causal language model, whose last token has no "
+                    "label; got None."
+                )
+            labels = next_labels(labels, self.ignore_index)
+        self._check_labels(labels)
+        return labels.reshape(-1)
+
+    def _own_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
+        """What the model itself says of the first batch, if it takes labels; and how it does."""
+        layers = self.layers
+        if layers.classifier is None or self.soft:
+            return None
+        called = dict(batch.kwargs)
+        if isinstance(raw, Mapping) and "labels" in raw and takes_labels(self.model):
+            called["labels"] = batch.labels
+            # A model that cannot make use of them only tells nothing.
+            with suppress(Exception):
+                output = self.model(*batch.args, **called)
+        elif batch.args and "input_ids" not in called:
+            called["input_ids"] = batch.args[0]
+        found = own_loss(
+            *(self.model, output, batch.labels),
+            called_with=called,
+            ignore_index=self.ignore_index,
+        )
+        layers.shifted = found.shifted
+        return found.loss
+
+    def _compare(self, own: float) -> None:
+        """Say where the first batch has another loss than the model finds itself."""
+        for layer, stream in self._pairs():
+            if layer.is_last and stream.logits is not None and stream.logits.counts.any():
+                logits = stream.logits
+                ours = float(logits.loss_sums.sum()) / int(logits.counts.sum())
+                self.layers.agree(own, ours)
+
+    def _run(
+        self, batch: Batch, points: Sequence[Point] | None, *, keep: bool = False
+    ) -> tuple[Recorder, Any]:
         reader = partial(self.layers.rows, labels=batch.labels, mask=batch.mask)
-        with self.layers.recorder(reader, points) as recorder:
+        with self.layers.recorder(reader, points, keep=keep) as recorder:
             output = self.model(*batch.args, **batch.kwargs)
         return recorder, output
 
+    def _rows(self, recorder: Recorder, layer: MeasuredLayer) -> Tensor:
+        rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
+        if isinstance(rows, NoRows):
+            raise ModelError(f"Cannot measure {layer.name} on every batch: {rows}.")
+        return self.layers.features(layer, rows)
+
     def _open_streams(self) -> None:
         head = self.layers.head()
+        names = self.class_names
+        told = None if names is None else len(names)
+        if names is not None and head is not None and len(names) != len(head.weight):
+            raise DataError(
+                f"Expected a name for each of the {len(head.weight)} outputs of "
+                f"{self.layers.classifier_name}, got {len(names)} class_names."
+            )
         for layer in self.layers.measured:
-            self.streams[layer.point] = LayerStream(
-                num_classes=len(head.weight),
+            stream = LayerStream(
+                num_classes=told if head is None else len(head.weight),
                 head=head if layer.is_last else None,
                 ignore_index=self.ignore_index,
                 cache=self.cache,
                 layer=layer.name,
                 asked=self.asked,
             )
+            if self.reference is not None:
+                stream.against = look_against(reference_of(self.reference, layer.name))
+            self.streams[layer.point] = stream
 
     def _check_labels(self, labels: Tensor) -> None:
         outputs, name = self.layers.num_classes, self.layers.classifier_name
         used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
-        if used.numel() and used.max() >= outputs:
+        if outputs is not None and used.numel() and used.max() >= outputs:
             raise DataError(
                 f"Expected labels in [0, {outputs}) for the {outputs} outputs of {name}, "
                 f"got {int(used.max())}. Check the labels, or pass classifier= another module."
             )
 
 
-def _rows(recorder: Recorder, point: Point, stream: LayerStream) -> Tensor:
-    rows = recorder.rows.get(point, NoRows("it was not called for this batch"))
-    if isinstance(rows, NoRows):
-        raise ModelError(f"Cannot measure {stream.layer} on every batch: {rows}.")
-    return rows
+def takes_labels(model: nn.Module) -> bool:
+    """Whether a model's forward pass has a parameter for the labels."""
+    try:
+        return "labels" in signature(model.forward).parameters
+    except (TypeError, ValueError):  # a forward pass that does not tell
+        return False
+
+
+def reference_of(reference: Any, layer: str) -> Any:
+    """What a layer is compared with: in a report, the layer of the same name."""
+    return reference[layer] if isinstance(reference, Report) else reference

@@ -1,17 +1,33 @@
 """ModelLayers: which layers of a model are measured, found in one traced forward pass."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nclab.errors import ModelError, NclabError
+from nclab.errors import ModelError, NclabError, NclabWarning
 from nclab.features.batches import Batch
-from nclab.features.classifier import Classifier, find_classifier
-from nclab.features.layers import FoundLayer, all_layers, input_layer, named_points
+from nclab.features.classifier import (
+    AUTO,
+    Classifier,
+    ClassifierChoice,
+    find_classifier,
+    needs_tensors,
+)
+from nclab.features.layers import FoundLayer, all_layers, named_points
+from nclab.features.own_loss import disagreement
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
-from nclab.features.recorder import Call, Point, Reader, Recorder, is_weight_layer, possible_logits
+from nclab.features.recorder import (
+    Call,
+    Point,
+    Reader,
+    Recorder,
+    first_tensor,
+    is_weight_layer,
+    possible_logits,
+)
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
 
@@ -37,17 +53,23 @@ class ModelLayers:
         model: nn.Module,
         layers: str | Sequence[str],
         *,
-        classifier: str | None = None,
+        classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
     ) -> None:
         self.model = model
         self.wanted = layers
         self.chosen = classifier
         self.pool = pool
-        self.classifier: Classifier
-        """There once `find` has found it."""
+        self.classifier: Classifier | None
+        """There once `find` has found it; None where only features are measured."""
+        self.shifted = False
+        """Whether the model compares the logits of a token with the label of the next."""
         self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
+        self.remarks: tuple[str, ...] = ()
+        """How the classifier was found, and its loss, where that needs saying."""
+        self.num_classes: int | None = None
+        """Outputs of the classifier; without one only the labels tell."""
         self.deciders: dict[Point, nn.Module] = {}
         self._turned: dict[int, bool | None] = {}
         self._named: list[tuple[str, Point]] = []
@@ -70,19 +92,9 @@ class ModelLayers:
         return hasattr(self, "classifier")
 
     @property
-    def num_classes(self) -> int:
-        """Outputs of the classifier."""
-        return len(self.classifier.weight)
-
-    @property
     def classifier_name(self) -> str:
-        """Name of the classifier."""
-        return self.classifier.call.name or type(self.model).__name__
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """How the classifier was found, where that needs saying."""
-        return (self.classifier.remark,) if self.classifier.remark else ()
+        """Name of the classifier, empty without one."""
+        return "" if self.classifier is None else self.classifier.name or type(self.model).__name__
 
     @property
     def device(self) -> torch.device:
@@ -90,11 +102,24 @@ class ModelLayers:
         parameter = next(self.model.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
-    def head(self) -> Head:
+    def head(self) -> Head | None:
         """The classifier's weights as they are now."""
-        module = self.classifier.call.module
-        bias = getattr(module, "bias", None)
-        return Head.checked(module.weight, bias if isinstance(bias, Tensor) else None, None)
+        return None if self.classifier is None else Head.checked(*self.classifier.read(), None)
+
+    def features(self, layer: MeasuredLayer, rows: Tensor) -> Tensor:
+        """Rows of a layer as the classifier reads them: directions, if it compares those."""
+        if layer.is_last and self.classifier is not None and self.classifier.unit_rows:
+            return torch.nn.functional.normalize(rows.double(), dim=1)
+        return rows
+
+    def agree(self, own: float, ours: float) -> None:
+        """Warn where the model's own loss is not that of the classifier that was found."""
+        parameter = next((p for p in self.model.parameters() if p.is_floating_point()), None)
+        dtype = torch.float32 if parameter is None else parameter.dtype
+        said = disagreement(own, ours, self.classifier_name, dtype)
+        if said is not None:
+            self.remarks = (*self.remarks, said)
+            warnings.warn(f"Expected the model's loss, but {said}.", NclabWarning, stacklevel=4)
 
     def rows(self, tensor: Tensor, module: nn.Module, *, labels: Tensor, mask: Any) -> Tensor:
         """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
@@ -107,35 +132,95 @@ class ModelLayers:
         how = {"pool": self.pool, "mask": mask, "sequence_first": first, "turned": turned}
         return to_rows(tensor, labels, module, **how)
 
-    def recorder(self, reader: Reader, points: Sequence[Point] | None = None) -> Recorder:
-        """A recorder of the given points or, without them, one that traces the pass."""
+    def recorder(
+        self, reader: Reader, points: Sequence[Point] | None = None, *, keep: bool = False
+    ) -> Recorder:
+        """A recorder of the given points or, without them, one that traces the pass.
+
+        With `keep` the tensors of the traced pass live until `find` has seen them.
+        """
         if points is not None:
             return Recorder(self.model, reader, points, deciders=self.deciders)
         names = self._weight_layers if self.wanted == "all" else self._may_classify
         inputs = [Point(name, "input", None) for name in names]
         named = [point for _, point in self._named]
-        return Recorder(self.model, reader, inputs + named, trace=True, deciders=self.deciders)
+        points, deciders = inputs + named, self.deciders
+        return Recorder(self.model, reader, points, trace=True, keep=keep, deciders=deciders)
+
+    def needs_tensors(self, recorder: Recorder, output: Any) -> bool:
+        """Whether `find` wants a traced pass that has kept its tensors."""
+        return needs_tensors(recorder.calls, possible_logits(output), self.chosen)
 
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
         """After the traced pass: find the classifier and the layers to measure."""
-        self.classifier = find_classifier(recorder.calls, possible_logits(output), self.chosen)
-        last = input_layer(self.classifier.call, recorder.calls)
-        classes = len(self.head().weight)
-        for layer in self._layers(recorder.calls, batch, last):
-            rows = recorder.rows.get(layer.point, NoRows("it was not called"))
-            is_last = layer.identity is not None and layer.identity == last.identity
+        calls = recorder.calls
+        classifier = find_classifier(self.model, calls, possible_logits(output), self.chosen)
+        last = FoundLayer("output", Point("", "output", 0), None)
+        if classifier is not None:
+            last = self._placed(classifier.reads, calls)
+        self.remarks = (classifier.remark,) if classifier and classifier.remark else ()
+        self.classifier = None if classifier is None else classifier._replace(tensor=None)
+        head = self.head()
+        self.num_classes = None if head is None else len(head.weight)
+        found = {layer.point: layer for layer in self._layers(calls, batch, last)}
+        for layer in found.values():
+            known = head is not None and layer.identity is not None
+            is_last = known and layer.identity == last.identity
+            rows = recorder.rows.get(layer.point)
             try:
+                if rows is None:
+                    tensor = classifier.tensor if classifier is not None and is_last else None
+                    rows = self._late_rows(layer, tensor, batch, output, recorder)
                 if isinstance(rows, NoRows):
                     raise ModelError(f"Cannot measure {layer.name}: {rows}.") from rows
-                check_sizes(classes, rows.shape[1])
+                check_sizes(2 if head is None else len(head.weight), rows.shape[1])
+                if head is not None and is_last:
+                    head.check_dim(rows.shape[1])
             except NclabError as error:
-                if is_last or self._named:
+                if is_last or self._named or layer == last:
                     raise
                 self.skipped[layer.name] = str(error.__cause__ or error)
             else:
+                recorder.rows[layer.point] = rows
                 self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
-        recorder.forget()  # The tensors of this pass are not ours to keep alive.
+        recorder.forget()  # the tensors of this pass are not ours to keep alive
+
+    def _placed(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
+        """What the classifier reads; of a given one that is not found, the last named layer."""
+        if reads.name or reads.identity is not None:
+            return reads
+        if not self._named:
+            raise ModelError(
+                "Expected a given classifier whose result is the model's output, it is that of no "
+                "tensor that a module reads or returns. Say what it reads: layers=['name']."
+            )
+        placed = [_named_layer(name, point, calls) for name, point in self._named]
+        return max(placed, key=lambda place: place[0])[1]
+
+    def _late_rows(
+        self,
+        layer: FoundLayer,
+        tensor: Tensor | None,
+        batch: Batch,
+        output: Any,
+        recorder: Recorder,
+    ) -> Tensor | NoRows:
+        """Rows of a place that was not known to be one while the pass was traced."""
+        module = self.model
+        if not layer.point.module:
+            tensor = first_tensor(output)
+        for call in recorder.calls:
+            if call.name == layer.point.module and call.index == layer.point.call:
+                module = call.module
+        if tensor is None:
+            return NoRows("it was not called")
+        self.deciders[layer.point] = module
+        recorder.dtypes[layer.point] = tensor.dtype
+        try:
+            return self.rows(tensor.detach(), module, labels=batch.labels, mask=batch.mask)
+        except NoRows as reason:
+            return reason
 
     def _layers(self, calls: list[Call], batch: Batch, last: FoundLayer) -> list[FoundLayer]:
         if self._named:
@@ -149,8 +234,11 @@ class ModelLayers:
 
 
 def _one_place(module: nn.Module) -> bool:
-    weight = getattr(module, "weight", None)
-    return not isinstance(weight, Tensor) or all(size == 1 for size in weight.shape[2:])
+    weight = module._parameters.get("weight")
+    if weight is not None:
+        return all(size == 1 for size in weight.shape[2:])
+    # One that is computed is not looked at: in training a spectral norm would move on.
+    return not isinstance(module, nn.modules.conv._ConvNd) or set(module.kernel_size) == {1}
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:

@@ -5,6 +5,7 @@ import html
 import io
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nclab.files import write_whole
@@ -22,6 +23,7 @@ STYLE = """
 body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
+p.said{color:var(--ink);font-size:1rem;max-width:50rem}
 table{border-collapse:collapse;font-size:.9rem}th,td{padding:.35rem 1rem .35rem 0;text-align:left;
 border-bottom:1px solid var(--line)}
 td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -63,13 +65,13 @@ class Shown(ABC):
         return plot(self._picture(), dark)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write picture and table as one page that needs nothing else."""
-        write_page(path, self._picture(), self._html_table())
+        """Write what it means, picture and table as one page that needs nothing else."""
+        write_page(path, self._picture(), self._html_table(), said=self.lines())
 
-    def _html_table(self) -> str:
+    def _html_table(self, remarks: Sequence[str] = ()) -> str:
         from nclab.measurement.table import as_html
 
-        return as_html(self.table_rows(), remarks=self.lines())
+        return as_html(self.table_rows(), remarks=remarks)
 
     def __str__(self) -> str:
         return as_text(self)
@@ -77,16 +79,19 @@ class Shown(ABC):
     __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
 
 
-def write_page(path: str | os.PathLike[str], picture: "Picture", table: str) -> None:
-    """Write the picture, for light and for dark screens, and a table of HTML as one file."""
+def write_page(
+    path: str | os.PathLike[str], picture: "Picture", table: str, said: Sequence[str] = ()
+) -> None:
+    """Write lines, a picture, for light and for dark screens, and a table of HTML as one file."""
     title = html.escape(picture.title)
+    first = "".join(f'<p class="said">{html.escape(line)}</p>\n' for line in said)
     light, dark = (_image(picture, dark) for dark in (False, True))
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>{STYLE}</style></head><body>
 <h1>{title}</h1>
-<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
+{first}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
 <img src="{light}" alt="{title}"></picture>
 <p>{html.escape(picture.caption)}</p>
 <div>{table}</div>

@@ -27,12 +27,16 @@ class Report(Shown):
 
     layers: tuple[Collapse, ...]
     classifier: str
-    """Name of the module taken as the classifier."""
+    """Name of the module taken as the classifier; empty where only features were measured."""
     samples: int
     skipped: Mapping[str, str]
     """Layer -> why it was not measured."""
     remarks: tuple[str, ...]
     """How the classifier was found, where that needs saying."""
+    split: str | None = None
+    """What the data are called: train, test, ..."""
+    test: "Report | None" = None
+    """Other data of the same model, compared with the class means of these."""
 
     @property
     def last(self) -> Collapse:
@@ -68,15 +72,22 @@ class Report(Shown):
         return (read[-1] if read else self.last).certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`."""
-        return [collapse.to_row() for collapse in self.layers]
+        """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`.
+
+        With test data, first those of `train` and then those of `test`, told apart by `split`.
+        """
+        return [collapse.to_row() for collapse in self._shown()]
+
+    def _shown(self) -> tuple[Collapse, ...]:
+        return self.layers if self.test is None else (*self.layers, *self.test.layers)
 
     def _picture(self) -> "Picture":
         from nclab.figures.bands import with_bands
         from nclab.figures.measured import layer_picture, layers_picture
 
         if len(self.layers) < 2:
-            return layer_picture(self.last._seen())
+            beside = None if self.test is None else self.test.last._seen()
+            return layer_picture(self.last._seen(), beside=beside)
         rows = self.table_rows()
         return with_bands(layers_picture(rows), rows)
 
@@ -91,11 +102,13 @@ class Report(Shown):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show of every layer."""
-        return [row for collapse in self.layers for row in collapse.table_rows()]
+        return [row for collapse in self._shown() for row in collapse.table_rows()]
 
     def lines(self) -> list[str]:
         """What is said below the table."""
-        lines = [f"classifier: {self.classifier} · {self.samples} samples"]
+        head = f"classifier: {self.classifier}" if self.classifier else "features only"
+        beside = "" if self.test is None else f" and {self.test.samples} {self.test.split}"
+        lines = [f"{head} · {self.samples}{beside and f' {self.split}'}{beside} samples"]
         accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
         known = [value for value in accuracies if value is not None]
         count = len(self.layers)
@@ -106,11 +119,11 @@ class Report(Shown):
                 f"effective depth: {min(depth, count)} of {count} layers "
                 f"(nearest-class-centre error ≤ 0.01{end})"
             )
-        if self.layers:
-            lines.append(self.last.verdict)
+        for part in filter(None, (self, self.test)):
+            lines += part.layers[-1].lines() if part.layers else []
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines
 
     def _repr_html_(self) -> str:
-        return self._html_table()
+        return self._html_table(self.lines())

@@ -14,6 +14,7 @@ from nclab.data.shards import find_shards, open_shard
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress, ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.arrays import NO_WEIGHT
+from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.progress import Bar, bar, track
@@ -40,6 +41,7 @@ def measure_shards(
     engine: Engine | str = "local",
     workers: int | None = None,
     skip_bad: bool = False,
+    class_names: ClassNames = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -69,6 +71,8 @@ def measure_shards(
         check_whole("classes", num_classes)
     if weight is None and bias is not None:
         raise DataError("Expected weight beside bias, got bias alone. Pass both.")
+    names = as_class_names(class_names)
+    num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = None if weight is None else Head.checked(weight, bias, num_classes)
     plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
     shards = plan.count_labels(find_shards(paths))
@@ -87,7 +91,7 @@ def measure_shards(
             looks = runner.run(_second_round, plan, good, moving, state)
             stream.look = plan.look(stream.moments, looks)
             stream.finish_second_look()
-    collapse = stream.collapse({} if head else {"weight": NO_WEIGHT})
+    collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
     left_out = {**plan.bad, **bad}
     said = tuple(f"Left out {why}" for why in left_out.values())
     return replace(collapse, warnings=(*said, *collapse.warnings)) if said else collapse

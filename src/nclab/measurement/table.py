@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.figures.measured import cosine_keys
-from nclab.metrics.catalogue import EXTRAS, METRICS, Metric
+from nclab.metrics.catalogue import BY_NAME, EXTRAS, METRICS, REFERENCE_METRICS, Metric
 from nclab.text import number
 
 Row = Mapping[str, Any]
@@ -25,6 +25,8 @@ LAYER_COLUMNS = {
     "nc2_equiangularity_means": "nc2 angles",
     "nc3_self_duality": "nc3 duality",
     "nc4_ncc_accuracy": "nc4 ncc",
+    "reference_ncc_accuracy": "train ncc",
+    "strong_test_collapse": "strong",
 }
 """What a table of many layers has room for and how it heads them; the rest is in `to_dicts`."""
 
@@ -62,6 +64,9 @@ def layers(rows: Sequence[Row]) -> Group:
     """Layers as rows, the metrics there is room for as columns."""
     table = Table(header_style="bold")
     table.add_column("layer", overflow="fold")
+    splits = any(row.get("split") for row in rows)
+    if splits:
+        table.add_column("data")
     table.add_column("d", justify="right")
     columns = _columns(rows)
     shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
@@ -69,18 +74,20 @@ def layers(rows: Sequence[Row]) -> Group:
         table.add_column(columns[name], justify="right")
     for row in rows:
         cells = [number(row.get(name)) + _error(name, row) for name in shown]
-        table.add_row(Text(row["layer"] or ""), str(row["dim"]), *cells)
-    return Group(table, *_remarks(rows, with_notes=False), *_gaps(rows, shown))
+        data = [Text(row.get("split") or "")] if splits else []
+        table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
+    gaps = _gaps(rows, {name: columns[name] for name in shown})
+    return Group(table, *_remarks(rows, with_notes=False), *gaps)
 
 
-def _gaps(rows: Sequence[Row], shown: Sequence[str]) -> list[Text]:
+def _gaps(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
     """Why cells are empty; not where only the classifier's own layer has a number."""
-    needs = {metric.name: metric.needs for metric in METRICS}
     reasons: dict[str, list[str]] = {}
-    for name in shown:
+    for name, head in shown.items():
         for row in rows:
-            if row.get(name) is None and needs[name] != "weight" and name in row["notes"]:
-                where = f"{LAYER_COLUMNS[name]} of {row['layer'] or 'the layer'}"
+            empty = row.get(name) is None and name in row["notes"]
+            if empty and BY_NAME[name].needs != "weight":
+                where = f"{head} of {_title(row) if row['layer'] else 'the layer'}"
                 reasons.setdefault(row["notes"][name], []).append(where)
     return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
 
@@ -114,16 +121,13 @@ def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
 
 
 def _title(row: Row) -> str:
-    return row["layer"] or "value"
+    return " · ".join(filter(None, (row["layer"], row.get("split")))) or "value"
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    groups = list(dict.fromkeys(metric.group for metric in (*METRICS, *EXTRAS)))
-    found = [
-        metric
-        for metric in (*METRICS, *EXTRAS)
-        if any(row.get(metric.name) is not None for row in rows)
-    ]
+    known = (*METRICS, *EXTRAS, *REFERENCE_METRICS)
+    groups = list(dict.fromkeys(metric.group for metric in known))
+    found = [metric for metric in known if any(row.get(metric.name) is not None for row in rows)]
     return sorted(found, key=lambda metric: groups.index(metric.group))
 
 
@@ -154,7 +158,7 @@ def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
     """Each warning and each reason for a missing number once, with what it concerns."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        name = row["layer"] or ""
+        name = _title(row) if row["layer"] else row.get("split") or ""
         for warning in row["warnings"]:
             lines.setdefault(warning, []).append(name)
     remarks = []
@@ -162,12 +166,16 @@ def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
         everywhere = len(rows) == 1 or len(names) == len(rows)
         where = "" if everywhere else f" ({', '.join(names)})"
         remarks.append(Text(f"! {warning}{where}"))
-    if with_notes and len(rows) == 1:
+    alone = len({row.get("split") for row in rows}) == len(rows)
+    if with_notes and alone:
         reasons: dict[str, list[str]] = {}
-        for metric, reason in rows[0]["notes"].items():
-            reasons.setdefault(reason, []).append(metric)
-        for metric, reason in rows[0].get("no_interval", {}).items():
-            reasons.setdefault(f"no interval, {reason}", []).append(metric)
+        for row in rows:
+            missing = list(row["notes"].items())
+            for metric, why in row.get("no_interval", {}).items():
+                missing.append((metric, f"no interval, {why}"))
+            for metric, reason in missing:
+                told = reasons.setdefault(reason, [])
+                told += [] if metric in told else [metric]
         for reason, metrics in reasons.items():
             remarks.append(Text(f"– {reason}: {', '.join(metrics)}", style="dim"))
     return remarks

@@ -64,7 +64,8 @@ def _outstanding(collapse: "Collapse") -> list[str]:
     closest = collapse.centred_max_inter
     if collapse.look is not None and closest is not None and closest > MERGED:
         pair = sorted(collapse.classes[place] for place in max_inter_pair(collapse.look))
-        found.append(f"Classes {pair[0]} and {pair[1]} merge (centred cosine {number(closest)}).")
+        one, other = map(collapse.name_of, pair)
+        found.append(f"Classes {one} and {other} merge (centred cosine {number(closest)}).")
     dead = (collapse.moments.zero_counts == collapse.counts).nonzero().flatten().tolist()
     if dead:
         found.append(f"Dead, all features zero: {_listed(collapse, dead)}.")
@@ -77,7 +78,7 @@ def _outstanding(collapse: "Collapse") -> list[str]:
 
 
 def _listed(collapse: "Collapse", places: Sequence[int]) -> str:
-    names = [str(collapse.classes[place]) for place in places[:NAMED]]
+    names = [collapse.name_of(collapse.classes[place]) for place in places[:NAMED]]
     more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
     return f"class{'es' if len(places) > 1 else ''} {', '.join(names)}{more}"
 

@@ -27,6 +27,14 @@ from nclab.metrics.effective_depth import effective_depth
 from nclab.metrics.effective_rank import lidar, rankme, stable_rank_weights
 from nclab.metrics.generalised import gnc2_uniformity, unc3_duality
 from nclab.metrics.gram import nc2_gram_weights, nc3_gram
+from nclab.metrics.held_out import (
+    reference_mean_shift,
+    reference_ncc_accuracy,
+    reference_ncc_agreement,
+    reference_spread_ratio,
+    strong_test_collapse,
+    weak_test_collapse,
+)
 from nclab.metrics.margin import margin, normalised_margin
 from nclab.metrics.minority import minority_cosine
 from nclab.metrics.nc0_weight_mean import nc0_weight_mean
@@ -123,8 +131,14 @@ __all__ = [
     "normalised_margin",
     "optimal_loss",
     "rankme",
+    "reference_mean_shift",
+    "reference_ncc_accuracy",
+    "reference_ncc_agreement",
+    "reference_spread_ratio",
     "simplex_etf",
     "snr_spectrum",
     "stable_rank_weights",
+    "strong_test_collapse",
     "unc3_duality",
+    "weak_test_collapse",
 ]

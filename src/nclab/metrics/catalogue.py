@@ -130,8 +130,18 @@ EXTRAS: tuple[Metric, ...] = (
 )
 """What costs more than a pass over C x d numbers or only some data have; to be asked for."""
 
-BY_NAME = {metric.name: metric for metric in METRICS}
-"""Of what every measurement has."""
+REFERENCE_METRICS: tuple[Metric, ...] = (
+    Metric(metrics.reference_ncc_accuracy, "test", _one, "nearest train mean is right"),
+    Metric(metrics.reference_ncc_agreement, "test", _one, "... and decides as the network"),
+    Metric(metrics.strong_test_collapse, "test", _zero, "distance² to own train mean / spread"),
+    Metric(metrics.weak_test_collapse, "test", _zero, "... to the nearest of any C points"),
+    Metric(metrics.reference_mean_shift, "test", _zero, "shift² of class means / spread"),
+    Metric(metrics.reference_spread_ratio, "test", None, "variance within classes / train's"),
+)
+"""Measured only beside a reference: other data against the class means of training."""
+
+BY_NAME = {metric.name: metric for metric in (*METRICS, *REFERENCE_METRICS)}
+"""Of what every measurement has, and those beside a reference."""
 
 
 def chosen(names: str | Collection[str]) -> tuple[Metric, ...]:

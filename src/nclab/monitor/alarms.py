@@ -94,7 +94,7 @@ class CollapseLost:
         for collapse in event.layers:
             if collapse.layer not in reached:
                 continue
-            measured = [name for name in self.thresholds if getattr(collapse, name) is not None]
+            measured = [name for name in self.thresholds if collapse.values.get(name) is not None]
             if not measured:
                 continue
             name, worst = _worst(_distances(collapse, measured), self.thresholds)
@@ -178,10 +178,10 @@ def _distances(collapse: Collapse, names: Iterable[str]) -> dict[str, float]:
     """How far each metric is from its value at collapse; without a number, infinitely far."""
     gaps = {}
     for name in names:
-        ideal, value = BY_NAME[name].ideal, getattr(collapse, name)
+        ideal, value = BY_NAME[name].ideal, collapse.values.get(name)
         assert ideal is not None
-        missing = value is None or math.isnan(value)
-        gaps[name] = math.inf if missing else abs(value - ideal(collapse.num_classes))
+        known = value is not None and not math.isnan(value)
+        gaps[name] = abs((value or 0.0) - ideal(collapse.num_classes)) if known else math.inf
     return gaps
 
 

@@ -15,8 +15,9 @@ from nclab.errors import DataError
 from nclab.measurement.layer_stream import LayerStream
 from nclab.monitor.running_estimate import RunningEstimate
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.statistics.reference_look import ReferenceLook
 
-Stream = TypeVar("Stream", LogitStatistics, SecondLook)
+Stream = TypeVar("Stream", LogitStatistics, SecondLook, ReferenceLook)
 
 
 def active() -> bool:
@@ -45,7 +46,13 @@ class AllProcesses:
         """Merge moments and logits of all processes."""
         _agree([stream.moments.dim for stream in streams])
         for stream in streams:
+            if stream.num_classes is None:  # each process knows only the labels it has seen
+                own = torch.tensor([stream.moments.num_classes])
+                stream.grow(int(_gathered(own).max()))
             stream.moments = _joined_moments(stream.moments)
+            if stream.against is not None:
+                blank = partial(_empty_look, stream.against)
+                stream.against = _joined(stream.against, blank)
             stream.nonfinite = _sum(stream.nonfinite)
             if stream.logits is not None:
                 stream.logits = _joined(stream.logits, stream.new_logits)
@@ -56,6 +63,10 @@ class AllProcesses:
         for stream in streams:
             blank = partial(SecondLook, stream.moments)
             stream.look = _joined(stream.look or blank(), blank) if everywhere else None
+
+
+def _empty_look(look: ReferenceLook) -> ReferenceLook:
+    return ReferenceLook(look.moments, look.classes)
 
 
 def _joined_moments(own: ClassMoments) -> ClassMoments:

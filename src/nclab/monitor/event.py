@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
-from nclab.records.schema import MEASUREMENT, MeasurementRecord
+from nclab.records.schema import MEASUREMENT, TRAIN, MeasurementRecord
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
@@ -27,6 +27,10 @@ class Alarm(NamedTuple):
     message: str
     severe: bool = True
     """False for good news."""
+    split: str = TRAIN
+    """Of the data that were measured."""
+    names: tuple[str, ...] = ()
+    """Of the classes, if they have any."""
 
     @property
     def key(self) -> Key:
@@ -34,9 +38,11 @@ class Alarm(NamedTuple):
         return self.name, self.layer, self.classes
 
     def __str__(self) -> str:
-        of = {0: "", 1: f" (class {self.classes[0]})" if self.classes else ""}
-        where = of.get(len(self.classes), f" (classes {', '.join(map(str, self.classes))})")
-        return f"{self.layer}: {self.message}{where}"
+        called = self.names or tuple(map(str, self.classes))
+        of = {0: "", 1: f" (class {called[0]})" if called else ""}
+        where = of.get(len(called), f" (classes {', '.join(called)})")
+        data = "" if self.split == TRAIN else f", {self.split}"
+        return f"{self.layer}{data}: {self.message}{where}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +59,11 @@ class Event:
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Layer -> class -> features left out because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()
-    """The alarms raised before."""
+    """The alarms raised before, on the same split."""
     alarms: tuple[Alarm, ...] = ()
     """The alarms raised by this event."""
+    split: str = TRAIN
+    """Of the data that were measured: train, test, val, ..."""
 
     @property
     def layers(self) -> tuple[Collapse, ...]:
@@ -63,9 +71,13 @@ class Event:
         return self.report.layers
 
     def scalars(self) -> dict[str, float]:
-        """What was measured, by the names loggers use: `nc/<layer>/<metric>`."""
+        """What was measured, by the names loggers use: `nc/<layer>/<metric>`.
+
+        Of other data than those of training `nc/<split>/<layer>/<metric>`.
+        """
+        data = "" if self.split == TRAIN else f"{self.split}/"
         return {
-            f"nc/{collapse.layer}/{name}": value
+            f"nc/{data}{collapse.layer}/{name}": value
             for collapse in self.layers
             for name, value in collapse.scalars().items()
             if value is not None
@@ -78,6 +90,7 @@ class Event:
             "step": self.step,
             "epoch": self.epoch,
             "source": self.source,
+            "split": self.split,
             "layers": [collapse.to_dict() for collapse in self.layers],
             "train": self.train(),
         }

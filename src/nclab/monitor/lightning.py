@@ -10,6 +10,7 @@ from nclab.errors import MissingExtra, ModelError, NclabError
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.splits import Exact, as_splits, measure_splits
 from nclab.monitor.watched_loader import labels_of
 
 try:
@@ -36,8 +37,10 @@ class CollapseCallback(Callback):
             the LightningModule; found by itself where `forward` is not defined.
         labels: takes the labels from a batch that is neither (inputs, labels) nor a mapping.
         exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
-            "val" loader, or a loader of your own.
-        options: `alarms`, `sinks`, `classifier`, `pool` of `nclab.Monitor`.
+            "val" loader, a loader of your own, or several of them, as in ("train", "val") or
+            {"train": "train", "test": loader}; the others are compared with the class means of
+            "train".
+        options: `alarms`, `sinks`, `classifier`, `pool`, `class_names` of `nclab.Monitor`.
     """
 
     def __init__(
@@ -48,21 +51,19 @@ class CollapseCallback(Callback):
         preset: str = "standard",
         model: str | None = None,
         labels: Callable[[Any], Any] | None = None,
-        exact: str | Iterable[Any] | None = None,
+        exact: Exact = None,
         **options: Any,
     ) -> None:
         self.schedule = as_schedule(every)
         if exact is not None and self.schedule.unit != "epochs":
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
-        if isinstance(exact, str) and exact not in LOADERS:
-            raise NclabError(f"Expected exact='train', 'val' or a loader, got {exact!r}.")
         self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._model = model
         self._labels = labels
-        self._exact = exact
+        self._exact = as_splits(exact, LOADERS)
         self._state: Mapping[str, Any] | None = None
-        self._unlogged: Event | None = None
+        self._unlogged: list[Event] = []
         # Refuse wrong options now; a module without parameters draws no random numbers.
         Monitor(nn.Identity(), self.schedule, **self._options)
 
@@ -73,9 +74,16 @@ class CollapseCallback(Callback):
             raise NclabError("Expected a training first, got none. Train with this callback.")
         return self._monitor
 
+    @property
+    def state_key(self) -> str:
+        """Under which checkpoints keep the state; two callbacks of one trainer have two."""
+        if not self._exact and self._model is None:
+            return super().state_key
+        return self._generate_state_key(exact=sorted(self._exact), model=self._model)
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to watch, or go on where a checkpoint stood."""
-        if getattr(pl_module, "_compiler_ctx", None) is not None and self._exact is None:
+        if getattr(pl_module, "_compiler_ctx", None) is not None and not self._exact:
             raise ModelError(
                 "Expected a LightningModule that is not compiled, since compiled code runs around "
                 "hooks. Fit the plain module, or pass exact='train'."
@@ -97,8 +105,8 @@ class CollapseCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Hand the labels over."""
-        if self._exact is None and self.monitor.watching:
-            labels, mask = labels_of(batch, self._labels)
+        if not self._exact and self.monitor.watching:
+            labels, mask = labels_of(batch, self._labels, self.monitor.class_names)
             self.monitor.observe(labels, mask=mask)
 
     def on_train_batch_end(
@@ -106,7 +114,7 @@ class CollapseCallback(Callback):
     ) -> None:
         """Count the step; the last batch of an epoch also ends it, before any validation."""
         monitor = self.monitor
-        if self._exact is not None:
+        if self._exact:
             monitor.steps = trainer.global_step
             return
         before = monitor.last
@@ -127,8 +135,8 @@ class CollapseCallback(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log what the epoch has shown."""
         self._end_epoch(trainer)
-        event, self._unlogged = self._unlogged, None
-        if event is not None:
+        events, self._unlogged = self._unlogged, []
+        for event in events:
             several = trainer.world_size > 1  # all have the same number, but Lightning asks
             pl_module.log_dict(event.scalars(), batch_size=1, sync_dist=several)
 
@@ -156,16 +164,18 @@ class CollapseCallback(Callback):
         if monitor.epochs >= epoch:  # ended with its last batch
             return
         before = monitor.last
-        if self._exact is None:
+        events: list[Event | None] = []
+        if not self._exact:
             monitor.epoch_end(epoch)
+            events += [] if monitor.last is before else [monitor.last]
         else:
             monitor.epochs = epoch
-            if self.schedule.due(epoch):
-                monitor.measure(_loader(trainer, self._exact))
-        if monitor.last is not before:
-            self._unlogged = monitor.last
-            assert monitor.last is not None
-            publish(trainer, monitor.last)
+            due = self.schedule.due(epoch)
+            loaders = {s: _loader(trainer, one) for s, one in self._exact.items()} if due else {}
+            events += measure_splits(monitor, loaders)
+        for event in filter(None, events):
+            self._unlogged.append(event)
+            publish(trainer, event)
 
 
 def publish(trainer: Trainer, event: Event) -> None:

@@ -10,8 +10,11 @@ from typing import Any, Self, TypeVar, get_args
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
+from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import unwrap
 from nclab.features.pooling import Pool
+from nclab.measurement.class_names import ClassNames, as_class_names
+from nclab.measurement.held_out import Reference
 from nclab.measurement.model import Measurement, check_loader
 from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.report import Report
@@ -25,6 +28,7 @@ from nclab.monitor.sinks import History, Sink
 from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
 from nclab.monitor.unsupported_models import refuse_unsupported
 from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
+from nclab.records.schema import TRAIN
 
 Item = TypeVar("Item")
 STATE_VERSION = 1
@@ -48,7 +52,7 @@ class Monitor:
         preset: "economy", "standard" or "full", ordered by cost.
         alarms: callables Event -> Alarm, several or None; by default `DEFAULT_ALARMS`.
         sinks: callables that take each Event.
-        classifier, pool: as for `nclab.measure`.
+        classifier, pool, class_names: as for `nclab.measure`.
 
     >>> import torch
     >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
@@ -71,8 +75,9 @@ class Monitor:
         preset: str = "standard",
         alarms: AlarmRule | Iterable[AlarmRule] | None = None,
         sinks: Sink | Iterable[Sink] = (),
-        classifier: str | None = None,
+        classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
+        class_names: ClassNames = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
@@ -92,9 +97,11 @@ class Monitor:
         """Epochs done."""
         self._classifier = classifier
         self._pool: Pool = pool
+        self.class_names = as_class_names(class_names)
         self._layers = self._new_layers()
-        self._running = RunningEstimate(self._layers, scatter=self.preset.scatter)
-        self._hooks = TrainingHooks(self._layers, self._take)
+        names = self.class_names
+        self._running = RunningEstimate(self._layers, scatter=self.preset.scatter, names=names)
+        self._hooks = TrainingHooks(self._layers, self._take, names)
         self._unread: Mapping[str, Any] | None = None  # sums to go on from, once layers are found
         self._begun = False
         self._open = False
@@ -157,7 +164,8 @@ class Monitor:
             if self._hooks.passes == 0:
                 refuse_unsupported(self.model)
             self._read_before = self._hooks.passes
-            self._hooks.expect(labels if callable(labels) else Labels.checked(labels, mask))
+            own = labels if callable(labels) else Labels.checked(labels, mask, self.class_names)
+            self._hooks.expect(own)
         self._open = True
 
     def step(self, number: int | None = None) -> None:
@@ -200,6 +208,8 @@ class Monitor:
         epoch: int | None = None,
         step: int | None = None,
         layers: str | Sequence[str] | None = None,
+        split: str = TRAIN,
+        reference: Report | Reference | None = None,
         allow_missing: bool = False,
         second_look: bool = True,
     ) -> Report:
@@ -208,23 +218,32 @@ class Monitor:
         `epoch` and `step` say when that is, epochs and steps done, in a loop that the monitor does
         not watch; `monitor.epochs` and `monitor.steps` become them.
 
+        `split` names the data: history, records and charts keep a curve for each. With
+        `reference`, the report of a measurement of the training data, the class means of these are
+        compared with: `monitor.measure(test, split="test", reference=monitor.measure(train))`.
+
         Under torch.distributed every process calls it with its own part of the data, and all get
         the measurement of the whole.
         """
         check_loader(loader)
+        if not (isinstance(split, str) and split and "/" not in split):
+            raise NclabError(f"Expected split= a name such as 'test', without '/', got {split!r}.")
         expected = self._hooks.remove()
         report = Measurement(
             self._new_layers(layers),
             allow_missing=allow_missing,
             second_look=second_look,
             sharing=distributed.AllProcesses() if distributed.active() else None,
+            reference=reference,
+            split=None if split == TRAIN else split,
+            class_names=self.class_names,
         ).run(loader)
         if expected is not None:
             self._hooks.expect(expected)
         self.steps = self.steps if step is None else step
         if epoch is not None:
             self.epochs, self._batches = epoch, 0
-        self._emit("loader", report)
+        self._emit("loader", report, split=split)
         return report
 
     def state_dict(self) -> dict[str, Any]:
@@ -237,7 +256,8 @@ class Monitor:
             "batches": self._batches,
             "last_step": self._last_step,
             "alarms": [
-                {**alarm._asdict(), "classes": list(alarm.classes)} for alarm in self.alarms
+                {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
+                for alarm in self.alarms
             ],
             "history": [dict(row) for row in self.history.rows],
             "running": running,
@@ -252,7 +272,10 @@ class Monitor:
             )
         self.steps, self.epochs = state["steps"], state["epochs"]
         self._batches, self._last_step = state["batches"], state["last_step"]
-        self.alarms = [Alarm(**{**a, "classes": tuple(a["classes"])}) for a in state["alarms"]]
+        self.alarms = [
+            Alarm(**{**a, "classes": tuple(a["classes"]), "names": tuple(a.get("names", ()))})
+            for a in state["alarms"]
+        ]
         self.history.rows = [dict(row) for row in state["history"]]
         self._running.clear()
         self._unread = state["running"]
@@ -270,7 +293,7 @@ class Monitor:
         self.epoch_begin(batches=length_of(loader))
         for batch in loader:
             if self.watching:
-                own, mask = labels_of(batch, labels)
+                own, mask = labels_of(batch, labels, self.class_names)
                 self.observe(own, mask=mask)
             yield batch
             self.step()
@@ -318,13 +341,16 @@ class Monitor:
         source: Source,
         report: Report,
         nonfinite: Mapping[str, Mapping[int, int]] | None = None,
+        *,
+        split: str = TRAIN,
     ) -> None:
         part = self._batches / self._length if self._length else 0.0
-        fired = frozenset(alarm.key for alarm in self.alarms)
+        fired = frozenset(alarm.key for alarm in self.alarms if alarm.split == split)
         epoch = self.epochs + min(part, 1.0)
-        event = Event(self.steps, epoch, source, report, nonfinite or {}, fired)
+        event = Event(self.steps, epoch, source, report, nonfinite or {}, fired, split=split)
         found = {a.key: a for rule in self.rules for a in raised(rule, event)}
-        event = replace(event, alarms=tuple(a for key, a in found.items() if key not in fired))
+        new = tuple(self._named(a, split) for key, a in found.items() if key not in fired)
+        event = replace(event, alarms=new)
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)
@@ -334,6 +360,13 @@ class Monitor:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
         for sink in self.sinks:
             sink(event)
+
+    def _named(self, alarm: Alarm, split: str) -> Alarm:
+        """An alarm with the split it is about, and the names of its classes."""
+        names = self.class_names or ()
+        known = all(own < len(names) for own in alarm.classes)
+        own = tuple(names[number] for number in alarm.classes) if known else ()
+        return alarm._replace(split=split, names=own)
 
 
 def _callables(name: str, given: Any) -> list[Any]:

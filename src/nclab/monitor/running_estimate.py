@@ -9,8 +9,10 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
+from nclab.features.own_loss import mean_loss
+from nclab.measurement.class_names import named
 from nclab.measurement.layer_stream import Head, LayerStream
-from nclab.measurement.model import NOT_THE_LAST
+from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.report import Report
 from nclab.monitor.training_hooks import Reading
@@ -34,9 +36,16 @@ REMARK = (
 class RunningEstimate:
     """Sums over the training batches since the last measurement."""
 
-    def __init__(self, layers: ModelLayers, *, scatter: bool | None) -> None:
+    def __init__(
+        self,
+        layers: ModelLayers,
+        *,
+        scatter: bool | None,
+        names: tuple[str, ...] | None = None,
+    ) -> None:
         self.layers = layers
         self.scatter = scatter
+        self.names = names
         self.streams: list[LayerStream] = []
         """One for each measured layer, once there are rows."""
         self._waiting: list[Reading] = []
@@ -47,6 +56,10 @@ class RunningEstimate:
         """Take what one forward pass has shown; the rows are ours to keep."""
         if reading.logits is None:
             reading = reading._replace(logits=self._logits(reading.rows))
+        if reading.own_loss is not None and reading.logits is not None:
+            ours = mean_loss(reading.logits.detach(), reading.labels, IGNORE_INDEX)
+            if ours is not None:
+                self.layers.agree(reading.own_loss, ours)
         self._waiting.append(reading)
         self._rows += len(reading.labels)
         self._bytes += sum(rows.nbytes for rows in reading.rows)
@@ -65,10 +78,18 @@ class RunningEstimate:
             labels = torch.cat([reading.labels.to(here) for reading in waiting])
             size, classes = len(labels), self.layers.num_classes
             labels = as_labels(labels, rows=size, ignore_index=IGNORE_INDEX, num_classes=classes)
+            if classes is None:
+                self._grow(labels)
             parts = [reading.logits for reading in waiting if reading.logits is not None]
             logits = torch.cat(parts) if len(parts) == len(waiting) else None
             for index, stream in enumerate(self.streams):
                 stream.add(torch.cat([reading.rows[index] for reading in waiting]), labels, logits)
+
+    def _grow(self, labels: Tensor) -> None:
+        """Without a classifier only the labels tell how many classes there are."""
+        most = int(labels.max()) + 1 if len(labels) else 0
+        for stream in self.streams:
+            stream.grow(most)
 
     def clear(self) -> None:
         """Forget everything seen so far."""
@@ -88,11 +109,12 @@ class RunningEstimate:
                 continue
             reasons = dict(REASONS)
             if not layer.is_last or head is None:
-                reasons["weight"] = NOT_FINITE if layer.is_last else NOT_THE_LAST
+                lost = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
+                reasons["weight"] = NOT_FINITE if layer.is_last else lost
             else:
                 stream.head = head.to(stream.moments.device)
             try:
-                measured.append(stream.collapse(reasons))
+                measured.append(named(stream.collapse(reasons), self.names))
             except (DataError, LinAlgError) as error:  # never a training's end
                 skipped[layer.name] = str(error)
         return Report(
@@ -145,9 +167,12 @@ class RunningEstimate:
         """Open sums for every layer, if there are none yet; by default where the model is."""
         if self.streams:
             return
+        told = None if self.names is None else len(self.names)
         for layer in self.layers.measured:
             stream = LayerStream(
-                num_classes=self.layers.num_classes, scatter=self.scatter, layer=layer.name
+                num_classes=self.layers.num_classes or told,
+                scatter=self.scatter,
+                layer=layer.name,
             )
             stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
             self.streams.append(stream)

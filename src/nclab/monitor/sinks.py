@@ -10,7 +10,7 @@ from nclab.errors import NclabWarning
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
 from nclab.records.run import refuse_other
-from nclab.records.schema import ALARM
+from nclab.records.schema import ALARM, TRAIN, split_of
 
 KIND = "monitor"
 """Of the runs that a sink opens."""
@@ -31,18 +31,31 @@ class History:
     def __call__(self, event: Event) -> None:
         number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
         when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
+        when["split"] = event.split
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
 
-    def series(self, metric: str, layer: str | None = None) -> tuple[list[float], list[float]]:
+    @property
+    def splits(self) -> list[str]:
+        """The data that were measured, in the order in which they first were."""
+        return list(dict.fromkeys(split_of(row) for row in self.rows))
+
+    def series(
+        self, metric: str, layer: str | None = None, *, split: str | None = None
+    ) -> tuple[list[float], list[float]]:
         """Epochs and values of one metric, by default of the last layer of each event.
+
+        Of one split of the data, by default that of training, or the first that was measured.
 
         >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
         >>> history.series("cdnv")
         ([1], [2.0])
         """
         # Rows that an older state holds have no event; their steps tell them apart.
-        last = {row.get("event", ("step", row.get("step"))): row for row in self.rows}
-        chosen = last.values() if layer is None else self.rows
+        known = self.splits
+        split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
+        rows = [row for row in self.rows if split_of(row) == split]
+        last = {row.get("event", ("step", row.get("step"))): row for row in rows}
+        chosen = last.values() if layer is None else rows
         kept = [
             row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
         ]
@@ -86,7 +99,7 @@ class RecordSink:
         journal = self._journal(event.step)
         journal.append(event.to_record())
         for alarm in event.alarms:
-            about = {**alarm._asdict(), "classes": list(alarm.classes)}
+            about = {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
             journal.append({"kind": ALARM, "step": event.step, "epoch": event.epoch, **about})
         if self.run is not None:
             self.run.beat(step=event.step)

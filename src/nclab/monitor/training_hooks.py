@@ -8,12 +8,14 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from nclab.errors import DataError
-from nclab.features.batches import Batch
-from nclab.features.evaluation import reading_weights
+from nclab.features.batches import Batch, as_label_tensor, two_classes
+from nclab.features.evaluation import compiled_parts, reading_weights
 from nclab.features.hooks import after, before
+from nclab.features.own_loss import next_labels, own_loss
 from nclab.features.pooling import NoRows, channel_dim
 from nclab.features.recorder import Point, Recorder
 from nclab.measurement.model_layers import ModelLayers
+from nclab.statistics.checks import IGNORE_INDEX
 
 
 class Labels(NamedTuple):
@@ -23,9 +25,14 @@ class Labels(NamedTuple):
     mask: Tensor | None
 
     @classmethod
-    def checked(cls, values: Any, mask: Tensor | None) -> "Labels":
-        """Class numbers as a tensor, not copied."""
-        labels = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
+    def checked(
+        cls, values: Any, mask: Tensor | None, names: tuple[str, ...] | None = None
+    ) -> "Labels":
+        """Class numbers as a tensor, not copied; names of classes as their numbers."""
+        labels = values.detach() if isinstance(values, Tensor) else as_label_tensor(values, names)
+        labels = two_classes(labels) if labels.is_floating_point() else labels
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
         if labels.dtype.is_floating_point or labels.dtype.is_complex:
             raise DataError(
                 f"Expected class numbers as labels, got {labels.dtype} of shape "
@@ -44,6 +51,8 @@ class Reading(NamedTuple):
     rows: list[Tensor]
     logits: Tensor | None
     labels: Tensor
+    own_loss: float | None = None
+    """What the model itself has found, of the first pass that was read."""
 
 
 class TrainingHooks:
@@ -53,9 +62,16 @@ class TrainingHooks:
     it: modules that gradient checkpointing runs again during the backward pass do not.
     """
 
-    def __init__(self, layers: ModelLayers, take: Callable[[Reading], None]) -> None:
+    def __init__(
+        self,
+        layers: ModelLayers,
+        take: Callable[[Reading], None],
+        names: tuple[str, ...] | None = None,
+    ) -> None:
         self.layers = layers
         self.take = take
+        self.names = names
+        """Of the classes, where labels may be names."""
         self.passes = 0
         """Training passes that were read."""
         self.unclaimed = 0
@@ -96,21 +112,18 @@ class TrainingHooks:
 
     def _install(self) -> None:
         points = self._points() if self.layers.found else None
-        self._recorder = self.layers.recorder(self._rows, points)
+        self._recorder = self.layers.recorder(self._rows, points, keep=True)
         self._recorder.active = False
+        self._recorder.without = compiled_parts(self.layers.model)
         self._handles.append(before(self.layers.model, self._begin))
         self._recorder.install()
         self._handles.append(after(self.layers.model, self._end))
 
     def _points(self) -> list[Point]:
-        """Where the layers are read, and the logits."""
+        """Where the layers are read and, last, the logits where a module returns them."""
+        head = self.layers.classifier
         layers = [layer.point for layer in self.layers.measured]
-        return [*layers, self._logits_point]
-
-    @property
-    def _logits_point(self) -> Point:
-        head = self.layers.classifier.call
-        return Point(head.name, "output", head.index)
+        return layers if head is None or head.logits is None else [*layers, head.logits]
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected
@@ -118,7 +131,7 @@ class TrainingHooks:
             self._reading = None
         elif self._reading is None:
             if callable(expected):
-                expected = Labels.checked(*expected(args, kwargs))
+                expected = Labels.checked(*expected(args, kwargs), self.names)
             self._reading = expected
         # Else called inside its own call, as by trainers that put a training step for the forward
         # pass: the inner one is the pass to read.
@@ -145,23 +158,38 @@ class TrainingHooks:
         self.remove()  # the traced pass is over: find the layers, then read there from now on
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
-        self._finish(recorder, labels)
+            own = self._own_loss(model, batch, output)
+        self._finish(recorder, labels, own)
         self._install()
 
-    def _finish(self, recorder: Recorder, labels: Labels) -> None:
+    def _own_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
+        """How the model takes its labels, and the loss it has found with them."""
+        if self.layers.classifier is None:
+            return None
+        called = dict(batch.kwargs)
+        if batch.args:
+            called.setdefault("input_ids", batch.args[0])
+        found = own_loss(model, output, batch.labels, called_with=called, ignore_index=IGNORE_INDEX)
+        self.layers.shifted = found.shifted
+        return found.loss
+
+    def _finish(self, recorder: Recorder, labels: Labels, own: float | None = None) -> None:
         rows = []
         for layer in self.layers.measured:
             found = recorder.rows.get(layer.point, NoRows("it was not called"))
             if isinstance(found, NoRows):
                 self.refused = f"{layer.name}: {found}"
                 return
-            rows.append(found)
-        logits = recorder.rows.get(self._logits_point)
+            rows.append(self.layers.features(layer, found))
+        head = self.layers.classifier
+        logits = None if head is None or head.logits is None else recorder.rows.get(head.logits)
         recorder.rows.clear()
         self.refused = None
         self.passes += 1
-        own = labels.labels.reshape(-1).clone()
-        self.take(Reading(rows, logits if isinstance(logits, Tensor) else None, own))
+        shifted = self.layers.shifted
+        classes = next_labels(labels.labels, IGNORE_INDEX) if shifted else labels.labels.clone()
+        shown = logits if isinstance(logits, Tensor) else None
+        self.take(Reading(rows, shown, classes.reshape(-1), own))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
         assert self._reading is not None

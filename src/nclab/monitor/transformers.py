@@ -1,17 +1,19 @@
 """CollapseCallback: the monitor inside a Hugging Face Trainer of a classifier."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.errors import DataError, MissingExtra, NclabError
 from nclab.features.batches import LABEL_KEYS
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
+from nclab.monitor.splits import Exact, as_splits, measure_splits
 from nclab.monitor.state_file import read_state, write_state
 from nclab.monitor.watched_loader import length_of
 
@@ -23,6 +25,7 @@ try:
 except ImportError as error:
     raise MissingExtra("The callback", package="transformers") from error
 
+DATA = ("train", "eval")
 STATE_FILE = "nclab_monitor.safetensors"
 """In each checkpoint folder, beside the trainer's own files."""
 
@@ -38,7 +41,10 @@ class CollapseCallback(TrainerCallback):
     Args:
         every: epochs between measurements; "500 steps", "log epochs"; or a schedule.
         layers, preset: as for `nclab.Monitor`.
-        options: `alarms`, `sinks`, `classifier`, `pool` of `nclab.Monitor`.
+        exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
+            "eval" data of the trainer, a loader of your own, or several of them, as in
+            ("train", "eval"); the others are compared with the class means of "train".
+        options: `alarms`, `sinks`, `classifier`, `pool`, `class_names` of `nclab.Monitor`.
     """
 
     def __init__(
@@ -47,9 +53,14 @@ class CollapseCallback(TrainerCallback):
         *,
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
+        exact: Exact = None,
         **options: Any,
     ) -> None:
         self.schedule = as_schedule(every)
+        if exact is not None and self.schedule.unit != "epochs":
+            raise NclabError("Expected epochs in every= together with exact=, got steps.")
+        self._exact = as_splits(exact, DATA)
+        self._loaders: dict[str, Iterable[Any]] = {}
         self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._trainer: Any = None
@@ -73,7 +84,9 @@ class CollapseCallback(TrainerCallback):
         """Begin to watch, or go on where the checkpoint stood."""
         if self._monitor is not None:
             self._monitor.close()  # of a training that ended in an error
-        _refuse(args)
+        if not self._exact:
+            _refuse(args)
+        self._loaders.clear()
         self._monitor = Monitor(kwargs["model"], self.schedule, **self._options)
         if state.global_step:
             self._go_on(args, state)
@@ -84,27 +97,30 @@ class CollapseCallback(TrainerCallback):
 
     def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A forward pass follows."""
-        if self.monitor.watching:
+        if self.monitor.watching and not self._exact:
             self.monitor.observe(labels_among)
 
     def on_substep_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A batch of an accumulated gradient is done, and the next one follows."""
-        self.monitor.step(state.global_step)
+        if not self._exact:
+            self.monitor.step(state.global_step)
         self.on_step_begin(args, state, control)
 
     def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A step of the optimiser is done; the last one of an epoch also ends it, before a save."""
         before = self.monitor.last
-        self.monitor.step(state.global_step)
+        if self._exact:
+            self.monitor.steps = state.global_step
+        else:
+            self.monitor.step(state.global_step)
+        events = [] if self.monitor.last is before else [self.monitor.last]
         if state.epoch == round(state.epoch):
-            self._end_epoch(state)
-        self._log(before, state, control)
+            events += self._end_epoch(args, state, kwargs)
+        self._log(events, state, control)
 
     def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """An epoch is done, perhaps before its last step."""
-        before = self.monitor.last
-        self._end_epoch(state)
-        self._log(before, state, control)
+        self._log(self._end_epoch(args, state, kwargs), state, control)
 
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Put the state beside the trainer's."""
@@ -116,10 +132,40 @@ class CollapseCallback(TrainerCallback):
         """Take the hooks off and close the sinks."""
         self.monitor.close()
 
-    def _end_epoch(self, state: State) -> None:
+    def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event | None]:
         epoch = max(1, math.ceil(state.epoch - 1e-6))
-        if self.monitor.epochs < epoch:  # it has not ended with its last step
-            self.monitor.epoch_end(epoch)
+        monitor, before = self.monitor, self.monitor.last
+        if monitor.epochs >= epoch:  # it has ended with its last step
+            return []
+        if not self._exact:
+            monitor.epoch_end(epoch)
+            return [] if monitor.last is before else [monitor.last]
+        monitor.epochs = epoch
+        if not self.schedule.due(epoch):
+            return []
+        for split, data in self._exact.items():
+            if split not in self._loaders:
+                self._loaders[split] = self._loader(data, args, known)
+        return [*measure_splits(monitor, self._loaders)]
+
+    def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
+        """A plain loader of the trainer's data, which draws no random numbers."""
+        if not isinstance(data, str):
+            loader: Iterable[Any] = data
+            return loader
+        found: Any = known.get(f"{data}_dataloader")
+        if found is None and self._trainer is not None:
+            trainer = self._trainer
+            found = trainer.get_eval_dataloader() if data == "eval" else None
+        dataset = getattr(found, "dataset", None)
+        if dataset is None or isinstance(dataset, IterableDataset):
+            raise NclabError(
+                f"Expected {data} data that can be read again, got none. Use attach(trainer), or "
+                "pass exact= a loader."
+            )
+        own = range(args.process_index, len(dataset), args.world_size)
+        size = args.eval_batch_size
+        return DataLoader(dataset, batch_size=size, sampler=own, collate_fn=found.collate_fn)
 
     def _go_on(self, args: Args, state: State) -> None:
         file = _checkpoint(args, state) / STATE_FILE
@@ -131,16 +177,18 @@ class CollapseCallback(TrainerCallback):
             found = {**found, "running": {"layers": {}}}
         self.monitor.load_state_dict(found)
 
-    def _log(self, before: Event | None, state: State, control: Control) -> None:
-        event = self.monitor.last
-        if event is before or event is None:
+    def _log(self, events: Sequence[Event | None], state: State, control: Control) -> None:
+        scalars = {
+            name: value for event in events if event for name, value in event.scalars().items()
+        }
+        if not scalars:
             return
         if self._trainer is None:
-            entry = {**event.scalars(), "epoch": state.epoch, "step": state.global_step}
+            entry = {**scalars, "epoch": state.epoch, "step": state.global_step}
             state.log_history.append(entry)
             return
         wanted = control.should_log  # logging takes the trainer's own wish to log away
-        self._trainer.log(event.scalars())
+        self._trainer.log(scalars)
         control.should_log = wanted
 
 

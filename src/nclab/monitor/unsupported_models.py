@@ -3,6 +3,8 @@
 from torch import nn
 
 from nclab.errors import ModelError
+from nclab.features.evaluation import compiled_parts, is_inside
+from nclab.features.recorder import is_weight_layer
 
 INSTEAD = "Use monitor.measure(loader) at chosen moments"
 
@@ -12,15 +14,18 @@ def refuse_unsupported(model: nn.Module) -> None:
 
     >>> refuse_unsupported(nn.DataParallel(nn.Linear(2, 2)))
     """
+    compiled = compiled_parts(model)
+    weights = [name for name, module in model.named_modules() if is_weight_layer(module)]
+    if compiled and all(is_inside(name, compiled) for name in weights):
+        first = compiled[0].removesuffix("_orig_mod").removesuffix(".")
+        where = f"module {first!r}" if first else "the model"
+        raise ModelError(
+            f"Expected a model that is not compiled, got {where} under torch.compile, which runs "
+            f"around hooks. {INSTEAD}, or leave the classifier out: compile what comes before it, "
+            "as in model.body.compile()."
+        )
     for name, module in model.named_modules():
         where = f"module {name!r}" if name else "the model"
-        if isinstance(getattr(module, "_orig_mod", None), nn.Module) or (
-            getattr(module, "_compiled_call_impl", None) is not None
-        ):
-            raise ModelError(
-                f"Expected a model that is not compiled, got {where} under torch.compile, which "
-                f"runs around hooks. {INSTEAD}, or watch the model before compiling it."
-            )
         if isinstance(module, nn.DataParallel) and len(module.device_ids) > 1:
             raise ModelError(
                 f"Expected one device, got DataParallel over {len(module.device_ids)}. "

@@ -30,11 +30,13 @@ class WatchedLoader(Generic[Item]):
         return getattr(self._loader, name)
 
 
-def labels_of(batch: Any, find: Callable[[Any], Any] | None) -> tuple[Any, Tensor | None]:
+def labels_of(
+    batch: Any, find: Callable[[Any], Any] | None, names: tuple[str, ...] | None = None
+) -> tuple[Any, Tensor | None]:
     """The labels in a batch, and the mask of real tokens; `find` for batches of another kind."""
     if find is not None:
         return find(batch), None
-    parts = split_strictly(batch)
+    parts = split_strictly(batch, names)
     return parts.labels, parts.mask
 
 

@@ -21,6 +21,9 @@ GEOMETRY: Final = "geometry"
 ALARM: Final = "alarm"
 END: Final = "end"
 
+TRAIN: Final = "train"
+"""The split of records that name none."""
+
 State = Literal["running", "finished", "failed", "stopped"]
 Train = dict[str, float | None]
 """Loss, accuracy and rate of the training itself."""
@@ -56,8 +59,11 @@ class MeasurementRecord(TypedDict):
     """Of the layer-peeled model, in place of epochs; None at the start, t = 0."""
     source: NotRequired[str]
     """Of a monitor: training, a running estimate; loader, an exact measurement."""
+    split: NotRequired[str]
+    """Which data were measured: train, where it is not there; test, val, ..."""
     layers: list[LayerNumbers]
     train: Train
+    """Loss and accuracy on the data that were measured."""
     why: NotRequired[str]
     """Where there are no layers: what could not be measured."""
 
@@ -100,6 +106,9 @@ class AlarmRecord(TypedDict):
     value: float
     message: str
     severe: bool
+    split: NotRequired[str]
+    names: NotRequired[list[str]]
+    """Of the classes."""
 
 
 class EndRecord(TypedDict):
@@ -186,6 +195,16 @@ def layers_of(record: Mapping[str, Any] | None) -> Sequence[LayerNumbers]:
     """
     layers = record.get("layers") if record else None
     return [one for one in layers if type(one) is dict] if type(layers) is list else []
+
+
+def split_of(record: Mapping[str, Any] | None) -> str:
+    """Which data a record is about; records of older journals are about those of training.
+
+    >>> split_of({"split": "test"}), split_of({"step": 1}), split_of({"split": 5})
+    ('test', 'train', 'train')
+    """
+    split = record.get("split") if record else None
+    return split if type(split) is str and split else TRAIN
 
 
 def last_layer(record: Mapping[str, Any] | None) -> LayerNumbers:

@@ -7,7 +7,7 @@ from math import nan
 from typing import Any
 
 from nclab.records.lines import decode
-from nclab.records.schema import EPOCH, layers_of, title_of_layer
+from nclab.records.schema import EPOCH, TRAIN, layers_of, split_of, title_of_layer
 
 Key = tuple[str, str]
 """Layer and metric; the layer is empty for what belongs to the whole network."""
@@ -144,8 +144,9 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     """Where a record is in training, and its numbers by layer and metric."""
     at: dict[str, float] = {}
     found: dict[Key, float] = {}
+    split = split_of(record)
     for place, layer in enumerate(layers_of(record)):
-        title = title_of_layer(layer, place)
+        title = title_of_curve(title_of_layer(layer, place), split)
         for name, value in layer.items():
             kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
             if kind is float or (kind is int and -HUGE < value < HUGE):
@@ -161,8 +162,19 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
             else:
                 found[title, prefix + name] = value
     if type(train) is dict:
-        found |= {("", f"train {name}"): value for name, value in train.items() if is_number(value)}
+        found |= {
+            ("", f"{split} {name}"): value for name, value in train.items() if is_number(value)
+        }
     return at, found
+
+
+def title_of_curve(layer: str, split: str) -> str:
+    """A layer's curves of one split of the data: those of training have its name alone.
+
+    >>> title_of_curve("fc", "train"), title_of_curve("fc", "test")
+    ('fc', 'fc · test')
+    """
+    return layer if split == TRAIN else f"{layer} · {split}"
 
 
 def _decode(line: bytes) -> dict[str, Any]:

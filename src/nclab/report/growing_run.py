@@ -1,5 +1,6 @@
 """A run that may still grow: its curves, its pictures and its state, read incrementally."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
-from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, State
+from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
 from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
+SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
+HEAD = 400
+"""Bytes in which a record says when and of what it is, before its layers."""
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
 """Numbers of a layer that are no curves."""
 
@@ -40,7 +44,8 @@ class GrowingRun:
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()
-        self.measurements = Frames()
+        self.splits: dict[str, Frames] = {}
+        """The measurements of each split of the data."""
         self.heartbeat: dict[str, Any] = {}
 
     def refresh(self) -> bool:
@@ -60,7 +65,7 @@ class GrowingRun:
             self._take(kind, lines)
         return bool(content) or before != (self.heartbeat, self.end)
 
-    def _take(self, kind: str, lines: Sequence[bytes]) -> None:
+    def _take(self, kind: str, lines: "Lines") -> None:
         if kind == END:
             self.end = known(decode(lines[-1]))
         elif kind == GEOMETRY:
@@ -70,7 +75,8 @@ class GrowingRun:
         elif kind != START:
             self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
             if kind == MEASUREMENT:
-                self.measurements.extend(lines)
+                for split, own in lines.by_split().items():
+                    self.splits.setdefault(split, Frames()).extend(own)
 
     @property
     def state(self) -> State:
@@ -106,6 +112,20 @@ class GrowingRun:
             if len(one[0]) > len(found[0]):
                 found = one
         return found
+
+    @property
+    def measurements(self) -> "Frames":
+        """Those of the training data, or of the first data that were measured."""
+        first = next(iter(self.splits.values()), None)
+        return self.splits.get(TRAIN) or first or Frames()
+
+    def last_layers(self) -> list[str]:
+        """What the classifier reads, of every split of the data."""
+        layers = self.layers()
+        ends = [f" · {split}" for split in self.splits if split != TRAIN]
+        found = [[one for one in layers if one.endswith(end)][-1:] for end in ends]
+        plain = [one for one in layers if not one.endswith(tuple(ends))] if ends else layers
+        return [*plain[-1:], *(one for part in found for one in part)]
 
     def last_measurement(self) -> dict[str, Any]:
         """The newest measurement with all its arrays, empty if there is none."""
@@ -157,6 +177,21 @@ class Lines(Sequence[bytes]):
             return [self[at] for at in range(len(self))[place]]
         start = self._starts[place]
         return self._content[start : self._content.index(b"\n", start)]
+
+    def by_split(self) -> "dict[str, Lines]":
+        """Measurements by the split that they name before their layers, without decoding them.
+
+        >>> content = b'{"split":"test","layers":[]}\\n{"layers":[{"split":"a"}]}\\n'
+        >>> {split: lines[0] for split, lines in Lines(content, [0, 29]).by_split().items()}
+        {'test': b'{"split":"test","layers":[]}', 'train': b'{"layers":[{"split":"a"}]}'}
+        """
+        found: dict[str, list[int]] = {}
+        for start in self._starts:
+            head = self._content[start : start + HEAD].partition(b"\n")[0]
+            named = SPLIT.search(head.partition(b'"layers":')[0])
+            split = decode(b'{"kind":"","split":%s}' % named[1]) if named else None
+            found.setdefault(split_of(split), []).append(start)
+        return {split: Lines(self._content, starts) for split, starts in found.items()}
 
 
 def split(content: bytes) -> dict[str, Lines]:

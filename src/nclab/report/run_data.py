@@ -78,7 +78,7 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
         "layers": layers,
         "metrics": metrics,
         "first": _first(run, [metric["name"] for metric in metrics]),
-        "tables": _tables(run, layers, space),
+        "tables": _tables(run, space),
         "cosines": _cosines(run, space),
         "geometry": _geometry(run, space),
         "certificate": guarantees(last),
@@ -121,9 +121,9 @@ def _first(run: GrowingRun, names: list[str]) -> list[str]:
     return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
 
 
-def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str, Any]]:
+def _tables(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
     tables = []
-    shown = run.places()
+    shown, last = run.places(), run.last_layers()
     for kind, columns in run.columns.items():
         places, values = columns.table(room.points)
         kept = [
@@ -131,7 +131,7 @@ def _tables(run: GrowingRun, layers: Sequence[str], room: Room) -> list[dict[str
             for (layer, metric), y in values.items()
             if metric not in SIZES
             and any(value is not None for value in y)
-            and (room.everything or layer in ("", *layers[-1:]) or metric in EVERY_LAYER)
+            and (room.everything or layer in ("", *last) or metric in EVERY_LAYER)
         ]
         at = {PLACES[name]: short(places[name], 9) for name in PLACES if name in shown}
         tables.append({"kind": kind, **at, "columns": kept})
@@ -149,7 +149,9 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
-    return {"classes": size, "fine": FINE, "frames": frames}
+    names = known(last_layer(run.last_measurement()).get("class_names"))
+    named = isinstance(names, list) and len(names) == size
+    return {"classes": size, "fine": FINE, "frames": frames, **({"names": names} if named else {})}
 
 
 def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:

@@ -154,4 +154,5 @@ def _keys(run: GrowingRun, selection: Selection) -> list[Key]:
         return whole + layers
     if selection.layer.startswith("="):
         return whole + [key for key in layers if key[0] == selection.layer[1:]]
-    return (whole + layers)[-1:]
+    last = [key for key in layers if key[0] in run.last_layers()]
+    return last or (whole + layers)[-1:]

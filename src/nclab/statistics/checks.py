@@ -69,12 +69,14 @@ def as_labels(
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         raise DataError(
             f"Expected integer labels, got {_name(labels)}. "
-            "Convert class numbers with labels.long(); one-hot rows with labels.argmax(1)."
+            "Convert class numbers with labels.long(); one-hot rows with labels.argmax(1), or pass "
+            "soft=True to measure their loss, too."
         )
     if labels.ndim != 1:
         raise DataError(
             f"Expected labels of shape (samples,), got {tuple(labels.shape)}. "
-            "Pass one class number per feature vector."
+            "Pass one class number per feature vector; of one-hot rows labels.argmax(1), or pass "
+            "soft=True to measure their loss, too."
         )
     if len(labels) != rows:
         raise DataError(f"Expected one label per feature vector, got {len(labels)} for {rows}.")

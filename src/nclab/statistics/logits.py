@@ -128,16 +128,30 @@ class LogitStatistics:
         predicted = [self.add_checked(block, classes) for block, classes in blocks]
         return torch.cat(predicted) if predicted else labels[:0]
 
-    def add_checked(self, logits: Tensor, classes: Tensor, *, compiled: bool = False) -> Tensor:
+    def add_checked(
+        self,
+        logits: Tensor,
+        classes: Tensor,
+        targets: Tensor | None = None,
+        *,
+        compiled: bool = False,
+    ) -> Tensor:
         """`update` for one float64 block of logits whose labels are all in [0, C).
 
-        The logits are used up. `compiled` needs numba, and that all of them are finite.
+        With (B, C) targets, distributions over the classes, the loss is the cross-entropy with
+        these: sum_j q_j (log sum exp z - z_j). The logits are used up. `compiled` needs numba, and
+        that all of them are finite.
         """
         self.counts.add_(classes.bincount(minlength=self.num_classes))
-        if compiled:
+        if compiled and targets is None:
             return self._add_compiled(logits, classes)
         gaps, predicted = _rank(logits, classes)
+        below = None
+        if targets is not None:  # how far the others lie below the label
+            below = (logits - gaps[:, None]).scatter_(1, classes[:, None], 0.0)
         losses = _log1p_sum_exp(logits, gaps)
+        if targets is not None and below is not None:
+            losses = losses * targets.sum(1) - (targets * below).sum(1)
         self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
         self.loss_sums.index_add_(0, classes, losses)
         self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")

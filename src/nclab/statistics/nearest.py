@@ -87,7 +87,7 @@ class Centres:
         step = max(128, CPU_BLOCK // max(dim, size))
         for places in _parts(open_mean, step):
             block = seen.rows[places].double()
-            by_mean[places] = self._nearest_mean(block, block - self.centre, seen.reach[places])
+            by_mean[places] = self.nearest_mean(block)
         for places in _parts(open_angle, step):
             by_angle[places] = self._nearest_direction(seen.rows[places].double())
         return by_mean, by_angle
@@ -106,15 +106,16 @@ class Centres:
             scores[:, self.undirected] = -torch.inf
         return scores.argmax(1).masked_fill_(~block.any(1), -1)
 
-    def _nearest_mean(self, block: Tensor, centred: Tensor, reach: Tensor) -> Tensor:
-        """By inner products where they are sure of it, else by the distances themselves."""
+    def nearest_mean(self, block: Tensor) -> Tensor:
+        """(B,) of float64 rows: by inner products where they are sure, else by the distances."""
+        centred = block - self.centre
         # Distances are taken from the centre of the means: a common offset costs no digits.
         scores = torch.addmm(-self.half_squares, centred, self.centred_means.T)
         best, nearest = scores.max(1)
         if self.coincide:
             return nearest
-        rounding = 4 * block.shape[1] * torch.finfo(torch.float64).eps
-        doubt = rounding * self.longest * (reach + self.longest)
+        reach = torch.linalg.vector_norm(centred, dim=1)
+        doubt = 4 * block.shape[1] * EPS * self.longest * (reach + self.longest)
         runner_up = scores.scatter_(1, nearest[:, None], -torch.inf).amax(1)
         unsure = (runner_up >= best - doubt).nonzero().flatten()
         scores.scatter_(1, nearest[:, None], best[:, None])

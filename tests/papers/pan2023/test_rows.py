@@ -31,7 +31,10 @@ def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
 def test_shuffled_arms_have_no_effect(name: str) -> None:
     claim = BY_NAME[name]
     found = claim.judge(SHUFFLED[name](EXPERIMENTS[claim.needs]()))
-    assert found.verdict in (Verdict.NO_EFFECT, Verdict.UNDECIDED), found.evidence
+    expected = {Verdict.NO_EFFECT, Verdict.UNDECIDED}
+    if name.endswith("-rises"):  # "with very few exceptions": many of them contradict it
+        expected.add(Verdict.CONTRADICTED)
+    assert found.verdict in expected, found.evidence
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

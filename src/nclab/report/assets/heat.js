@@ -27,6 +27,10 @@ nclab.heatMap = (box, options) => {
   const left = 26;
   const top = 6;
 
+  function called(place) {
+    return view.names ? view.names[place] : String(place);
+  }
+
   function cell(width) {
     return Math.min(64, (Math.min(width, 460) - left - 70) / view.size);
   }
@@ -61,8 +65,14 @@ nclab.heatMap = (box, options) => {
     pen.font = "11px system-ui, sans-serif";
     const every = Math.max(1, Math.ceil(16 / side));
     for (let name = 0; name < view.size; name += every) {
-      pen.fillText(String(name), left + (name + 0.5) * side, top + view.size * side + 10);
-      pen.fillText(String(name), left - 12, top + (name + 0.5) * side);
+      // Names are cut to the room there is; the whole name stands below the map.
+      const room = Math.max(1, Math.floor(side / 7));
+      pen.fillText(
+        called(name).slice(0, room),
+        left + (name + 0.5) * side,
+        top + view.size * side + 10,
+      );
+      pen.fillText(called(name).slice(0, 4), left - 12, top + (name + 0.5) * side);
     }
     const bar = left + view.size * side + 16;
     const tall = view.size * side;
@@ -104,8 +114,8 @@ nclab.heatMap = (box, options) => {
     const value = view.values[pointer[0] * view.size + pointer[1]];
     const who =
       pointer[0] === pointer[1]
-        ? `within class ${pointer[0]}`
-        : `classes ${pointer[0]} and ${pointer[1]}`;
+        ? `within class ${called(pointer[0])}`
+        : `classes ${called(pointer[0])} and ${called(pointer[1])}`;
     const known = value !== null && value !== undefined;
     const shown = known ? (value / view.fine).toFixed(3).replace("-", "−") : "–";
     note.textContent = `${who}: ${shown}`;

@@ -108,15 +108,15 @@ document.addEventListener("DOMContentLoaded", () => {
     runs.forEach((run, at) => {
       if (!chosen[run.slug]) return;
       (curves[run.slug] || []).forEach((curve, number) => {
-        const label =
-          curve.layer && layer.value === "every" ? `${run.name} · ${curve.layer}` : run.name;
+        // Curves of other data than those of training have a name of their own.
+        const several = layer.value === "every" || curves[run.slug].length > 1;
+        const label = curve.layer && several ? `${run.name} · ${curve.layer}` : run.name;
         made.push({
           label: label,
           x: curve.x,
           y: curve.y,
           colour: layer.value === "every" && runs.length === 1 ? number : at,
-          dash:
-            layer.value === "every" ? nclab.dashes[number % nclab.dashes.length] : nclab.dash(at),
+          dash: several ? nclab.dashes[number % nclab.dashes.length] : nclab.dash(at),
           width: 1.4,
         });
       });

@@ -153,6 +153,7 @@ nclab.runPage = () => {
     const heat = nclab.heatMap(box, {
       size: data.cosines.classes,
       fine: data.cosines.fine,
+      names: data.cosines.names,
       values: [],
     });
     page.cosines = nclab.player(box.appendChild(nclab.element("div")), {

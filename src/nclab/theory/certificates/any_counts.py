@@ -120,7 +120,7 @@ def any_counts(
 
     >>> found = any_counts([10, 10, 10, 1, 1, 1], 2.0, 0.3)
     >>> round(found.optimal_loss, 8), round(found.within_upper.value, 3)
-    (0.26746353, 0.13)
+    (0.26746353, 0.101)
     """
     from nclab.theory.targets.setting import checked
 

@@ -36,7 +36,7 @@ def shapes(num_classes: int) -> list[Shape]:
         pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
         half = torch.eye(C // 2, dtype=torch.float64)
         found.append(Shape("orthoplex", torch.kron(pair, half)))
-    if C > 3:
+    if C > 4:  # of four it is the orthoplex
         turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
         found.append(Shape("polygon", (turn[:, None] - turn).cos()))
     return found

@@ -1,6 +1,6 @@
 """Do 95 % intervals hold the truth 95 times in 100? On data sets whose truth is known.
 
-python benchmarks/coverage.py [--sets 1000] [--groups 10] [--times 1]
+python benchmarks/interval_coverage.py [--sets 1000] [--groups 10] [--times 1]
 
 Four normal classes of unequal size and shape in six dimensions and a fixed classifier. The truth
 of what depends on means and covariances alone is written out; that of losses, shares and cosines

@@ -1,0 +1,130 @@
+"""What a model's own loss tells: which label belongs to which logits, and whether ours agrees.
+
+Causal language models are called with labels that repeat their inputs, and compare the logits of a
+token with the label of the next one inside themselves.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from nclab.features.recorder import possible_logits
+
+NEAR = 1e-3
+"""A cross-entropy as near as this, relative to 1 + loss, is the model's loss."""
+ROWS = 1024
+"""Rows of logits whose loss is taken at a time."""
+
+
+class OwnLoss(NamedTuple):
+    """How a model takes its labels, and the mean loss it has found with them."""
+
+    shifted: bool = False
+    """Whether the logits of a token belong to the label of the next."""
+    loss: float | None = None
+    """None where the model told none, or one that is no plain cross-entropy of its logits."""
+
+
+def next_labels(labels: Tensor, ignore_index: int) -> Tensor:
+    """The label of the next token for every token, and `ignore_index` for the last.
+
+    >>> next_labels(torch.tensor([[3, 5, 7]]), -100).tolist()
+    [[5, 7, -100]]
+    """
+    return pad(labels[..., 1:], (0, 1), value=ignore_index)
+
+
+def own_loss(
+    model: nn.Module,
+    output: Any,
+    labels: Tensor,
+    *,
+    called_with: Mapping[str, Any],
+    ignore_index: int | None,
+) -> OwnLoss:
+    """How a model that returned `output` takes `labels`.
+
+    By its loss, where it tells one; else the labels are those of the next tokens if the model is a
+    causal language model and either was called with them or they repeat what it has read.
+    """
+    ignored = -100 if ignore_index is None else ignore_index
+    fitting = [z for z in possible_logits(output) if z.shape[:-1] == labels.shape and z.ndim > 1]
+    if not fitting or labels.is_floating_point():
+        return OwnLoss()
+    logits, tokens = fitting[0].detach(), labels.ndim == 2
+    causal = tokens and _is_causal(model)
+    value = _loss_in(output)
+    if value is None:
+        repeats = _repeats(labels, called_with.get("input_ids"), ignored)
+        given = called_with.get("labels") is not None
+        return OwnLoss(causal and (given or repeats))
+    ways = {False: labels, True: next_labels(labels, ignored)} if tokens else {False: labels}
+    found: dict[bool, tuple[float, int]] = {}
+    items = called_with.get("num_items_in_batch")
+    for shifted, own in ways.items():
+        total, count = _summed(logits, own, ignored)
+        if count:
+            found[shifted] = total / float(count if items is None else items), count
+    if not found:
+        return OwnLoss(causal)
+    best = min(found, key=lambda way: abs(found[way][0] - value))
+    if not abs(found[best][0] - value) <= NEAR * (1 + abs(value)):
+        return OwnLoss(causal)
+    count = found[best][1]
+    return OwnLoss(best, value * (1.0 if items is None else float(items) / count))
+
+
+def disagreement(own: float, ours: float, name: str, dtype: torch.dtype) -> str | None:
+    """What to say where our loss is not the model's own, on the same batch; None where it is.
+
+    >>> disagreement(0.5, 0.5001, "head", torch.float32) is None
+    True
+    """
+    slack = 0.01 if torch.finfo(dtype).eps < 1e-5 else 0.1  # rounded logits move a small loss
+    if abs(own - ours) <= slack * abs(own) + 1e-4:
+        return None
+    return (
+        f"on the first batch the model's own loss is {own:.4g}, that of {name} with these labels "
+        f"{ours:.4g}: another classifier, other labels, or logits that are changed afterwards"
+    )
+
+
+def mean_loss(logits: Tensor, labels: Tensor, ignore_index: int) -> float | None:
+    """Mean cross-entropy of (n, C) logits; None where every label is ignored."""
+    total, count = _summed(logits, labels, ignore_index)
+    return total / count if count else None
+
+
+def _summed(logits: Tensor, labels: Tensor, ignore_index: int) -> tuple[float, int]:
+    total = 0.0
+    flat, own = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1).to(logits.device)
+    size = flat.shape[-1]
+    if bool(((own >= size) | ((own < 0) & (own != ignore_index))).any()):
+        return 0.0, 0
+    for rows, classes in zip(flat.split(ROWS), own.split(ROWS), strict=True):
+        part = cross_entropy(rows.double(), classes, ignore_index=ignore_index, reduction="sum")
+        total += float(part)
+    return total, int((own != ignore_index).sum())
+
+
+def _loss_in(output: Any) -> float | None:
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, Mapping):
+        loss = output.get("loss")
+    return float(loss.detach()) if isinstance(loss, Tensor) and loss.numel() == 1 else None
+
+
+def _is_causal(model: nn.Module) -> bool:
+    """Whether a model of Hugging Face says that it shifts its labels."""
+    name = type(model).__name__
+    return getattr(model, "loss_type", "") == "ForCausalLM" or name.endswith("LMHeadModel")
+
+
+def _repeats(labels: Tensor, tokens: Any, ignore_index: int) -> bool:
+    if not isinstance(tokens, Tensor) or tokens.shape != labels.shape:
+        return False
+    used = labels != ignore_index
+    return bool(used.any()) and bool((labels == tokens.to(labels.device))[used].all())

@@ -1,0 +1,50 @@
+"""Held-out data: a measurement beside the class means of another, such as test beside train."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+from nclab.metrics.catalogue import REFERENCE_METRICS
+from nclab.metrics.view import parameters
+from nclab.statistics import ClassMoments
+from nclab.statistics.reference_look import ReferenceLook
+
+Reference = Collapse | ClassMoments
+"""Whose class means other data are compared with."""
+NO_WEIGHT = "no classifier weights were given"
+ONE_SIDED = "the error of the reference is not known here"
+UNDEFINED = "undefined: the reference has no spread to compare with"
+
+
+def look_against(reference: Any) -> ReferenceLook:
+    """A look at the class means of a measurement, or of moments."""
+    if isinstance(reference, Collapse):
+        return ReferenceLook(reference.moments, torch.tensor(reference.classes))
+    if isinstance(reference, ClassMoments):
+        return ReferenceLook(reference)
+    raise DataError(
+        f"Expected reference= a measurement of nclab or ClassMoments, got a "
+        f"{type(reference).__name__}."
+    )
+
+
+def compared(collapse: Collapse, look: ReferenceLook) -> Collapse:
+    """The measurement with the metrics that compare it with a reference."""
+    statistics: Mapping[str, Any] = {"reference": look, "moments": collapse.moments}
+    values, notes, no_interval = {**collapse.values}, {**collapse.notes}, {**collapse.no_interval}
+    for metric in REFERENCE_METRICS:
+        own = [statistics[name] for name in parameters(metric.function)]
+        value: float | None = metric.function(*own)
+        if value is None or not math.isfinite(value):
+            missing = metric.name == "reference_ncc_agreement" and not look.predictions
+            notes[metric.name] = NO_WEIGHT if missing else UNDEFINED
+            value = None
+        elif collapse.intervals is not None:
+            no_interval[metric.name] = ONE_SIDED
+        values[metric.name] = value
+    return replace(collapse, values=values, notes=notes, no_interval=no_interval)

@@ -1,0 +1,409 @@
+"""Every kind of head, measured and watched, against features and weights computed by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.functional import normalize
+
+import nclab
+from tests.contract import assert_same
+
+CLASSES, DIM = 4, 8
+X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+Y = torch.arange(60) % CLASSES
+BATCHES = [(X[:25], Y[:25]), (X[25:], Y[25:])]
+
+Hand = Callable[[Any, Tensor], tuple[Tensor, Tensor, Tensor | None]]
+"""Features, weight and bias of a model whose body gave h."""
+
+
+class Model(nn.Module):
+    """A body, and a head that a test gives it."""
+
+    def __init__(self, head: nn.Module | None, finish: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(6, DIM), nn.Tanh())
+        self.finish = finish
+        self.W = nn.Parameter(torch.randn(DIM, CLASSES))
+        self.b = nn.Parameter(torch.randn(CLASSES))
+        self.scale = nn.Parameter(torch.tensor(1.7))
+        self.log_scale = nn.Parameter(torch.tensor(2.3))
+        self.emb = nn.Embedding(CLASSES, DIM)
+        self.head = head
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.finish(self, self.body(x))
+
+
+class CosineHead(nn.Module):
+    """Directions of features and classifiers, times a learned scale."""
+
+    def __init__(self, *, bias: bool = False, fixed: float | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.proxies = nn.Parameter(torch.randn(CLASSES, DIM))
+        self.offset = nn.Parameter(torch.randn(CLASSES)) if bias else None
+        self.scale = nn.Parameter(torch.tensor(12.5)) if fixed is None else None
+        self.fixed = fixed
+
+    def forward(self, h: Tensor) -> Tensor:
+        z = functional.linear(normalize(h), normalize(self.proxies))
+        z = z * (self.scale if self.fixed is None else self.fixed)  # type: ignore[operator]
+        return z if self.offset is None else z + self.offset
+
+
+class UnitWeights(nn.Module):
+    """Classifiers of norm 1, features as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.weight = nn.Parameter(torch.randn(CLASSES, DIM))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h @ normalize(self.weight).T
+
+
+class Times(nn.Module):
+    """h @ W, with W of shape (d, C)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.kernel = nn.Parameter(torch.randn(DIM, CLASSES))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h @ self.kernel
+
+
+class OnGrid(nn.Module):
+    """A convolution over single points of a grid of one point, then flat."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(DIM, CLASSES, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.conv(h[:, :, None, None]).flatten(1)
+
+
+def old_weight_norm() -> nn.Module:
+    with pytest.warns(FutureWarning):
+        return nn.utils.weight_norm(nn.Linear(DIM, CLASSES))
+
+
+def normed(g: Tensor, v: Tensor) -> Tensor:
+    return g * normalize(v)
+
+
+def head_of(model: Any) -> Any:
+    return model.head
+
+
+HEADS: dict[str, tuple[Callable[[], nn.Module | None], Callable[[Any, Tensor], Tensor], Hand]] = {
+    "linear": (
+        lambda: nn.Linear(DIM, CLASSES),
+        lambda m, h: m.head(h),
+        lambda m, h: (h, m.head.weight, m.head.bias),
+    ),
+    "cosine module": (
+        CosineHead,
+        lambda m, h: m.head(h),
+        lambda m, h: (normalize(h), m.head.scale * normalize(m.head.proxies), None),
+    ),
+    "cosine module with bias": (
+        lambda: CosineHead(bias=True),
+        lambda m, h: m.head(h),
+        lambda m, h: (normalize(h), m.head.scale * normalize(m.head.proxies), m.head.offset),
+    ),
+    "cosine module of a written scale": (
+        lambda: CosineHead(fixed=1 / 0.07),
+        lambda m, h: m.head(h),
+        lambda m, h: (normalize(h), normalize(m.head.proxies) / 0.07, None),
+    ),
+    "unit classifiers": (
+        UnitWeights,
+        lambda m, h: m.head(h),
+        lambda m, h: (h, normalize(m.head.weight), None),
+    ),
+    "cosine without a module": (
+        lambda: None,
+        lambda m, h: m.log_scale.exp() * normalize(h) @ normalize(m.W, dim=0),
+        lambda m, h: (normalize(h), m.log_scale.exp() * normalize(m.W, dim=0).T, None),
+    ),
+    "temperature without a module": (
+        lambda: None,
+        lambda m, h: normalize(h) @ normalize(m.W, dim=0) / m.scale,
+        lambda m, h: (normalize(h), normalize(m.W, dim=0).T / m.scale, None),
+    ),
+    "weight norm in the old style": (
+        old_weight_norm,
+        lambda m, h: m.head(h),
+        lambda m, h: (h, normed(m.head.weight_g, m.head.weight_v), m.head.bias),
+    ),
+    "parametrised weight norm": (
+        lambda: nn.utils.parametrizations.weight_norm(nn.Linear(DIM, CLASSES, bias=False)),
+        lambda m, h: m.head(h),
+        lambda m, h: (h, m.head.weight, None),
+    ),
+    "orthogonal rows, unit features, scale": (
+        lambda: nn.utils.parametrizations.orthogonal(nn.Linear(DIM, CLASSES, bias=False)),
+        lambda m, h: m.scale * m.head(normalize(h)),
+        lambda m, h: (normalize(h), m.scale * m.head.weight, None),
+    ),
+    "x @ W of a module": (
+        Times,
+        lambda m, h: m.head(h),
+        lambda m, h: (h, m.head.kernel.T, None),
+    ),
+    "x @ W + b": (
+        lambda: None,
+        lambda m, h: h @ m.W + m.b,
+        lambda m, h: (h, m.W.T, m.b),
+    ),
+    "tied embedding": (
+        lambda: None,
+        lambda m, h: functional.linear(h, m.emb.weight),
+        lambda m, h: (h, m.emb.weight, None),
+    ),
+    "convolution over a grid": (
+        OnGrid,
+        lambda m, h: m.head(h),
+        lambda m, h: (h, m.head.conv.weight.flatten(1), m.head.conv.bias),
+    ),
+}
+
+
+def by_hand(model: Any, hand: Hand, labels: Tensor = Y) -> nclab.Collapse:
+    """Features and weights from the formula, measured as arrays."""
+    with torch.no_grad():
+        features, weight, bias = hand(model, model.body(X))
+        return nclab.measure_features(features, labels, weight, bias)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_measured_as_by_hand(name: str) -> None:
+    make, finish, hand = HEADS[name]
+    model = Model(make(), finish)
+    report = nclab.measure(model, BATCHES)
+    expected = by_hand(model, hand)
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+    with torch.no_grad():
+        loss = functional.cross_entropy(model(X), Y)
+    assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
+    assert report.last.accuracy == float((model(X).argmax(1) == Y).double().mean())
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_watched_as_by_hand(name: str) -> None:
+    """While the weights rest, and again after they have moved without a forward pass."""
+    make, finish, hand = HEADS[name]
+    model = Model(make(), finish)
+    with nclab.Monitor(model) as monitor:
+        for epoch in range(2):
+            for x, y in monitor.watch(BATCHES):
+                functional.cross_entropy(model(x), y).backward()
+            assert monitor.last is not None
+            expected = by_hand(model, hand).scalars()
+            found = monitor.last.report.last.scalars()
+            seen = {key: value for key, value in expected.items() if found[key] is not None}
+            assert {"loss", "nc3_self_duality", "margin", "accuracy"} <= set(seen)
+            assert_same(found, seen, relative=1e-10)
+            with torch.no_grad():  # the scale moves, too
+                for parameter in model.parameters():
+                    parameter.mul_(1.1 + 0.1 * epoch)
+
+
+def test_after_a_step_the_weights_are_those_of_now() -> None:
+    make, finish, hand = HEADS["weight norm in the old style"]
+    model = Model(make(), finish)
+    with nclab.Monitor(model) as monitor:
+        for x, y in monitor.watch(BATCHES):
+            functional.cross_entropy(model(x), y).backward()
+        with torch.no_grad():
+            model.head.weight_g.mul_(3.0)  # type: ignore[union-attr, operator]
+        expected = by_hand(model, hand)
+        now = monitor._layers.head()
+        assert now is not None
+        own: Any = model.head
+        assert torch.allclose(now.weight, normed(own.weight_g, own.weight_v), rtol=1e-12)
+        assert not torch.allclose(now.weight, own.weight), "the last forward pass has left that"
+        assert monitor.measure(BATCHES).last.beta == pytest.approx(expected.beta, rel=1e-12)
+
+
+class Pixels(nn.Module):
+    """A fully convolutional network: a class for every point of a grid."""
+
+    def __init__(self, *, pooled: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Conv2d(2, DIM, 3, padding=1), nn.Tanh())
+        self.head = nn.Conv2d(DIM, CLASSES, 1)
+        self.pooled = pooled
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.head(self.body(x))
+        return z.mean((2, 3)) if self.pooled else z
+
+
+IMAGES = torch.randn(12, 2, 5, 3, generator=torch.Generator().manual_seed(3)).double()
+
+
+def test_a_convolution_over_a_grid_of_labels() -> None:
+    labels = torch.randint(CLASSES, (12, 5, 3), generator=torch.Generator().manual_seed(4))
+    model = Pixels()
+    report = nclab.measure(model, [(IMAGES, labels)])
+    features = model.body(IMAGES).movedim(1, -1).reshape(-1, DIM).detach()
+    weight = model.head.weight.flatten(1)
+    expected = nclab.measure_features(features, labels.flatten(), weight, model.head.bias)
+    assert report.classifier == "head"
+    assert report.remarks == ()
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+    with nclab.Monitor(model) as monitor:
+        for x, y in monitor.watch([(IMAGES, labels)]):
+            functional.cross_entropy(model(x), y).backward()
+    assert monitor.last is not None
+    assert monitor.last.report.last.loss == pytest.approx(expected.loss, rel=1e-10)
+
+
+def test_the_mean_over_a_grid_of_a_convolution() -> None:
+    model = Pixels(pooled=True)
+    labels = torch.arange(12) % CLASSES
+    report = nclab.measure(model, [(IMAGES, labels)])
+    features = model.body(IMAGES).mean((2, 3)).detach()
+    weight = model.head.weight.flatten(1)
+    expected = nclab.measure_features(features, labels, weight, model.head.bias)
+    assert report.remarks == ()
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+
+
+def test_logits_with_the_classes_second() -> None:
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.body, self.head = nn.Linear(3, DIM), nn.Linear(DIM, CLASSES)
+            self.double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.body(x).tanh()).transpose(1, 2)
+
+    model = Turned()
+    tokens = torch.randn(6, 7, 3, generator=torch.Generator().manual_seed(1)).double()
+    labels = torch.arange(42).reshape(6, 7) % CLASSES
+    report = nclab.measure(model, [(tokens, labels)])
+    loss = functional.cross_entropy(model(tokens), labels)
+    assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+
+
+@pytest.mark.parametrize("ending", ["column", "flat", "sigmoid", "flat sigmoid"])
+@pytest.mark.parametrize("kind", ["class numbers", "floats", "column of floats"])
+def test_one_logit_is_two_classes(ending: str, kind: str) -> None:
+    endings: dict[str, Callable[[Tensor], Tensor]] = {
+        "column": lambda z: z,
+        "flat": lambda z: z[:, 0],
+        "sigmoid": lambda z: z.sigmoid(),
+        "flat sigmoid": lambda z: z[:, 0].sigmoid(),
+    }
+    model = Model(nn.Linear(DIM, 1), lambda m, h: endings[ending](m.head(h)))
+    classes = Y % 2
+    labels = {"class numbers": classes, "floats": classes.double()}.get(
+        kind, classes[:, None] + 0.0
+    )
+    report = nclab.measure(model, [(X, labels)])
+
+    def hand(m: Any, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        half = torch.tensor([-0.5, 0.5]).double()
+        return h, half[:, None] * m.head.weight, half * m.head.bias
+
+    expected = by_hand(model, hand, classes)
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+    with torch.no_grad():
+        z = head_of(model)(model.body(X))[:, 0]
+        loss = functional.binary_cross_entropy_with_logits(z, classes.double())
+    assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
+    assert bool(report.remarks) == ("sigmoid" in ending)
+    with nclab.Monitor(model) as monitor:
+        for x, _ in monitor.watch([(X, labels)]):
+            model(x).sum().backward()
+    assert monitor.last is not None
+    found = monitor.last.report.last
+    assert found.loss == pytest.approx(float(loss), rel=1e-10)
+    assert found.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
+
+
+@pytest.mark.parametrize("way", ["pair", "function", "arrays", "named"])
+def test_a_given_classifier(way: str) -> None:
+    model = Model(None, lambda m, h: h @ m.W + m.b)
+    given: Any = {
+        "pair": (model.W.T, model.b),
+        "function": lambda m: (m.W.T, m.b),
+        "arrays": (model.W.T.detach().numpy(), model.b.detach().numpy()),
+        "named": (model.W.T + 1.0, None),
+    }[way]
+    options: dict[str, Any] = {"layers": ["body"]} if way == "named" else {}
+    report = nclab.measure(model, BATCHES, classifier=given, **options)
+    weight, bias = (model.W.T + 1.0, None) if way == "named" else (model.W.T, model.b)
+    expected = by_hand(model, lambda m, h: (h, weight, bias))
+    assert report.last.layer == "body"
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+
+
+def test_a_given_classifier_of_unknown_features_is_asked_for_them() -> None:
+    model = Model(None, lambda m, h: h @ m.W)
+    wrong = torch.randn(CLASSES, 5)
+    with pytest.raises(nclab.ModelError, match=r"Say what it reads: layers=\['name'\]"):
+        nclab.measure(model, BATCHES, classifier=(wrong, None))
+    with pytest.raises(nclab.ModelError, match=r"give a pair \(W, b\), got a Parameter"):
+        nclab.measure(model, BATCHES, classifier=lambda m: m.W)
+    with pytest.raises(nclab.DataError, match="dimension"):
+        nclab.measure(model, BATCHES, classifier=(wrong, None), layers=["body"])
+
+
+def test_features_alone() -> None:
+    body = nn.Sequential(nn.Linear(6, DIM), nn.Tanh(), nn.Linear(DIM, 5)).double()
+    report = nclab.measure(body, BATCHES, classifier=None)
+    expected = nclab.measure_features(body(X).detach(), Y)
+    assert (report.classifier, report.last.layer) == ("", "output")
+    assert_same(report.last.scalars(), expected.scalars(), relative=1e-10)
+    assert "features only · 60 samples" in str(report)
+    assert report.last.notes["loss"] == "features only (classifier=None)"
+    every = nclab.measure(body, BATCHES, classifier=None, layers="all")
+    assert [one.layer for one in every.layers] == ["1", "output"]
+    with nclab.Monitor(body, classifier=None) as monitor:
+        for x, _ in monitor.watch(BATCHES):
+            body(x).sum().backward()
+    assert monitor.last is not None
+    found = monitor.last.report.last
+    assert found.nc1_trace_pinv == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
+    assert found.num_classes == CLASSES
+
+
+def test_a_network_of_no_known_head_says_what_to_pass() -> None:
+    model = Model(None, lambda m, h: (h @ m.W).square())
+    with pytest.raises(nclab.ModelError, match="None to measure features alone") as caught:
+        nclab.measure(model, BATCHES)
+    assert "\n" not in str(caught.value)
+    given = nclab.measure(model, BATCHES, classifier=lambda m: (m.W.T, None), layers=["body"])
+    expected = by_hand(model, lambda m, h: (h, m.W.T, None))
+    assert given.last.loss == pytest.approx(expected.loss, rel=1e-10)
+    alone = nclab.measure(model, BATCHES, classifier=None, layers=["body"])
+    assert alone.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
+
+
+@pytest.mark.parametrize(("head", "passes"), [(nn.Linear(DIM, CLASSES), 1), (CosineHead(), 2)])
+def test_only_a_head_of_another_form_needs_the_first_batch_twice(
+    head: nn.Module, passes: int
+) -> None:
+    net = nn.Sequential(nn.Linear(6, DIM), nn.Tanh(), head).double()
+    seen: list[Tensor] = []
+    net[0].register_forward_hook(lambda module, args, output: seen.append(output))
+    assert nclab.measure(net, BATCHES).classifier == "2"
+    assert len(seen) == passes + 1

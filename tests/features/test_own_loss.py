@@ -1,0 +1,214 @@
+"""Which label belongs to which logits, and whether the model's own loss is ours."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import nclab
+from nclab.features.own_loss import next_labels, own_loss
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+WORDS, LENGTH = 7, 12
+
+
+@dataclass
+class Output:
+    """What a model of Hugging Face returns."""
+
+    logits: Tensor
+    loss: Tensor | None = None
+
+
+class Causal(nn.Module):
+    """A small model of tokens that shifts its labels, or does not, and says what it finds."""
+
+    def __init__(self, *, shift: bool = True, factor: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.emb, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, WORDS)
+        self.shift, self.factor = shift, factor
+        self.double()
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Output:
+        logits = self.factor * self.head(self.emb(input_ids).tanh())
+        if labels is None:
+            return Output(logits)
+        own = next_labels(labels, -100) if self.shift else labels
+        return Output(logits, functional.cross_entropy(logits.flatten(0, 1), own.flatten()))
+
+
+TOKENS = torch.randint(WORDS, (10, LENGTH), generator=torch.Generator().manual_seed(0))
+
+
+def by_hand(model: Causal, labels: Tensor, *, shift: bool) -> nclab.Collapse:
+    """Features of all tokens but the last, with the labels of all but the first."""
+    with torch.no_grad():
+        h = model.emb(TOKENS).tanh()
+    rows, own = (h[:, :-1], labels[:, 1:]) if shift else (h, labels)
+    used = own.flatten() != -100
+    rows, own = rows.flatten(0, 1)[used], own.flatten()[used]
+    return nclab.measure_features(rows, own, model.head.weight, model.head.bias)
+
+
+@pytest.mark.parametrize("shift", [True, False])
+@pytest.mark.parametrize(
+    "labels", [TOKENS, TOKENS.roll(1, 0), TOKENS.masked_fill(TOKENS == 3, -100)]
+)
+def test_labels_are_taken_as_the_model_takes_them(labels: Tensor, shift: bool) -> None:
+    model = Causal(shift=shift)
+    missing = 3 not in labels
+    batch = [{"input_ids": TOKENS[:4], "labels": labels[:4]}]
+    batch += [{"input_ids": TOKENS[4:], "labels": labels[4:]}]
+    report = nclab.measure(model, batch, allow_missing=missing)
+    loss = model(TOKENS, labels).loss
+    assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+    assert report.remarks == ()
+    if not missing:
+        expected = by_hand(model, labels, shift=shift)
+        assert report.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
+        assert report.last.samples == expected.samples
+
+
+def train(model: nn.Module) -> nclab.Monitor:
+    """One epoch, watched."""
+    with nclab.Monitor(model) as monitor:
+        for batch in monitor.watch([{"input_ids": TOKENS, "labels": TOKENS}]):
+            model(**batch).loss.backward()
+    return monitor
+
+
+@pytest.mark.parametrize("shift", [True, False])
+def test_a_watched_model_is_understood_by_its_loss(shift: bool) -> None:
+    model = Causal(shift=shift)
+    monitor = train(model)
+    assert monitor.last is not None
+    found, expected = monitor.last.report.last, by_hand(model, TOKENS, shift=shift)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-10)
+    assert found.samples == expected.samples
+    assert found.nc3_self_duality == pytest.approx(expected.nc3_self_duality, rel=1e-10)
+
+
+def test_labels_that_the_model_never_sees_stay_where_they_are() -> None:
+    """Someone who shifts by hand, in a loop of their own."""
+    model = Causal()
+    report = nclab.measure(model, [(TOKENS[:, :-1], TOKENS[:, 1:])])
+    assert report.last.loss == pytest.approx(by_hand(model, TOKENS, shift=True).loss, rel=1e-10)
+
+
+def test_a_loss_that_is_not_that_of_the_classifier_is_said() -> None:
+    model = Causal(factor=3.0)
+    with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
+        report = nclab.measure(model, [{"input_ids": TOKENS, "labels": TOKENS}])
+    assert len(report.remarks) == 2
+    assert "that of head with these labels" in report.remarks[1]
+    with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
+        train(model)
+
+
+def test_a_loss_of_another_kind_says_nothing() -> None:
+    class Other(Causal):
+        def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Output:
+            out = super().forward(input_ids, labels)
+            return Output(out.logits, None if out.loss is None else out.loss.square() + 40)
+
+    report = nclab.measure(Other(), [{"input_ids": TOKENS, "labels": TOKENS}])
+    assert report.remarks == ()
+
+
+def test_a_sum_over_a_larger_batch_is_understood() -> None:
+    model = Causal()
+    out = model(TOKENS, TOKENS)
+    assert out.loss is not None
+    count = TOKENS[:, 1:].numel()
+    items = 3 * count
+    scaled = Output(out.logits, out.loss * count / items)
+    found = own_loss(
+        *(model, scaled, TOKENS),
+        called_with={"labels": TOKENS, "num_items_in_batch": torch.tensor(items)},
+        ignore_index=-100,
+    )
+    assert found.shifted
+    assert found.loss == pytest.approx(float(out.loss.detach()), rel=1e-10)
+
+
+def gpt(words: int = WORDS) -> Any:
+    transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": LENGTH}
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=words, bos_token_id=0, eos_token_id=0, **sizes)
+    )
+    return model.eval()
+
+
+def llama() -> Any:
+    transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=LENGTH,
+        pad_token_id=0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("make", [gpt, llama])
+def test_a_causal_language_model_of_transformers(make: Any) -> None:
+    model = make()
+    labels = TOKENS.clone()
+    labels[:, -3:] = -100  # padding
+    batch = {"input_ids": TOKENS, "attention_mask": torch.ones_like(TOKENS), "labels": labels}
+    with torch.no_grad():
+        out = model(**batch, output_hidden_states=True)
+    report = nclab.measure(model, [batch])
+    assert report.classifier == "lm_head"
+    assert report.remarks == ()
+    assert report.last.loss == pytest.approx(float(out.loss), rel=1e-5)
+    features = out.hidden_states[-1][:, :-1].reshape(-1, 16)
+    own = labels[:, 1:].flatten()
+    expected = nclab.measure_features(features, own, model.lm_head.weight)
+    assert report.last.nc1_trace_ratio == pytest.approx(expected.nc1_trace_ratio, rel=1e-4)
+    assert report.last.samples == expected.samples == int((own != -100).sum())
+    assert report.last.accuracy == expected.accuracy
+
+
+@pytest.mark.parametrize("way", ["labels that repeat", "labels shifted by hand"])
+def test_pairs_for_a_causal_language_model(way: str) -> None:
+    """(inputs, labels) are taken as they are, unless the labels only repeat the inputs."""
+    model = gpt()
+    with torch.no_grad():
+        own = float(model(input_ids=TOKENS, labels=TOKENS).loss)
+    by_hand = {"input_ids": TOKENS[:, :-1]}, TOKENS[:, 1:]
+    batch = ({"input_ids": TOKENS}, TOKENS) if way == "labels that repeat" else by_hand
+    assert nclab.measure(model, [batch]).last.loss == pytest.approx(own, rel=1e-5)
+
+
+def test_a_masked_language_model_is_not_shifted() -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=LENGTH,
+    )
+    model = transformers.BertForMaskedLM(config).eval()
+    batch = {"input_ids": TOKENS, "labels": TOKENS}
+    with torch.no_grad():
+        own = float(model(**batch).loss)
+    report = nclab.measure(model, [batch])
+    assert report.last.loss == pytest.approx(own, rel=1e-5)
+    assert report.last.samples == TOKENS.numel()

@@ -1,0 +1,100 @@
+"""Names of classes: as labels, and in every table, picture and page."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nclab
+from nclab.figures.picture import HeatMap, Panel
+from tests.contract import assert_same
+
+NAMES = ["zebra", "ant", "<cow>"]
+GENERATOR = torch.Generator().manual_seed(0)
+Y = torch.arange(45) % 3
+X = torch.randn(3, 5, generator=GENERATOR).double()[Y]
+X = X + 0.4 * torch.randn(45, 5, generator=GENERATOR).double()
+WORDS = [NAMES[number] for number in Y]
+PLAIN = nclab.measure_features(X, Y)
+
+
+@pytest.mark.parametrize("labels", [WORDS, np.array(WORDS), tuple(WORDS), Y])
+def test_labels_may_be_names(labels: Any) -> None:
+    found = nclab.measure_features(X, labels, class_names=NAMES)
+    assert found.class_names == tuple(NAMES)
+    assert_same(found.scalars(), PLAIN.scalars(), relative=0, absolute=0)
+
+
+def test_names_in_batches_and_in_a_model() -> None:
+    batches = [(X[:20], WORDS[:20]), (X[20:], WORDS[20:])]
+    found = nclab.measure_features(batches, class_names=NAMES)
+    assert_same(found.scalars(), PLAIN.scalars(), relative=1e-10)
+    net = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    report = nclab.measure(net, batches, class_names=NAMES)
+    assert_same(report.last.scalars(), nclab.measure(net, [(X, Y)]).last.scalars(), relative=1e-10)
+    with nclab.Monitor(net, class_names=NAMES) as monitor:
+        for x, _ in monitor.watch(batches):
+            net(x).sum().backward()
+    assert monitor.last is not None
+    assert monitor.last.report.last.class_names == tuple(NAMES)
+
+
+def test_without_a_classifier_names_are_put_in_order() -> None:
+    found = nclab.measure_features(X, WORDS)
+    assert found.class_names == tuple(sorted(NAMES))
+    assert found.cdnv == pytest.approx(PLAIN.cdnv, rel=1e-12)
+
+
+def test_with_a_classifier_their_order_must_be_said() -> None:
+    with pytest.raises(nclab.DataError, match="Pass class_names= all of them, in the order"):
+        nclab.measure_features(X, WORDS, weight=torch.randn(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "b", "a"], "'a' twice"),
+        ("abc", "a list of names, one a class, got a str"),
+        ({0: "a", 2: "b"}, "numbers 0 to 1, got 0, 2"),
+        (["zebra", "ant", "horse"], "among class_names zebra, ant, horse; got '<cow>'"),
+    ],
+)
+def test_wrong_names(names: Any, message: str) -> None:
+    with pytest.raises(nclab.DataError, match=message):
+        nclab.measure_features(X, WORDS, class_names=names)
+
+
+def test_a_model_with_another_number_of_outputs() -> None:
+    net = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4)).double()
+    with pytest.raises(nclab.DataError, match="each of the 4 outputs of 2, got 3 class_names"):
+        nclab.measure(net, [(X, Y)], class_names=NAMES)
+
+
+def test_shown_in_table_picture_and_page(tmp_path: Path) -> None:
+    found = nclab.measure_features(X, Y, class_names={2: "<cow>", 0: "zebra", 1: "ant"})
+    worst = NAMES[int(found.intra_cosine.argmin())]
+    pair = [NAMES[number] for number in found.max_inter_pair]
+    said = f"least alike within {worst}, most alike between {pair[0]} and {pair[1]}"
+    assert said in str(found)
+    heat, every = found._picture().panels[:2]
+    assert isinstance(heat, HeatMap)
+    assert isinstance(every, Panel)
+    assert heat.x_names == tuple(NAMES)
+    assert (every.x_ticks, every.x_names) == ((0, 1, 2), tuple(NAMES))
+    found.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<cow>" not in page
+    assert "&lt;cow&gt;" in page
+    assert "zebra, ant: " in found._repr_html_()
+    assert found.to_dict()["class_names"] == NAMES
+    assert "class_names" not in PLAIN.to_dict()
+
+
+def test_classes_without_samples_are_named() -> None:
+    keep = Y != 1
+    found = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, allow_missing=True)
+    assert found.class_names == ("zebra", "<cow>")
+    assert found.warnings[0] == "Left out 1 classes without samples: ant."

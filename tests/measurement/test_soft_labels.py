@@ -1,0 +1,114 @@
+"""One-hot, smoothed and mixed labels: what is offered, and the loss of soft ones."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import nclab
+from nclab.statistics import blocks
+from tests.contract import assert_same
+
+GENERATOR = torch.Generator().manual_seed(0)
+C = 4
+Y = torch.arange(48) % C
+X = torch.randn(48, 6, generator=GENERATOR).double() + functional.one_hot(Y, 6)
+W, B = torch.randn(C, 6, generator=GENERATOR).double(), torch.randn(C, generator=GENERATOR).double()
+ONE_HOT = functional.one_hot(Y)
+MIXED = 0.7 * ONE_HOT + 0.3 * torch.rand(48, C, generator=GENERATOR).double().softmax(1)
+SMOOTH = 0.9 * ONE_HOT.double() + 0.1 / C
+BOUNDS = {"optimal_loss", "excess_loss"}
+LOSSES = {"loss", "balanced_loss"}
+
+
+@pytest.mark.parametrize("targets", [MIXED, SMOOTH, ONE_HOT.double(), ONE_HOT])
+def test_the_loss_is_that_of_the_labels_and_the_rest_that_of_the_largest(targets: Any) -> None:
+    found = nclab.measure_features(X, targets, W, B, soft=True)
+    logits = X @ W.T + B
+    losses = -(targets * logits.log_softmax(1)).sum(1)
+    assert found.loss == pytest.approx(float(losses.mean()), rel=1e-10)
+    classes = targets.argmax(1)
+    by_class = torch.stack([losses[classes == c].mean() for c in range(C)])
+    assert found.class_loss is not None
+    assert torch.allclose(found.class_loss, by_class, rtol=1e-10)
+    assert found.balanced_loss == pytest.approx(float(by_class.mean()), rel=1e-10)
+    hard = nclab.measure_features(X, classes, W, B)
+    assert_same(found.scalars(), hard.scalars(), relative=1e-12, leaving_out=BOUNDS | LOSSES)
+    assert found.excess_loss is None
+    assert (
+        found.notes["excess_loss"] == "the bound is that of hard labels, the loss that of soft ones"
+    )
+    with pytest.raises(nclab.DataError, match="optimal_loss is missing"):
+        found.certificate()
+
+
+def test_a_tiny_loss_keeps_its_digits() -> None:
+    found = nclab.measure_features(40 * ONE_HOT.double(), ONE_HOT, torch.eye(C), soft=True)
+    assert found.loss == pytest.approx(
+        (C - 1) * torch.tensor(-40.0).double().exp().item(), rel=1e-9
+    )
+
+
+def test_batches_and_models_agree() -> None:
+    batches = [(X[:13], MIXED[:13]), (X[13:], MIXED[13:])]
+    whole = nclab.measure_features(X, MIXED, W, B, soft=True)
+    found = nclab.measure_features(batches, weight=W, bias=B, soft=True)
+    assert_same(found.scalars(), whole.scalars(), relative=1e-10)
+    net = nn.Linear(6, C).double()
+    with torch.no_grad():
+        net.weight.copy_(W)
+        net.bias.copy_(B)
+    report = nclab.measure(net, batches, soft=True)
+    assert_same(report.last.scalars(), whole.scalars(), relative=1e-10)
+
+
+@pytest.mark.parametrize("labels", [ONE_HOT, ONE_HOT.float(), MIXED])
+def test_rows_of_numbers_are_offered_both_ways(labels: torch.Tensor) -> None:
+    net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, C)).double()
+    for refuse in (
+        lambda: nclab.measure(net, [(X, labels)]),
+        lambda: nclab.measure_features(X, labels),
+    ):
+        with pytest.raises(
+            nclab.NclabError, match=r"labels\.argmax\(-?1\), or.*soft=True"
+        ) as caught:
+            refuse()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (Y, r"soft labels of shape \(samples, 4\), got \(48,\)"),
+        (MIXED[:, :3], r"soft labels of shape \(samples, 4\), got \(48, 3\)"),
+        (2 * MIXED, "with sum 1, got a row of sum 2"),
+        (MIXED - 0.5, "from 0 upwards"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(labels: torch.Tensor, message: str) -> None:
+    with pytest.raises(nclab.DataError, match=message):
+        nclab.measure_features(X, labels, W, soft=True)
+
+
+@pytest.mark.parametrize("compiled", [0, 2**62])
+def test_the_kernel_and_an_ignored_class_leave_targets_with_their_rows(
+    compiled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
+    found = nclab.measure_features(
+        X.float(), MIXED, W, B, soft=True, ignore_index=1, allow_missing=True
+    )
+    kept = MIXED.argmax(1) != 1
+    losses = -(MIXED * (X.float().double() @ W.T + B).log_softmax(1)).sum(1)
+    assert found.loss == pytest.approx(float(losses[kept].mean()), rel=1e-10)
+
+
+@pytest.mark.parametrize("option", [{"intervals": True}, {"null": True}])
+def test_no_error_bars_or_null_of_soft_labels(option: Any) -> None:
+    with pytest.raises(nclab.DataError, match="class numbers as labels for intervals and null"):
+        nclab.measure_features(X, MIXED, W, B, soft=True, **option)
+    net = nn.Linear(6, C).double()
+    with pytest.raises(nclab.DataError, match="class numbers as labels for intervals and null"):
+        nclab.measure(net, [(X, MIXED)], soft=True, **option)
