@@ -9,6 +9,9 @@ features, one float64 scatter-add of them, one float32 d x d product, one float6
 for the whole call also two float32 N x d x C products and N x C exponentials in float64. Of these
 the call without a classifier has one product and no exponentials.
 
+At the default noise every row is so near to its class mean that its distance alone decides, as with
+collapsed features; `--noise 1` leaves no such row, and the second look has its product to do.
+
 The peer is a restatement of what rhubarbwu/neural-collapse computes, in float32 and batches of
 512: class means, the covariance, class variances and decisions in three passes, then NC1 (pinv),
 NC2 (simplex error), NC3 (its self-dual form), NC4 (agreement) and CDNV. It computes no loss. Left

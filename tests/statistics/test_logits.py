@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nclab
-from nclab.statistics.logits import cross_entropy
+from nclab.statistics.logits import LogitStatistics, cross_entropy, logit_blocks
 
 
 @pytest.mark.parametrize("gap", [-800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 300.0, 690.0])
@@ -51,3 +51,39 @@ def test_ignored_rows() -> None:
     assert predicted.tolist() == [0]
     assert statistics.counts.tolist() == [1, 0]
     assert statistics.update([[1.0, 0.0]], [-100]).tolist() == []
+
+
+@pytest.mark.parametrize("size", [2, 10, 64, 65, 300])
+def test_the_compiled_form_agrees_with_a_plain_loop(size: int) -> None:
+    """Losses, margins and decisions, with ties before, at and behind the label."""
+    pytest.importorskip("numba")
+    generator = torch.Generator().manual_seed(size)
+    logits = 30 * torch.randn(500, size, generator=generator, dtype=torch.float64)
+    logits[:300] = logits[:300].div(30).round()  # many ties
+    labels = torch.randint(0, size, (500,), generator=generator)
+    statistics = LogitStatistics(size)
+    predicted = statistics.add_checked(logits.clone(), labels, compiled=True)
+    losses, margins, correct = [0.0] * size, [math.inf] * size, [0] * size
+    for z, label, found in zip(logits.tolist(), labels.tolist(), predicted.tolist(), strict=True):
+        others = [value for j, value in enumerate(z) if j != label]
+        assert found == z.index(max(z))
+        correct[label] += found == label
+        margins[label] = min(margins[label], z[label] - max(others))
+        odds = math.fsum(math.exp(value - z[label]) for value in others)
+        losses[label] += math.log1p(odds)
+    assert statistics.correct.tolist() == correct
+    assert statistics.margins.tolist() == margins
+    assert statistics.loss_sums.tolist() == pytest.approx(losses, rel=1e-12)
+
+
+@pytest.mark.parametrize(("size", "dim"), [(2, 3), (40, 700), (5000, 7)])
+def test_logit_blocks_are_the_products(size: int, dim: int) -> None:
+    """In one block and in several, with a bias and without."""
+    generator = torch.Generator().manual_seed(0)
+    rows, classes = torch.randn(1100, dim, generator=generator), torch.arange(1100) % size
+    weight = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+    for bias in (None, weight[:, 0]):
+        blocks = [(z.clone(), own) for z, own in logit_blocks(rows, classes, weight, bias)]
+        assert torch.equal(torch.cat([own for _, own in blocks]), classes)
+        expected = rows.double() @ weight.T + (0.0 if bias is None else bias)
+        assert torch.allclose(torch.cat([z for z, _ in blocks]), expected, rtol=1e-12, atol=1e-12)
