@@ -11,7 +11,6 @@ REASONS = {
     "nclab.cli.*.command": "its parameters are its options, with help each",
     "nclab.measurement.arrays.measure_features": "the public door: each option stands alone",
     "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
-    "nclab.statistics.kernel.*": "compiled code is given its arrays one by one",
     "nclab.monitor.monitor.__init__": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
     "nclab.theory.targets.target.target": "the public door: each option stands alone",

@@ -1,6 +1,8 @@
 """measure_shards: many files give what one array gives, under every engine."""
 
 import itertools
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -124,23 +126,24 @@ def test_absent_classes_are_refused_before_the_features_are_read(
         nclab.measure_shards(tmp_path, num_classes=classes, workers=0)
 
 
-def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path)
-    mark = tmp_path / "died"
-    monkeypatch.setenv("NCLAB_TEST_DIES", str(mark))
-    real = module._first_round
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_worker_that_dies_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray", reason="ray is not installed")
+        request.getfixturevalue("ray_cluster")
+    write(tmp_path, parts=64)
     monkeypatch.setattr(module, "_first_round", dies_once)
-    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2)
-    monkeypatch.setattr(module, "_first_round", real)
-    assert mark.exists()
+    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2, engine=engine)
+    monkeypatch.undo()
+    assert (tmp_path / "died").exists()
     same(found, nclab.measure_features(*DATA))
 
 
 def dies_once(report: Any, shards: Any, plan: Any) -> Any:
-    import os
-    import signal
-
-    mark = Path(os.environ["NCLAB_TEST_DIES"])
+    """As the first round, but the first worker that begins it is killed."""
+    mark = Path(shards[0]).parent / "died"
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
