@@ -370,3 +370,16 @@ def test_an_alarm_that_answers_something_else(answer: Any) -> None:
         nclab.Monitor(model, alarms=lambda event: answer) as monitor,
     ):
         train(model, monitor, epochs=1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_features_behind_a_dropout_are_said(share: float) -> None:
+    torch.manual_seed(0)
+    inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(share), nn.Linear(8, 3))
+    with nclab.Monitor(net) as monitor:
+        for x, y in monitor.watch([(inputs, labels)]):
+            nn.functional.cross_entropy(net(x), y).backward()
+    assert monitor.last is not None
+    said = [line for line in monitor.last.report.remarks if line.startswith("dropout is on (2)")]
+    assert len(said) == (share > 0)

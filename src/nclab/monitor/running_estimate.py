@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from nclab.errors import DataError
@@ -122,7 +122,7 @@ class RunningEstimate:
             classifier=self.layers.classifier_name,
             samples=self.streams[-1].moments.total if self.streams else 0,
             skipped=skipped,
-            remarks=(*self.layers.remarks, REMARK),
+            remarks=(*self.layers.remarks, REMARK, *_dropout(self.layers.model)),
         )
 
     def nonfinite(self) -> dict[str, dict[int, int]]:
@@ -193,3 +193,19 @@ class RunningEstimate:
                 return self.layers.head()
             except DataError:  # not finite
                 return None
+
+
+def _dropout(model: nn.Module) -> list[str]:
+    """That features behind a dropout spread more here than in evaluation."""
+    found = [
+        name or type(module).__name__
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
+    ]
+    if not found:
+        return []
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [
+        f"dropout is on ({found[0]}{more}): features behind it vary more within classes than in "
+        "evaluation; monitor.measure(loader) measures without"
+    ]
