@@ -210,3 +210,14 @@ def test_the_jackknife_takes_off_the_bias_of_a_square() -> None:
     without = [((numbers.sum() - one) / 14) ** 2 for one in numbers]
     found = jackknife(float(numbers.mean() ** 2), without)
     assert found.bias == pytest.approx(numbers.var(ddof=1) / 15, rel=1e-9)
+
+
+def test_negative_cosines_have_their_value_inside() -> None:
+    torch.manual_seed(0)
+    features, labels = torch.randn(200, 8), torch.arange(200) % 4
+    features[torch.arange(200), labels] += 2
+    found = nclab.measure_features(features, labels, weight=-torch.eye(4, 8), intervals=True)
+    assert found.intervals is not None
+    low, high = found.intervals["nc3_alignment_mean"][:2]
+    assert found.nc3_alignment_mean is not None
+    assert low <= found.nc3_alignment_mean <= high < 0

@@ -606,3 +606,25 @@ def test_absent_classes_are_refused_before_the_pass() -> None:
         nclab.measure(net, unknown)
     assert data.read == 44
     assert nclab.measure(net, loader, allow_missing=True).last.num_classes == 2
+
+
+def test_a_loader_without_batches_is_named() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    train = [(torch.randn(30, 4), torch.arange(30) % 3)]
+    with pytest.raises(nclab.DataError, match="the test loader gave none"):
+        nclab.measure(net, train, test=[])
+
+
+def test_the_classifier_may_be_given_as_itself() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    train = [(torch.randn(30, 4), torch.arange(30) % 3)]
+    assert nclab.measure(net, train, classifier=net[2]).classifier == "2"
+    with pytest.raises(nclab.ModelError, match="Cannot call classifier= with the model"):
+        nclab.measure(net, train, classifier=lambda model: model.nope)
+
+
+def test_soft_labels_of_another_number_of_classes_are_refused() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    labels = torch.eye(5)[torch.arange(30) % 5]
+    with pytest.raises(nclab.DataError, match=r"soft labels of shape \(samples, 3\)"):
+        nclab.measure(net, [(torch.randn(30, 4), labels)], soft=True)

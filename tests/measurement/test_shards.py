@@ -175,3 +175,27 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     np.save(alone, np.zeros((3, 2)))
     with pytest.raises(DataError, match=r"labels beside it in b\.labels\.npy"):
         nclab.measure_shards(alone)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_names_as_labels_are_refused_in_one_line(tmp_path: Path, suffix: str) -> None:
+    names = np.array(["a", "b", "a"])
+    rows = np.zeros((3, 2))
+    if suffix == ".npz":
+        np.savez(tmp_path / "part.npz", X=rows, y=names)
+    else:
+        np.save(tmp_path / "part.features.npy", rows)
+        np.save(tmp_path / "part.labels.npy", names)
+    with pytest.raises(DataError, match="Expected class numbers as labels of shards, got <U1"):
+        nclab.measure_shards(tmp_path, workers=0)
+
+
+def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    lists = arrow.FixedSizeListArray.from_arrays(np.zeros(6), 2)
+    table = arrow.table({"features": lists, "labels": [0, None, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+    with pytest.raises(DataError, match="Expected a label in every row"):
+        nclab.measure_shards(tmp_path, workers=0)

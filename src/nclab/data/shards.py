@@ -166,7 +166,7 @@ class _Npz(Shard):
     """An archive; an array of it is read whole."""
 
     def labels(self) -> Tensor:
-        return torch.as_tensor(self._array(LABELS))
+        return _numbers(self._array(LABELS))
 
     def features(self) -> Iterator[Tensor]:
         rows = self._array(FEATURES)
@@ -188,12 +188,22 @@ class _Npy(Shard):
         beside = self.path.with_name(self.path.name.replace("features", "labels"))
         if not beside.exists():
             raise DataError(f"Expected its labels beside it in {beside.name}.")
-        return torch.from_numpy(np.array(_mapped(beside)))
+        return _numbers(np.array(_mapped(beside)))
 
     def features(self) -> Iterator[Tensor]:
         rows = _mapped(self.path)
         for part in range(0, max(len(rows), 1), step := max(1, SLICE_BYTES // _row_bytes(rows))):
             yield torch.from_numpy(np.array(rows[part : part + step]))
+
+
+def _numbers(labels: Any) -> Tensor:
+    """Labels as a tensor of their own; names of classes are for single files."""
+    if labels.dtype.kind not in "iufb":
+        raise DataError(
+            f"Expected class numbers as labels of shards, got {labels.dtype}. Write numbers, and "
+            "pass the names as class_names (--class-names)."
+        )
+    return torch.from_numpy(np.array(labels))
 
 
 def _row_bytes(rows: Any) -> int:
@@ -215,7 +225,11 @@ class _Arrow(Shard):
     """Parquet, Arrow or Feather: a column of lists of equal length, and one of labels."""
 
     def labels(self) -> Tensor:
-        parts = [torch.from_numpy(part.to_numpy().copy()) for part in self._column(LABELS)]
+        parts = []
+        for part in self._column(LABELS):
+            if part.null_count:
+                raise DataError("Expected a label in every row, got missing ones.")
+            parts.append(_numbers(part.to_numpy(zero_copy_only=False)))
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
 
     def features(self) -> Iterator[Tensor]:

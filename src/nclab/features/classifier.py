@@ -301,7 +301,11 @@ def _given(model: nn.Module, calls: list[Call], outputs: list[Tensor], chosen: A
     name = "classifier"
 
     def read() -> Pair:
-        pair = chosen(model) if callable(chosen) else chosen
+        try:
+            pair = chosen(model) if callable(chosen) else chosen
+        except Exception as error:  # the caller's own function raises anything
+            why = f"{type(error).__name__}: {error}"
+            raise ModelError(f"Cannot call classifier= with the model: {why}.") from error
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ModelError(
                 f"Expected classifier= to give a pair (W, b), got a {type(pair).__name__}. "

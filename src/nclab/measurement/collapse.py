@@ -173,13 +173,17 @@ class Collapse(Shown):
         return replace(certificate, measured=measured, any_counts=by_samples)
 
     def target(
-        self, weight_decay: float | None = None, *, loss: str = "cross_entropy", **options: Any
+        self,
+        weight_decay: float | tuple[float, float] | None = None,
+        *,
+        loss: str = "cross_entropy",
+        **options: Any,
     ) -> Target:
         """Where this layer and its classifier should end, by counts, dimension and bias.
 
         Without `weight_decay` the norms are those measured. With it, that of the classifier, the
-        one of the features is inferred: at an optimum both penalties are equal. `options` are
-        those of `nclab.target`.
+        one of the features is inferred: at an optimum both penalties are equal; or pass both.
+        `options` are those of `nclab.target`.
 
         >>> import nclab
         >>> features, weight = [[2.0, 0.0], [-2.0, 0.0]], [[2.0, 0.0], [-2.0, 0.0]]
@@ -195,6 +199,8 @@ class Collapse(Shown):
         setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
         if weight_decay is None:
             return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
+        if isinstance(weight_decay, tuple | list):
+            return target(**setting, weight_decay=(weight_decay[0], weight_decay[1]))
         inferred = weight_decay * rows / (alpha**2 * self.samples)
         found = target(**setting, weight_decay=(weight_decay, inferred))
         note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
@@ -202,6 +208,8 @@ class Collapse(Shown):
 
     def distance_to(self, target: Target) -> TargetDistance:
         """How far class means, classifier and loss are from a target, and from the simplex ETF."""
+        if not isinstance(target, Target):
+            raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
         loss = self.loss if target.setting.loss == "cross_entropy" else None
         return distance_to(target, self.moments.means, self.weight, loss)
 

@@ -70,7 +70,7 @@ def _chance(moments: ClassMoments, values: Values) -> str:
     guess = 1 / moments.num_classes
     largest = int(moments.counts.max()) / total
     near = 2 * math.sqrt(guess * (1 - guess) / total)
-    if accuracy <= guess + near:
+    if abs(accuracy - guess) <= near:
         return f"Accuracy {number(accuracy)} is that of guessing among the classes, {guess:.4g}."
     if accuracy <= largest and largest > 2 * guess:
         return (

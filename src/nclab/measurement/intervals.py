@@ -232,8 +232,8 @@ def _interval(
         # The best value is the end of the range: an interval does not go beyond it.
         if abs(interval.bias) > FLOOR * abs(value - ideal):
             return BIASED
-        low, high = max(interval.low, 0.0), interval.high
-        interval = interval._replace(low=low, high=min(high, 1.0) if ideal == 1.0 else high)
+        least, most = (0.0, math.inf) if ideal == 0.0 else (-1.0, 1.0)  # cosines, but for shares
+        interval = interval._replace(low=max(interval.low, least), high=min(interval.high, most))
     return interval
 
 

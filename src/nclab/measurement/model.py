@@ -203,6 +203,8 @@ class Measurement:
             except ModelError as error:
                 refuse_one_hot(batch.labels, error)
                 raise
+            if targets is not None:  # the number of classes is known only now
+                split_soft(targets, self.layers.num_classes)
             own = self._own_loss(raw, batch, output)
         elif not self.streams:
             recorder, _ = self._run(batch, [layer.point for layer in self.layers.measured])
@@ -239,8 +241,9 @@ class Measurement:
 
     def require_data(self) -> None:
         """After the first pass: refuse an empty loader and absent classes."""
-        if not self.layers.found:
-            raise DataError("Expected at least one batch, the loader gave none.")
+        if not self.streams:
+            what = "loader" if self.split is None else f"{self.split} loader"
+            raise DataError(f"Expected at least one batch, the {what} gave none.")
         for stream in self.streams.values():
             self._refused(partial(stream.require_classes, allow_missing=self.allow_missing))
 

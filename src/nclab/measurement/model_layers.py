@@ -58,6 +58,9 @@ class ModelLayers:
     ) -> None:
         self.model = model
         self.wanted = layers
+        if isinstance(classifier, nn.Module):
+            names = (name for name, own in model.named_modules() if own is classifier)
+            classifier = next(names, type(classifier).__name__)
         self.chosen = classifier
         self.pool = pool
         self.classifier: Classifier | None

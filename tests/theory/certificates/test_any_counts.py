@@ -125,3 +125,13 @@ def test_a_trained_long_tailed_network() -> None:
     assert seen <= within.value < 1
     assert "within classes, any counts" in str(certificate)
     assert collapse.certificate(pairs=False).any_counts is None
+
+
+def test_losses_below_what_can_be_computed_are_neither_refused_nor_bounded() -> None:
+    found = any_counts([1, 1, 1], 25.0, 1e-3)
+    assert found.optimal_loss == 0.0
+    assert 0 < (found.alignment_lower.value or 0.0) < 1
+    tiny = any_counts([8, 2, 1], 25.0, 1e-13)
+    assert tiny.optimal_loss >= 0.0
+    assert (tiny.alignment_lower.value or 0.0) >= 0.0
+    assert "zero" not in tiny.alignment_lower.reason

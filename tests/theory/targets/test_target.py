@@ -253,3 +253,22 @@ def test_bad_settings_are_one_line(given: dict[str, Any], words: str) -> None:
         nclab.target(**given)
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_given_norms_bound_the_loss_itself() -> None:
+    found = nclab.target(3, norms=(2.5, 2.5))
+    assert found.lower_bound == found.loss
+
+
+@pytest.mark.parametrize("options", [{"dim": 2}, {"loss": "focal"}])
+def test_a_search_has_the_norms_that_were_given(options: Any) -> None:
+    found = nclab.target(counts=[8, 2, 1, 1, 1], norms=(1.5, 2.5), **options)
+    assert float(found.classifier_norms.square().mean().sqrt()) == pytest.approx(2.5, rel=1e-6)
+
+
+def test_norms_and_weight_decays_beyond_rounding_are_refused() -> None:
+    with pytest.raises(nclab.DataError, match="norms of which the least loss can be computed"):
+        nclab.target(counts=[8, 2, 1], norms=(6, 6))
+    for options in ({"num_classes": 4}, {"counts": [3, 1, 1]}, {"num_classes": 3, "depth": 3}):
+        with pytest.raises(nclab.DataError, match="lost in rounding"):
+            nclab.target(weight_decay=1e-30, **options)

@@ -154,7 +154,10 @@ def any_counts(
         )
     needed = _needed(program, max(loss, least))
     rho = min(max(needed / norm, 0.0), 1.0)
-    reason = "" if rho > 0 else "vacuous: features that are zero reach this loss"
+    nothing = evaluate(program, zero(program)).loss
+    why = "features that are zero reach this loss"
+    why = why if loss >= nothing else "what this loss needs is beyond what can be computed"
+    reason = "" if rho > 0 else f"vacuous: {why}"
     return AnyCounts(
         loss=float(loss),
         optimal_loss=least,
@@ -167,6 +170,8 @@ def any_counts(
 def _least(program: Program, norm: float) -> float:
     """What the dual proves of the loss at a norm."""
     found = _at(program, lambda one, optimum: nuclear_norm(one, optimum.point), norm)
+    if found is None and bool((program.own == 1).all()):
+        return 0.0  # hard targets: a loss too small to be computed
     if found is None:  # the targets' own entropy is reached with less
         sizes = program.sizes[:, None]
         return mean_entropy(program.mass / sizes, program.own, program) - ROUNDING

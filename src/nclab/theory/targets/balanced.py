@@ -78,6 +78,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solved:
     """The simplex ETF of classes with equal counts, for a weight t or the norms of the setting."""
     C = setting.num_classes
     root = math.sqrt(float(setting.metric[0]))
+    given = weight is None  # norms, which have no penalty
     if weight is None:
         gap = setting.norm / (root * (C - 1))
         if setting.smoothing:
@@ -99,7 +100,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solved:
         delta = setting.smoothing
         gap = simplex_gap(C, cost * math.sqrt(C) / (C - 1), delta) if gap < 0 else gap
         loss = math.log1p((C - 1) * math.exp(-gap)) + delta * (C - 1) / C * gap
-        proof, lower = CLOSED, loss + cost * gap
+        proof, lower = CLOSED, loss if given else loss + cost * gap
     centring = torch.eye(C, dtype=torch.float64) - 1 / C
     left, right = (gap * root * centring, gap / root * centring)
     return Solved(

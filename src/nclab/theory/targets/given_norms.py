@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nclab.errors import DataError
 from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
     Point,
@@ -64,6 +65,13 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
         else:
             weight, reached = root(norm_at, norm, threshold(program))
         point = start[-1]
+        if not weight and bool((program.own == 1).all()):
+            # Of hard targets the loss falls with the norms without end.
+            raise DataError(
+                f"Expected norms of which the least loss can be computed, up to |W| |H| = "
+                f"{reached:.4g} with these counts; got {norm:.4g}. A weight decay of 0 gives the "
+                "limit of large norms."
+            )
         if weight and reached > 0:
             size = norm / reached
             point = Point(point.common * size, point.lift * size, point.bias)

@@ -9,7 +9,7 @@ from nclab.errors import DataError
 from nclab.theory.targets.balanced import solve_balanced
 from nclab.theory.targets.deep_linear import solve_deep_linear
 from nclab.theory.targets.deep_relu import solve_deep_relu
-from nclab.theory.targets.given_norms import least_loss, root
+from nclab.theory.targets.given_norms import WEAKEST, least_loss, root
 from nclab.theory.targets.grouped import program_of
 from nclab.theory.targets.program import (
     Point,
@@ -40,6 +40,13 @@ def solve_setting(setting: Setting) -> Solved:
         raise DataError("Expected average samples with loss mse, got classes.")
     if setting.weight_decay == (0.0, 0.0):
         return _limit(setting)
+    if setting.weight_decay is not None:
+        least = WEAKEST * float(setting.metric.max().sqrt()) / setting.samples
+        if setting.weight < least:
+            raise DataError(
+                f"Expected a weight decay of 0, for the limit, or t = sqrt(lambda_W lambda_H) from "
+                f"{least:.3g} on, got {setting.weight:.3g}: smaller ones are lost in rounding."
+            )
     if setting.depth > 1:
         return _deep(setting)
     if setting.features == "relu":

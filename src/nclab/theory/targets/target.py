@@ -11,6 +11,7 @@ from torch import Tensor
 from nclab.text import as_text
 from nclab.theory.targets.routes import solve_setting
 from nclab.theory.targets.setting import Setting, checked
+from nclab.theory.targets.solved import Solved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -278,7 +279,7 @@ def target(
         average=average,
     )
     found = solve_setting(setting)
-    share = _share(setting)
+    share = _share(setting, found)
     penalised = setting.weight_decay is not None
     return Target(
         setting=setting,
@@ -297,11 +298,14 @@ def target(
     )
 
 
-def _share(setting: Setting) -> float:
+def _share(setting: Setting, found: Solved) -> float:
     """How much of the norm is the classifier's: |W|^2 = share |W||H|."""
     if setting.norms is not None:
         alpha, beta = setting.norms
-        return beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
+        share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
+        weights = float(found.left.diagonal().sum())  # a search may end with unequal halves
+        features = float((setting.metric * found.right.diagonal()).sum())
+        return share * (math.sqrt(features / weights) if weights > 0 else 1.0)
     assert setting.weight_decay is not None
     return setting.weight / setting.weight_decay[0] if setting.weight_decay[0] else 1.0
 
