@@ -65,3 +65,11 @@ def test_late_bad_labels_are_refused_as_without_a_null() -> None:
     labels[-1] = 9
     with pytest.raises(nclab.NclabError, match=r"labels in \[0, 5\), got 9"):
         nclab.measure_features(DATA.features, labels, DATA.weight, null=True)
+
+
+@pytest.mark.parametrize(("samples", "classes"), [(24, 3), (24, 5), (60, 3), (66, 5)])
+def test_a_mixed_array_has_a_null_whatever_the_draw(samples: int, classes: int) -> None:
+    features = torch.randn(samples, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(samples) % classes
+    assert nclab.measure_features(features, labels, null=True).null is not None
+    assert nclab.measure_features([(features, labels)], null=True).null is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEED = 20_231_117
 TOO_MANY = 0.1
-"""Share of samples beyond chance that may keep their label; more is no null."""
+"""Share of samples beyond chance that keep their label on average; more is no null."""
 NOT_MIXED = (
     "No null: the batches hardly mix the classes, so that shuffled labels stay what they were. "
     "Shuffle the loader."
@@ -46,7 +46,8 @@ class Shuffled:
         self._look: SecondLook | None = None
         self._spread: DirectionalSpread | None = None
         self._order = RowOrder()
-        self._kept = self._rows = self._again = 0
+        self._rows = self._again = 0
+        self._kept = 0.0  # labels that shuffling leaves as they are, on average
         self._all: Tensor | None = None
         if labels is not None:
             counted = (
@@ -67,7 +68,8 @@ class Shuffled:
             self._logits = self._logits or logits_like(self._moments)
             self._logits.update(self._head.logits(rows.to(self._head.weight)), other)
         self._order.add(classes)
-        self._kept += int((other == classes).sum())
+        if self._all is None and len(rows):
+            self._kept += float(classes.bincount().double().square().sum()) / len(rows)
         self._rows += len(rows)
 
     def look(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
