@@ -3,11 +3,13 @@
 from nclab.figures.draw import draw
 from nclab.figures.forest_rows import laid_out
 from nclab.figures.interactive import spec
-from nclab.figures.picture import Effect, Effects, Forest, Picture
+from nclab.figures.picture import EffectRow, Effects, Forest, Picture
 
 GROUPS = (
-    Effects("small", 0.01, (Effect("a", 0.2, 0.1, 0.4), Effect("a", 0.1, None, None, hollow=True))),
-    Effects("large", 0.0, (Effect("b", -30.0, -50.0, -10.0, 1),)),
+    Effects(
+        "small", 0.01, (EffectRow("a", 0.2, 0.1, 0.4), EffectRow("a", 0.1, None, None, hollow=True))
+    ),
+    Effects("large", 0.0, (EffectRow("b", -30.0, -50.0, -10.0, 1),)),
 )
 PICTURE = Picture("effects", "", (Forest("", GROUPS, "against", "for"),), 1)
 
@@ -21,7 +23,7 @@ def test_each_group_fills_its_half() -> None:
 
 
 def test_a_margin_is_never_drawn_over_an_effect_beyond_it() -> None:
-    rows, bands, _ = laid_out(Forest("", (Effects("g", 0.01, (Effect("a", 0.03, 0.02, 2.0),)),)))
+    rows, bands, _ = laid_out(Forest("", (Effects("g", 0.01, (EffectRow("a", 0.03, 0.02, 2.0),)),)))
     assert bands[0].reach < rows[1].low
 
 

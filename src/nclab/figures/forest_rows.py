@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nclab.figures.picture import Effect, Effects, Forest
+from nclab.figures.picture import EffectRow, Effects, Forest
 from nclab.text import number
 
 HEIGHT = 0.85
@@ -17,7 +17,7 @@ class Row(NamedTuple):
     at: float
     words: str
     numbers: str = ""
-    effect: Effect | None = None
+    effect: EffectRow | None = None
     low: float = 0.0
     middle: float = 0.0
     high: float = 0.0
@@ -34,7 +34,7 @@ class Band(NamedTuple):
 def laid_out(panel: Forest) -> tuple[list[Row], list[Band], float]:
     """Rows, margins and the depth of the whole.
 
-    >>> effects = Effects("grows", 0.01, (Effect("1e-4 to 3e-4", 0.2, 0.1, 0.3),))
+    >>> effects = Effects("grows", 0.01, (EffectRow("1e-4 to 3e-4", 0.2, 0.1, 0.3),))
     >>> rows, bands, depth = laid_out(Forest("", (effects,)))
     >>> rows[0].words, rows[1].numbers, rows[1].high
     ('grows', '0.2 [0.1, 0.3]', 1.0)
@@ -64,7 +64,7 @@ def _scale(group: Effects) -> float:
     return max([group.margin, *ends]) or 1.0
 
 
-def _row(one: Effect, at: float, scale: float, *, words: str) -> Row:
+def _row(one: EffectRow, at: float, scale: float, *, words: str) -> Row:
     known = one.low is not None and one.high is not None
     low, high = (one.low, one.high) if known else (one.estimate, one.estimate)
     assert low is not None

@@ -79,7 +79,7 @@ class HeatMap(NamedTuple):
     value_label: str = ""
 
 
-class Effect(NamedTuple):
+class EffectRow(NamedTuple):
     """One row of a forest plot."""
 
     name: str
@@ -97,7 +97,7 @@ class Effects(NamedTuple):
 
     title: str
     margin: float
-    rows: tuple[Effect, ...]
+    rows: tuple[EffectRow, ...]
 
 
 class Forest(NamedTuple):
@@ -193,7 +193,7 @@ def _panel_from_json(content: Mapping[str, Any]) -> AnyPanel:
         return HeatMap(**rest)
     if kind == "forest":
         rest["groups"] = tuple(
-            Effects(**{**group, "rows": tuple(Effect(**row) for row in group["rows"])})
+            Effects(**{**group, "rows": tuple(EffectRow(**row) for row in group["rows"])})
             for group in rest["groups"]
         )
         return Forest(**rest)

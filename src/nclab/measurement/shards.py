@@ -113,7 +113,7 @@ def _opened(engine: Engine | str) -> Iterator[Engine]:
         raise NclabError(f"Expected engine='local' or 'ray', got {engine!r}.")
 
 
-class Part(NamedTuple):
+class ReadPart(NamedTuple):
     """What one worker has seen of its files."""
 
     moments: State | None
@@ -181,7 +181,7 @@ class Plan:
         self.num_classes = len(counts)
         return rows
 
-    def joined(self, parts: Sequence[Part]) -> LayerStream:
+    def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
         """One stream with the sums of all parts."""
         stream = self.stream()
         for part in parts:
@@ -202,7 +202,7 @@ class Plan:
             stream.moments.require_all_classes()
         return stream
 
-    def look(self, moments: ClassMoments, parts: Sequence[Part]) -> SecondLook:
+    def look(self, moments: ClassMoments, parts: Sequence[ReadPart]) -> SecondLook:
         """One second look with the sums of all parts."""
         total, own = SecondLook(moments), SecondLook(moments)
         for part in parts:
@@ -221,12 +221,12 @@ class _Runner:
 
     def run(
         self,
-        work: Callable[..., Part],
+        work: Callable[..., ReadPart],
         plan: Plan,
         shards: dict[Path, int],
         moving: Bar,
         *more: Any,
-    ) -> list[Part]:
+    ) -> list[ReadPart]:
         count = 1 if self.workers == 0 else self.workers or self.engine.slots()
         groups = _groups(shards, count)
         jobs = [
@@ -240,7 +240,7 @@ class _Runner:
             before[step.index] = step.step
             moving.update(start + sum(before))
 
-        found: dict[int, Part] = {}
+        found: dict[int, ReadPart] = {}
         for tries in range(TRIES):
             waiting = [place for place in range(len(jobs)) if place not in found]
             results = self.engine.run_jobs(
@@ -293,7 +293,7 @@ def _each(path: str, take: Callable[[Tensor, Tensor], None], report: ReportStep,
     return done
 
 
-def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> Part:
+def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPart:
     """Moments and logits of some files; those that break are left out if that is asked for."""
     bad: dict[str, str] = {}
     while True:
@@ -310,12 +310,14 @@ def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> Part:
         else:
             break
     if not stream.started:
-        return Part(None, None, None, bad)
+        return ReadPart(None, None, None, bad)
     logits = None if stream.logits is None else stream.logits.sums()
-    return Part(stream.moments.state_dict(), logits, None, bad)
+    return ReadPart(stream.moments.state_dict(), logits, None, bad)
 
 
-def _second_round(report: ReportStep, shards: Sequence[str], plan: Plan, moments: State) -> Part:
+def _second_round(
+    report: ReportStep, shards: Sequence[str], plan: Plan, moments: State
+) -> ReadPart:
     """The second look at some files, with the class means of all."""
     stream, done = plan.stream(), 0
     known = ClassMoments.from_state_dict(moments)
@@ -323,4 +325,4 @@ def _second_round(report: ReportStep, shards: Sequence[str], plan: Plan, moments
     stream.moments = known
     for path in shards:
         done = _each(path, stream.look_again, report, done)
-    return Part(None, None, None if stream.look is None else stream.look.sums(), {})
+    return ReadPart(None, None, None if stream.look is None else stream.look.sums(), {})

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nclab.figures.forest_rows import laid_out
-from nclab.figures.picture import Effect, Effects, Forest, Picture
+from nclab.figures.picture import EffectRow, Effects, Forest, Picture
 
 COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
 """By verdict; what is undecided has the first of the palette."""
@@ -44,7 +44,7 @@ def _group(row: Mapping[str, Any]) -> Effects:
     own = list((row.get("here") or {}).get("effects") or ())
     names = list(dict.fromkeys(one["what"] for one in (*recorded, *own)))
     rows = [
-        Effect(
+        EffectRow(
             name,
             one["estimate"],
             one["low"],

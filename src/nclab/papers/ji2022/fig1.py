@@ -27,7 +27,7 @@ from nclab.ulpm.descent import descend
 from nclab.ulpm.problem import Problem
 
 
-class Work(NamedTuple):
+class TableRow(NamedTuple):
     """A row of Table 1."""
 
     reference: str
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 TABLE_1 = (
-    Work(
+    TableRow(
         "[28]",
         "Empirical Results",
         False,
@@ -52,9 +52,9 @@ TABLE_1 = (
         "Cross-Entropy Loss",
         why="Figure 3 and the ladder to its size tell how far it got",
     ),
-    Work("[9]", "Global Optimum", True, False, "Cross-Entropy Loss", (eq_1,)),
+    TableRow("[9]", "Global Optimum", True, False, "Cross-Entropy Loss", (eq_1,)),
     *(
-        Work(
+        TableRow(
             reference,
             "Global Optimum",
             True,
@@ -65,8 +65,10 @@ TABLE_1 = (
         )
         for reference in ("[39]", "[24]")
     ),
-    Work("[26]", "Training Dynamics", False, False, "ℓ2 Loss", why="nothing here trains with it"),
-    Work(
+    TableRow(
+        "[26]", "Training Dynamics", False, False, "ℓ2 Loss", why="nothing here trains with it"
+    ),
+    TableRow(
         "[43]",
         "Landscape Analysis",
         False,
@@ -74,7 +76,7 @@ TABLE_1 = (
         "Cross-Entropy Loss",
         why="saddles of the regularised model are not searched here",
     ),
-    Work(
+    TableRow(
         "This paper",
         "Training Dynamics + Landscape Analysis",
         False,

@@ -15,7 +15,7 @@ from nclab.theory.targets.solved import Solved, shared_out
 GRID = 240
 
 
-class Shape(NamedTuple):
+class Candidate(NamedTuple):
     """Logits of a balanced geometry at size 1."""
 
     name: str
@@ -23,7 +23,7 @@ class Shape(NamedTuple):
     """(C, C)."""
 
 
-def shapes(num_classes: int) -> list[Shape]:
+def shapes(num_classes: int) -> list[Candidate]:
     """The geometries whose cost is known: ETF, orthoplex for even C, polygon.
 
     >>> [shape.name for shape in shapes(6)]
@@ -31,14 +31,14 @@ def shapes(num_classes: int) -> list[Shape]:
     """
     C = num_classes
     one = torch.eye(C, dtype=torch.float64)
-    found = [Shape("simplex ETF", one - 1 / C)]
+    found = [Candidate("simplex ETF", one - 1 / C)]
     if C % 2 == 0 and C > 2:
         pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
         half = torch.eye(C // 2, dtype=torch.float64)
-        found.append(Shape("orthoplex", torch.kron(pair, half)))
+        found.append(Candidate("orthoplex", torch.kron(pair, half)))
     if C > 4:  # of four it is the orthoplex
         turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
-        found.append(Shape("polygon", (turn[:, None] - turn).cos()))
+        found.append(Candidate("polygon", (turn[:, None] - turn).cos()))
     return found
 
 
@@ -55,7 +55,7 @@ def best_size(
     return (float(found.x), float(found.fun)) if found.fun < cost(best) else (best, cost(best))
 
 
-def shape_value(setting: Setting, shape: Shape, weight: float) -> tuple[float, float]:
+def shape_value(setting: Setting, shape: Candidate, weight: float) -> tuple[float, float]:
     """Size and objective of the best logits of a shape.
 
     The penalty of F factors is F/2 lambda sum of sigma^(2/F).
@@ -98,7 +98,7 @@ def solve_deep_linear(setting: Setting, weight: float, *, starts: int = 6) -> So
     return found._replace(geometry=f"rank {rank}, found by search", notes=notes)
 
 
-def _of_shape(setting: Setting, shape: Shape, size: float, weight: float) -> Solved:
+def _of_shape(setting: Setting, shape: Candidate, size: float, weight: float) -> Solved:
     logits = size * shape.logits
     left, right, values = shared_out(logits, setting.metric, setting.factors)
     values = torch.where(values > 1e-9 * values.max().clamp(min=1e-300), values, 0.0)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nclab.theory.targets.program import (
-    Point,
+    LogitPoint,
     Program,
     Residuals,
     evaluate,
@@ -31,7 +31,7 @@ class Guess(NamedTuple):
     own: Tensor
 
 
-def lower_bound(program: Program, point: Point) -> float:
+def lower_bound(program: Program, point: LogitPoint) -> float:
     """No network of the program has an objective below this number.
 
     The probabilities of the point are made feasible in two ways: all are moved towards the targets

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nclab.errors import DataError
 from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
-    Point,
+    LogitPoint,
     Program,
     evaluate,
     nuclear_norm,
@@ -26,7 +26,7 @@ WEAKEST = 1e-12
 class LeastLoss(NamedTuple):
     """The optimum for given norms."""
 
-    point: Point
+    point: LogitPoint
     weight: float
     """t of the penalty with the same optimum; 0 where less than the norms suffices."""
     loss: float
@@ -50,7 +50,7 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
                 one = with_weight(clustered(program), near * 1.05)
                 moved = nuclear_norm(one, solve(one, gap=1e-6).point)
                 slope = (moved / norm - 1) / math.log(1.05)
-        start: list[Point] = []
+        start: list[LogitPoint] = []
 
         def norm_at(weight: float) -> float:
             one = with_weight(program, weight)
@@ -74,7 +74,7 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             )
         if weight and reached > 0:
             size = norm / reached
-            point = Point(point.common * size, point.lift * size, point.bias)
+            point = LogitPoint(point.common * size, point.lift * size, point.bias)
             reached = norm
         loss = evaluate(program, point).loss
         lower = lower_bound(with_weight(program, weight), point) - weight * norm if weight else loss

@@ -84,7 +84,7 @@ class Program:
         return loose & (self.sizes > 1)
 
 
-class Point(NamedTuple):
+class LogitPoint(NamedTuple):
     """Logits of a program."""
 
     common: Tensor
@@ -138,7 +138,7 @@ def symmetric(
     )
 
 
-def evaluate(program: Program, point: Point) -> Value:
+def evaluate(program: Program, point: LogitPoint) -> Value:
     """Loss and slopes; right to rounding however small the loss is."""
     b, a = point.common + point.bias[:, None], point.lift
     own = a + b.diagonal()
@@ -178,21 +178,21 @@ def residuals(program: Program, value: Value) -> Residuals:
     return Residuals(common, within)
 
 
-def nuclear_norm(program: Program, point: Point) -> float:
+def nuclear_norm(program: Program, point: LogitPoint) -> float:
     """|M D^{1/2}|_*."""
     values = torch.linalg.svdvals(point.rooted(program))
     return float(values.sum() + ((program.sizes - 1) * program.roots * point.lift.abs()).sum())
 
 
-def bias_penalty(program: Program, point: Point) -> float:
+def bias_penalty(program: Program, point: LogitPoint) -> float:
     """What the bias costs."""
     return (program.bias or 0.0) / 2 * float(program.sizes @ point.bias.square())
 
 
-def zero(program: Program) -> Point:
+def zero(program: Program) -> LogitPoint:
     """Logits 0, with the best bias if there is one."""
     nothing = torch.zeros_like(program.mass)
-    point = Point(nothing, torch.zeros_like(program.own), torch.zeros_like(program.own))
+    point = LogitPoint(nothing, torch.zeros_like(program.own), torch.zeros_like(program.own))
     if program.bias is None or program.focus:
         return point
     wanted = (program.mass @ program.share) / program.sizes  # mean target of a class
@@ -222,7 +222,7 @@ def with_weight(program: Program, weight: float) -> Program:
     return replace(program, weight=weight)
 
 
-def expanded(point: Point, place: Tensor) -> Tensor:
+def expanded(point: LogitPoint, place: Tensor) -> Tensor:
     """(C, C) the logits without bias of every class for every class, by the groups they are in."""
     logits = point.common[place][:, place]
     logits.diagonal().add_(point.lift[place])
@@ -242,6 +242,6 @@ def _own_term(own: Tensor) -> Tensor:
     return torch.where(own > 0.5, own * torch.log1p(own - 1), torch.special.xlogy(own, own))
 
 
-def is_zero(point: Point) -> bool:
+def is_zero(point: LogitPoint) -> bool:
     """Whether all logits are zero but for rounding."""
     return max(float(point.common.abs().max()), float(point.lift.abs().max())) < 1e-12

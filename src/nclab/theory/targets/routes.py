@@ -12,7 +12,7 @@ from nclab.theory.targets.deep_relu import solve_deep_relu
 from nclab.theory.targets.given_norms import WEAKEST, least_loss, root
 from nclab.theory.targets.grouped import program_of
 from nclab.theory.targets.program import (
-    Point,
+    LogitPoint,
     Program,
     bias_penalty,
     evaluate,
@@ -155,7 +155,7 @@ def _program(setting: Setting) -> Solved:
     )
 
 
-def _of_point(setting: Setting, program: Program, point: Point, place: Tensor) -> Solved:
+def _of_point(setting: Setting, program: Program, point: LogitPoint, place: Tensor) -> Solved:
     logits = expanded(point, place)
     left, right, values = shared_out(logits, setting.metric)
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)

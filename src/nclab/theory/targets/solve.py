@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab.theory.targets.descent import descend
 from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
-    Point,
+    LogitPoint,
     Program,
     bias_penalty,
     evaluate,
@@ -31,14 +31,16 @@ CLUSTERS = 30
 class Optimum(NamedTuple):
     """A solved program."""
 
-    point: Point
+    point: LogitPoint
     loss: float
     objective: float
     lower: float
     """What the dual proves of the objective."""
 
 
-def solve(program: Program, start: Point | None = None, *, gap: float | None = None) -> Optimum:
+def solve(
+    program: Program, start: LogitPoint | None = None, *, gap: float | None = None
+) -> Optimum:
     """The optimum, by descent on factors A B = M D^{1/2} with penalty t (|A|^2 + |B|^2) / 2.
 
     Costs three products of G x G matrices a step; for a thousand distinct counts seconds.
@@ -68,7 +70,7 @@ def solve(program: Program, start: Point | None = None, *, gap: float | None = N
         return best
 
 
-def first(program: Program, size: float = 4.0) -> Point:
+def first(program: Program, size: float = 4.0) -> LogitPoint:
     """Logits proportional to the centred targets."""
     total = float(program.sizes.sum())
     single = program.sizes == 1
@@ -76,15 +78,15 @@ def first(program: Program, size: float = 4.0) -> Point:
     same = program.same - 1 / total
     b.diagonal().copy_(torch.where(single, b.diagonal(), same))
     lift = torch.where(single, torch.zeros_like(program.own), program.own - program.same)
-    point = Point(b, torch.where(program.apart, lift, 0.0), torch.zeros_like(lift))
-    return Point(size * point.common, size * point.lift, zero(program).bias)
+    point = LogitPoint(b, torch.where(program.apart, lift, 0.0), torch.zeros_like(lift))
+    return LogitPoint(size * point.common, size * point.lift, zero(program).bias)
 
 
-def _stirred(program: Program, start: Point, part: float = 0.1) -> Point:
+def _stirred(program: Program, start: LogitPoint, part: float = 0.1) -> LogitPoint:
     """A little of the first point: where factors are zero, descent would never leave them so."""
     fresh = first(program)
     common, lift = ((1 - part) * a + part * b for a, b in zip(start[:2], fresh[:2], strict=True))
-    return Point(common, torch.where(program.apart, lift, 0.0), start.bias)
+    return LogitPoint(common, torch.where(program.apart, lift, 0.0), start.bias)
 
 
 def _is_symmetric(program: Program) -> bool:
@@ -116,24 +118,24 @@ def _labels(program: Program) -> Tensor:
     return label
 
 
-def _from_clusters(program: Program) -> Point:
+def _from_clusters(program: Program) -> LogitPoint:
     """The optimum of averaged counts, as a start."""
     point, label = solve(clustered(program), gap=1e-6).point, _labels(program)
     single = program.sizes == 1
     common, lift = point.common[label][:, label], point.lift[label]
     common.diagonal().add_(torch.where(single, lift, 0.0))
     lift = torch.where(single | ~program.apart, 0.0, lift)
-    return Point(common, lift, point.bias[label])
+    return LogitPoint(common, lift, point.bias[label])
 
 
-def _optimum(program: Program, point: Point) -> Optimum:
+def _optimum(program: Program, point: LogitPoint) -> Optimum:
     loss = evaluate(program, point).loss
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
     lower = float("-inf") if program.focus else lower_bound(program, point)
     return Optimum(point, loss, loss + penalty, min(lower, loss + penalty))
 
 
-def _packed(program: Program, point: Point) -> Tensor:
+def _packed(program: Program, point: LogitPoint) -> Tensor:
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
     parts = [(left * roots).flatten(), (roots[:, None] * right).flatten(), point.lift.sqrt()]
@@ -149,13 +151,13 @@ def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
     return left, right, root, bias
 
 
-def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> Point:
+def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> LogitPoint:
     lift = root.square()
     rooted.diagonal().sub_(lift * program.roots)
-    return Point(rooted / program.scale, lift, bias)
+    return LogitPoint(rooted / program.scale, lift, bias)
 
 
-def _point(program: Program, x: Tensor) -> Point:
+def _point(program: Program, x: Tensor) -> LogitPoint:
     left, right, root, bias = _split(program, x)
     return _unpacked(program, left @ right, root, bias)
 

@@ -23,7 +23,7 @@ NOTHING = 1e-6
 """Norms and distances this small, relatively, are zero."""
 
 
-class Group(NamedTuple):
+class CountGroup(NamedTuple):
     """Classes of one count at the optimum."""
 
     samples: float
@@ -121,7 +121,7 @@ class Target:
         return cosines(self.mean_gram)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[CountGroup]:
         """The classes by count, largest first; those of a group that differ are averaged."""
         distinct, place = (-self.counts).unique(return_inverse=True)
         rows, means = self.classifier_cosines, self.mean_cosines
@@ -135,7 +135,7 @@ class Target:
         for number, count in enumerate((-distinct).tolist()):
             inside = (place == number).nonzero().flatten()
             found.append(
-                Group(
+                CountGroup(
                     samples=count,
                     classes=tuple(inside.tolist()),
                     logit_gap=float(gaps[inside].mean()),

@@ -9,7 +9,7 @@ from rich.text import Text
 from nclab.text import number
 
 if TYPE_CHECKING:
-    from nclab.theory.targets.target import Group, Target
+    from nclab.theory.targets.target import CountGroup, Target
 
 SHOWN = 12
 """Groups in the table; of more the first and last."""
@@ -58,7 +58,7 @@ def _some(classes: tuple[int, ...]) -> str:
     return f"classes {words}" + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
 
 
-def _cells(group: "Group") -> tuple[str, ...]:
+def _cells(group: "CountGroup") -> tuple[str, ...]:
     values = (group.logit_gap, group.classifier_norm, group.mean_norm)
     cosines = (group.classifier_cosine, group.mean_cosine)
     texts = (number(value) for value in (*values, *cosines))
