@@ -206,16 +206,14 @@ class Measurement:
             if targets is not None:  # the number of classes is known only now
                 split_soft(targets, self.layers.num_classes)
             own = self._own_loss(raw, batch, output)
-        elif not self.streams:
-            recorder, _ = self._run(batch, [layer.point for layer in self.layers.measured])
         else:
-            recorder, _ = self._run(batch, list(self.streams))
+            recorder, output = self._run(batch, [layer.point for layer in self.layers.measured])
         if not self.streams:
             self._open_streams()
             self._require_classes()
         labels = self._labels(batch)
         for layer, stream in self._pairs():
-            rows, dtype = self._rows(recorder, layer), recorder.dtypes.get(layer.point)
+            rows, dtype = self._rows(recorder, layer, output), recorder.dtypes.get(layer.point)
             stream.update(rows, labels, targets, dtype=dtype)
         if own is not None:
             self._compare(own)
@@ -224,10 +222,10 @@ class Measurement:
         """Run one batch again for the layers that were not kept."""
         batch, _ = self._batch(raw)
         again = [(layer, stream) for layer, stream in self._pairs() if stream in streams]
-        recorder, _ = self._run(batch, [layer.point for layer, _ in again])
+        recorder, output = self._run(batch, [layer.point for layer, _ in again])
         labels = self._labels(batch)
         for layer, stream in again:
-            stream.look_again(self._rows(recorder, layer), labels)
+            stream.look_again(self._rows(recorder, layer, output), labels)
 
     def _require_classes(self) -> None:
         """Refuse absent classes before the pass, where its labels are known."""
@@ -338,11 +336,11 @@ class Measurement:
             output = self.model(*batch.args, **batch.kwargs)
         return recorder, output
 
-    def _rows(self, recorder: Recorder, layer: MeasuredLayer) -> Tensor:
-        rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
+    def _rows(self, recorder: Recorder, layer: MeasuredLayer, output: Any) -> Tensor:
+        rows = self.layers.features(layer, recorder, output)
         if isinstance(rows, NoRows):
             raise ModelError(f"Cannot measure {layer.name} on every batch: {rows}.")
-        return self.layers.features(layer, rows)
+        return rows
 
     def _open_streams(self) -> None:
         head = self.layers.head()
