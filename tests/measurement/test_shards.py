@@ -199,3 +199,49 @@ def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
     with pytest.raises(DataError, match="Expected a label in every row"):
         nclab.measure_shards(tmp_path, workers=0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dearer_metrics_and_intervals_equal_one_shot(tmp_path: Path, workers: int) -> None:
+    """The samples are dealt to the same groups, wherever files begin."""
+    write(tmp_path)
+    options: dict[str, Any] = {"metrics": "all", "intervals": True}
+    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=workers, **options)
+    expected = nclab.measure_features(*DATA, **options)
+    assert expected.intervals
+    same(found, expected)
+    assert found.intervals is not None
+    assert found.intervals.keys() == expected.intervals.keys()
+    assert found.no_interval == expected.no_interval
+
+
+def test_a_single_metric_and_groups_of_ones_own_number(tmp_path: Path) -> None:
+    write(tmp_path)
+    options: dict[str, Any] = {"metrics": ["rankme"], "intervals": 6, "second_look": False}
+    found = nclab.measure_shards(tmp_path, workers=0, **options)
+    same(found, nclab.measure_features(DATA.features, DATA.labels, **options))
+
+
+def test_a_broken_file_leaves_the_intervals_of_the_rest(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    rows = torch.as_tensor(DATA.features[:9]).clone()
+    rows[4, 2] = torch.nan
+    save(files[2], rows, torch.as_tensor(DATA.labels[:9]).clone())
+    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True, intervals=True)
+    assert found.intervals is not None
+    low, high = found.intervals["nc1_trace_ratio"][:2]
+    assert low < found.nc1_trace_ratio < high  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_other_data_beside_a_reference(tmp_path: Path, workers: int) -> None:
+    train = nclab.measure_features(*DATA)
+    write(tmp_path)
+    few = [file for file in sorted(tmp_path.iterdir())][:2]
+    found = nclab.measure_shards(few, DATA.weight, DATA.bias, workers=workers, reference=train)
+    rows = found.samples
+    expected = nclab.measure_features(
+        DATA.features[:rows], DATA.labels[:rows], DATA.weight, DATA.bias, reference=train
+    )
+    assert found.reference_ncc_accuracy is not None
+    same(found, expected)

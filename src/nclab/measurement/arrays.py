@@ -12,7 +12,7 @@ from nclab.features.batches import as_label_tensor, is_text
 from nclab.measurement.asked import Asked
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.held_out import Reference, look_against
+from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
@@ -22,7 +22,6 @@ from nclab.statistics.sums import require_samples
 SLICE = 2**16
 MOST_CLASSES = 2**24
 """Up to this many classes labels are counted before the pass."""
-NO_WEIGHT = "no classifier weights were given"
 
 
 def measure_features(

@@ -4,28 +4,33 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from nclab.data.shards import find_shards, open_shard
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress, ReportStep
 from nclab.errors import DataError, NclabError
-from nclab.measurement.arrays import NO_WEIGHT
+from nclab.measurement.asked import Asked
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
+from nclab.measurement.intervals import Groups, State, summed
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.progress import Bar, bar, track
-from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
 from nclab.statistics.checks import IGNORE_INDEX, as_labels, check_whole
 
 TRIES = 3
 """So often a part is begun whose process dies."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-State = dict[str, Tensor]
+Take = Callable[[Tensor, Tensor], None]
+"""Takes features and labels of a batch."""
 
 
 def measure_shards(
@@ -42,6 +47,9 @@ def measure_shards(
     workers: int | None = None,
     skip_bad: bool = False,
     class_names: ClassNames = None,
+    metrics: str | Sequence[str] = "default",
+    intervals: bool | int = False,
+    reference: Reference | None = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -74,7 +82,16 @@ def measure_shards(
     names = as_class_names(class_names)
     num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = None if weight is None else Head.checked(weight, bias, num_classes)
-    plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
+    plan = Plan(
+        head,
+        num_classes,
+        ignore_index,
+        scatter,
+        allow_missing or reference is not None,
+        skip_bad,
+        Asked.checked(metrics, intervals=intervals, null=False),
+        reference,
+    )
     shards = plan.count_labels(find_shards(paths))
     rounds = 2 if second_look else 1
     with (
@@ -87,9 +104,10 @@ def measure_shards(
         bad = {name: why for part in parts for name, why in part.bad.items()}
         if second_look:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state = stream.moments.state_dict()
-            looks = runner.run(_second_round, plan, good, moving, state)
-            stream.look = plan.look(stream.moments, looks)
+            state, groups = stream.moments.state_dict(), groups_of(stream)
+            without = [] if groups is None else groups.first_sums()
+            looks = runner.run(_second_round, plan, good, moving, state, without)
+            plan.join_looks(stream, looks)
             stream.finish_second_look()
     collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
     left_out = {**plan.bad, **bad}
@@ -114,12 +132,16 @@ def _opened(engine: Engine | str) -> Iterator[Engine]:
 
 
 class ReadPart(NamedTuple):
-    """What one worker has seen of its files."""
+    """What one worker has seen of its files in one round."""
 
-    moments: State | None
-    logits: State | None
-    look: State | None
     bad: dict[str, str]
+    moments: State | None = None
+    logits: State | None = None
+    against: State | None = None
+    look: State | None = None
+    spread: State | None = None
+    groups: Sequence[tuple[State, State | None]] = ()
+    """For the intervals, of every group."""
 
 
 @dataclass
@@ -132,17 +154,24 @@ class Plan:
     scatter: bool | None
     allow_missing: bool
     skip_bad: bool
+    asked: Asked
+    reference: Reference | None
     bad: dict[str, str] = field(default_factory=dict)
     """Files that are left out, with the reason."""
+    before: dict[str, Tensor] = field(default_factory=dict)
+    """File -> samples of every class in the files before it, where intervals are asked for."""
 
     def stream(self) -> LayerStream:
         """Empty sums."""
-        return LayerStream(
+        stream = LayerStream(
             num_classes=self.num_classes,
             head=self.head,
             ignore_index=self.ignore_index,
             scatter=self.scatter,
+            asked=self.asked,
         )
+        stream.against = None if self.reference is None else look_against(self.reference)
+        return stream
 
     def count_labels(self, paths: Sequence[Path]) -> dict[Path, int]:
         """Read all labels: rows by file; broken files, absent classes and no data are refused."""
@@ -166,6 +195,8 @@ class Plan:
                 self.bad[str(path)] = str(error)
                 continue
             rows[path] = len(labels)
+            if self.asked.groups:
+                self.before[str(path)] = counts
             own = labels[labels != self.ignore_index].bincount(minlength=len(counts))
             own[: len(counts)] += counts
             counts = own
@@ -179,6 +210,8 @@ class Plan:
                 f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
             )
         self.num_classes = len(counts)
+        for name, seen in self.before.items():
+            self.before[name] = pad(seen, (0, len(counts) - len(seen)))
         return rows
 
     def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
@@ -193,23 +226,42 @@ class Plan:
                 stream.moments = own
             else:
                 stream.moments.merge(own)
-            if stream.logits is not None and part.logits is not None:
-                logits = stream.new_logits()
-                logits.load_sums(part.logits)
-                stream.logits.merge(logits)
+        if stream.started and stream.logits is not None:
+            stream.logits = summed(stream.new_logits, _known(part.logits for part in parts))
+        if stream.against is not None:
+            blank = partial(look_against, self.reference)
+            stream.against = summed(blank, _known(part.against for part in parts))
         stream.require_classes(allow_missing=True)
         if not self.allow_missing:  # a file may have been left out since the labels were counted
             stream.moments.require_all_classes()
+        groups = groups_of(stream)
+        if groups is not None:
+            groups.join_first(stream.moments, [part.groups for part in parts if part.groups])
         return stream
 
-    def look(self, moments: ClassMoments, parts: Sequence[ReadPart]) -> SecondLook:
-        """One second look with the sums of all parts."""
-        total, own = SecondLook(moments), SecondLook(moments)
-        for part in parts:
-            if part.look is not None:
-                own.load_sums(part.look)
-                total.merge(own)
-        return total
+    def join_looks(self, stream: LayerStream, parts: Sequence[ReadPart]) -> None:
+        """Give a stream the second looks of all parts."""
+        moments = stream.moments
+        looks, spreads = (_known(getattr(part, name) for part in parts) for name in SECOND)
+        stream.look = summed(partial(SecondLook, moments), looks)
+        if spreads:
+            stream.spread = summed(partial(DirectionalSpread, moments), spreads)
+        groups = groups_of(stream)
+        if groups is not None:
+            groups.join_second([part.groups for part in parts])
+
+
+SECOND = ("look", "spread")
+"""What a second round gives of a `ReadPart`."""
+
+
+def _known(states: Iterable[State | None]) -> list[State]:
+    return [state for state in states if state is not None]
+
+
+def groups_of(stream: LayerStream) -> Groups | None:
+    """What makes the intervals of a stream, if they are asked for."""
+    return next((one for one in stream.beside if isinstance(one, Groups)), None)
 
 
 @dataclass
@@ -283,7 +335,7 @@ def _named(path: object) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from error
 
 
-def _each(path: str, take: Callable[[Tensor, Tensor], None], report: ReportStep, done: int) -> int:
+def _each(path: str, take: Take, report: ReportStep, done: int) -> int:
     """Give all batches of a file to `take`; rows done afterwards."""
     with _named(path):
         for rows, labels in open_shard(path).batches():
@@ -302,7 +354,8 @@ def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadP
             for path in shards:
                 if path not in bad:
                     reading = path
-                    done = _each(path, stream.update, report, done)
+                    update = _dealing(stream, plan.before.get(path), stream.update)
+                    done = _each(path, update, report, done)
         except DataError as error:
             if not plan.skip_bad:
                 raise
@@ -310,19 +363,55 @@ def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadP
         else:
             break
     if not stream.started:
-        return ReadPart(None, None, None, bad)
-    logits = None if stream.logits is None else stream.logits.sums()
-    return ReadPart(stream.moments.state_dict(), logits, None, bad)
+        return ReadPart(bad)
+    groups = groups_of(stream)
+    return ReadPart(
+        bad,
+        moments=stream.moments.state_dict(),
+        logits=None if stream.logits is None else stream.logits.sums(),
+        against=None if stream.against is None else stream.against.sums(),
+        groups=() if groups is None else groups.first_sums(),
+    )
 
 
 def _second_round(
-    report: ReportStep, shards: Sequence[str], plan: Plan, moments: State
+    report: ReportStep,
+    shards: Sequence[str],
+    plan: Plan,
+    moments: State,
+    without: Sequence[tuple[State, State | None]],
 ) -> ReadPart:
-    """The second look at some files, with the class means of all."""
+    """The second look at some files, with the class means of all, and of all but each group."""
     stream, done = plan.stream(), 0
     known = ClassMoments.from_state_dict(moments)
     stream.start(known.dim, known.device)
     stream.moments = known
+    groups = groups_of(stream)
+    if groups is not None:
+        groups.look_on(known, without)
     for path in shards:
-        done = _each(path, stream.look_again, report, done)
-    return ReadPart(None, None, None if stream.look is None else stream.look.sums(), {})
+        look = _dealing(stream, plan.before.get(path), stream.look_again)
+        done = _each(path, look, report, done)
+    return ReadPart(
+        {},
+        look=None if stream.look is None else stream.look.sums(),
+        spread=None if stream.spread is None else stream.spread.sums(),
+        groups=() if groups is None else groups.second_sums(),
+    )
+
+
+def _dealing(stream: LayerStream, before: Tensor | None, take: Take) -> Take:
+    """`take`, which deals the samples of a file to groups as if it came after those before it."""
+
+    def first(rows: Tensor, labels: Tensor) -> None:
+        nonlocal before
+        if before is not None:
+            if not stream.started:
+                stream.start(rows.shape[1], rows.device)
+            groups = groups_of(stream)
+            assert groups is not None, "only intervals need to know"
+            groups.begin_at(before)
+            before = None
+        take(rows, labels)
+
+    return first
