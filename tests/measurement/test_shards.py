@@ -237,7 +237,7 @@ def test_a_broken_file_leaves_the_intervals_of_the_rest(tmp_path: Path) -> None:
 def test_other_data_beside_a_reference(tmp_path: Path, workers: int) -> None:
     train = nclab.measure_features(*DATA)
     write(tmp_path)
-    few = [file for file in sorted(tmp_path.iterdir())][:2]
+    few = sorted(tmp_path.iterdir())[:2]
     found = nclab.measure_shards(few, DATA.weight, DATA.bias, workers=workers, reference=train)
     rows = found.samples
     expected = nclab.measure_features(

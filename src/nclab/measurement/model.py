@@ -17,7 +17,7 @@ from nclab.features.own_loss import next_labels, own_loss
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
 from nclab.measurement.asked import NOTHING_MORE, Asked
-from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -346,11 +346,8 @@ class Measurement:
         head = self.layers.head()
         names = self.class_names
         told = None if names is None else len(names)
-        if names is not None and head is not None and len(names) != len(head.weight):
-            raise DataError(
-                f"Expected a name for each of the {len(head.weight)} outputs of "
-                f"{self.layers.classifier_name}, got {len(names)} class_names."
-            )
+        outputs = None if head is None else len(head.weight)
+        check_count(names, outputs, f"outputs of {self.layers.classifier_name}")
         for layer in self.layers.measured:
             stream = LayerStream(
                 num_classes=told if head is None else len(head.weight),
@@ -361,7 +358,8 @@ class Measurement:
                 asked=self.asked,
             )
             if self.reference is not None:
-                stream.against = look_against(reference_of(self.reference, layer.name))
+                reference = reference_of(self.reference, layer.name)
+                stream.against = look_against(reference, names)
             self.streams[layer.point] = stream
 
     def _check_labels(self, labels: Tensor) -> None:

@@ -16,7 +16,13 @@ from nclab.data.shards import find_shards, open_shard
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress, ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked
-from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.class_names import (
+    ClassNames,
+    as_class_names,
+    check_count,
+    check_labels,
+    named,
+)
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
 from nclab.measurement.intervals import Groups, State, summed
@@ -80,8 +86,10 @@ def measure_shards(
     if weight is None and bias is not None:
         raise DataError("Expected weight beside bias, got bias alone. Pass both.")
     names = as_class_names(class_names)
-    num_classes = len(names) if names is not None and num_classes is None else num_classes
+    check_count(names, num_classes, "classes of num_classes")
     head = None if weight is None else Head.checked(weight, bias, num_classes)
+    check_count(names, None if head is None else len(head.weight), "rows of weight")
+    num_classes = len(names) if names is not None else num_classes
     plan = Plan(
         head,
         num_classes,
@@ -91,6 +99,7 @@ def measure_shards(
         skip_bad,
         Asked.checked(metrics, intervals=intervals, null=False),
         reference,
+        names,
     )
     shards = plan.count_labels(find_shards(paths))
     rounds = 2 if second_look else 1
@@ -156,6 +165,7 @@ class Plan:
     skip_bad: bool
     asked: Asked
     reference: Reference | None
+    names: tuple[str, ...] | None
     bad: dict[str, str] = field(default_factory=dict)
     """Files that are left out, with the reason."""
     before: dict[str, Tensor] = field(default_factory=dict)
@@ -170,7 +180,9 @@ class Plan:
             scatter=self.scatter,
             asked=self.asked,
         )
-        stream.against = None if self.reference is None else look_against(self.reference)
+        stream.against = (
+            None if self.reference is None else look_against(self.reference, self.names)
+        )
         return stream
 
     def count_labels(self, paths: Sequence[Path]) -> dict[Path, int]:
@@ -183,6 +195,7 @@ class Plan:
             try:
                 with _named(path):
                     labels = open_shard(path).labels()
+                    check_labels(self.names, labels, self.ignore_index)
                     labels = as_labels(
                         labels,
                         rows=len(labels),
@@ -229,7 +242,7 @@ class Plan:
         if stream.started and stream.logits is not None:
             stream.logits = summed(stream.new_logits, _known(part.logits for part in parts))
         if stream.against is not None:
-            blank = partial(look_against, self.reference)
+            blank = partial(look_against, self.reference, self.names)
             stream.against = summed(blank, _known(part.against for part in parts))
         stream.require_classes(allow_missing=True)
         if not self.allow_missing:  # a file may have been left out since the labels were counted
