@@ -133,6 +133,7 @@ def test_a_temperature_is_measured(ending: str) -> None:
     )
     with torch.no_grad():
         features, head = model.body(X), model.head
+        assert isinstance(head, nn.Linear)
         hand = nclab.measure_features(features, Y, head.weight / 7, head.bias / 7)
         loss = functional.cross_entropy(model(X), Y)
     assert_same(report.last.scalars(), hand.scalars(), relative=1e-10)

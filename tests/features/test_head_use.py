@@ -266,9 +266,8 @@ def test_a_named_head_that_makes_no_output_is_said() -> None:
         "no output of the model is what head makes of the features measured; loss, accuracy and "
         "margin are those of its logits",
     )
-    given = nclab.measure(
-        model, batches(), classifier=lambda m: (m.head.weight, m.head.bias), layers=["body"]
-    )
+    pair = (model.head.weight, model.head.bias)
+    given = nclab.measure(model, batches(), classifier=pair, layers=["body"])
     assert "no output of the model is what the given classifier makes" in given.remarks[0]
 
 
@@ -291,3 +290,17 @@ def test_a_sum_over_two_layers_says_so() -> None:
     model = Tokens(lambda m, h, mask: m.head(h[:, 0]) + m.other(h[:, 1]))
     with pytest.raises(nclab.ModelError, match="what head and other make of different layers"):
         nclab.measure(model, batches())
+
+
+@pytest.mark.parametrize("way", ["module", "parameter"])
+def test_a_sum_over_positions_holds_for_their_number(way: str) -> None:
+    def finish(m: Any, h: Tensor, mask: Tensor) -> Tensor:
+        return (m.head(h) if way == "module" else h @ m.W).sum(1)
+
+    model = Tokens(finish)
+    report = nclab.measure(model, [(X, Y)])
+    with torch.no_grad():
+        loss = functional.cross_entropy(model(X), Y)
+    assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
+    with pytest.raises(nclab.ModelError, match="samples of 5 positions, these have 3"):
+        nclab.measure(model, [(X, Y), (X[:, :3], Y)])

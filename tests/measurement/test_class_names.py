@@ -102,10 +102,10 @@ def test_classes_without_samples_are_named() -> None:
 
 def test_names_by_number_as_text() -> None:
     """As a file of JSON keeps `id2label`."""
-    found = nclab.measure_features(X, Y, class_names={"1": "ant", "0": "zebra", "2": "<cow>"})  # type: ignore[dict-item]
+    found = nclab.measure_features(X, Y, class_names={"1": "ant", "0": "zebra", "2": "<cow>"})
     assert found.class_names == tuple(NAMES)
-    turned: Any = {"zebra": 0, "ant": 1, "<cow>": 2}
-    for wrong in (turned, {0: "zebra", "one": "ant"}):
+    wrongs: list[Any] = [{"zebra": 0, "ant": 1, "<cow>": 2}, {0: "zebra", "one": "ant"}]
+    for wrong in wrongs:
         with pytest.raises(nclab.DataError, match=r"numbers 0 to \d, got .*Pass {number: name}"):
             nclab.measure_features(X, Y, class_names=wrong)
 

@@ -55,6 +55,8 @@ class Classifier(NamedTuple):
     """What it has read, while the traced pass is looked at."""
     result: Tensor | None = None
     """What `logits` was, meanwhile."""
+    positions: int | None = None
+    """How many there were of each sample, where the weights hold for that number only."""
 
 
 def needs_tensors(calls: list[Call], outputs: Outputs, chosen: ClassifierChoice = AUTO) -> bool:
@@ -220,6 +222,7 @@ def _classifier(
         at if use.takes != "mean" else None,
         one.source(),
         one.target(),
+        use.positions,
     )
 
 
@@ -243,6 +246,7 @@ def _of_loose(head: LooseHead) -> Classifier:
         head.takes,
         head.output,
         tensor=head.tensor,
+        positions=head.positions,
     )
 
 

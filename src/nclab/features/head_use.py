@@ -29,6 +29,8 @@ class Use(NamedTuple):
     takes: Takes = "rows"
     change: Combination | None = None
     """None where the result is as it was."""
+    positions: int | None = None
+    """How many were averaged, where a factor may come from their number, as in a sum."""
 
 
 def find_use(
@@ -69,8 +71,12 @@ def _use_of_several(
     for seen in zip(*(views(result, output, mask) for result in results), strict=True):
         takes, rows = seen[0][0], [flat(one) for _, one in seen]
         change = combination(rows, flat(output))
-        if change is not None:
+        if change is None:
+            continue
+        if set(change.factors) == {1.0} or not is_averaged(results[0], output, takes):
             return Use(together, place, takes, change)
+        if mask is None:  # else the number of real tokens may be in it
+            return Use(together, place, "mean", change, count_positions(results[0], output))
     return None
 
 
@@ -170,6 +176,16 @@ def views(
             yield "rows", mean
         yield "token", positions[:, 0]
         yield "token", positions[:, -1]
+
+
+def is_averaged(tensor: Tensor, output: Tensor, takes: Takes) -> bool:
+    """Whether a view of a tensor is its mean over positions."""
+    return takes != "token" and tensor.shape[:-1] != output.shape[:-1]
+
+
+def count_positions(tensor: Tensor, output: Tensor) -> int:
+    """How many positions a sample has."""
+    return tensor.shape[:-1].numel() // len(output)
 
 
 def taken_rows(features: Tensor, logits: Tensor, output: Tensor) -> Tensor | None:

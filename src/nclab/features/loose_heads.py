@@ -12,7 +12,17 @@ from torch import Tensor, nn
 from nclab.errors import ModelError
 from nclab.features.head_fit import Fit, fit
 from nclab.features.head_forms import Pair, as_two_classes
-from nclab.features.head_use import Takes, as_column, both_logits, flat, taken_rows, turned, views
+from nclab.features.head_use import (
+    Takes,
+    as_column,
+    both_logits,
+    count_positions,
+    flat,
+    is_averaged,
+    taken_rows,
+    turned,
+    views,
+)
 from nclab.features.layers import FoundLayer, input_layer, output_layer
 from nclab.features.linear_calls import directions_remark, fitted, is_dense
 from nclab.features.recorder import Call, Identity
@@ -31,6 +41,8 @@ class LooseHead(NamedTuple):
     takes: Takes
     unit_rows: bool = False
     remark: str | None = None
+    positions: int | None = None
+    """As for `nclab.features.head_use.Use`."""
 
 
 def find_loose(
@@ -45,11 +57,18 @@ def find_loose(
     for seen in _pairs(calls, outputs, mask):
         for place, module in modules.items():
             found = fitted(model, place, module, seen.rows, seen.logits)
-            if found is not None:
-                name = f"{place}.{found.parameter}".removeprefix(".")
-                remark = directions_remark(name, found) or _scale_remark(name, found.fit)
-                where = seen.tensor, seen.output, seen.takes, found.fit.unit_rows, remark
-                return LooseHead(name, seen.layer, found.form.read, *where)
+            if found is None:
+                continue
+            takes, positions = seen.takes, None
+            logits = as_column(outputs[seen.output])
+            if found.fit.scale != 1.0 and is_averaged(seen.tensor, logits, takes):
+                if mask is not None:
+                    continue
+                takes, positions = "mean", count_positions(seen.tensor, logits)
+            name = f"{place}.{found.parameter}".removeprefix(".")
+            remark = directions_remark(name, found) or _scale_remark(name, found.fit)
+            where = seen.tensor, seen.output, takes, found.fit.unit_rows, remark, positions
+            return LooseHead(name, seen.layer, found.form.read, *where)
     return None
 
 

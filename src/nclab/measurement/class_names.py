@@ -10,7 +10,7 @@ from nclab.measurement.collapse import Collapse
 
 LEFT_OUT = "Left out {} classes without samples:"
 """How the warning begins that lists classes by their numbers."""
-ClassNames = Sequence[str] | Mapping[int, str] | None
+ClassNames = Sequence[str] | Mapping[int, str] | Mapping[str, str] | None
 """In the order of the class numbers, or by number, as `config.id2label` has them; the numbers may
 be text, as JSON keeps them."""
 
@@ -24,7 +24,7 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, Mapping):
-        by_number = {_number(key): name for key, name in names.items()}
+        by_number: dict[object, str] = {_number(key): name for key, name in names.items()}
         if set(by_number) != set(range(len(names))):
             raise DataError(
                 f"Expected class_names of the numbers 0 to {len(names) - 1}, got "

@@ -17,7 +17,14 @@ from nclab.features.classifier import (
     needs_tensors,
 )
 from nclab.features.evaluation import reading_weights
-from nclab.features.head_use import as_column, both_logits, mean_rows, taken_rows
+from nclab.features.head_use import (
+    as_column,
+    both_logits,
+    count_positions,
+    flat,
+    mean_rows,
+    taken_rows,
+)
 from nclab.features.layers import FoundLayer, all_layers, named_points
 from nclab.features.own_loss import disagreement
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
@@ -137,21 +144,26 @@ class ModelLayers:
         assert head.output is not None
         logits = as_column(Outputs.of(output).tensors[head.output].detach())
         if head.takes == "mean":
+            own = count_positions(features, logits)
+            if head.positions not in (None, own):
+                return NoRows(
+                    f"its factor was found for samples of {head.positions} positions, these have "
+                    f"{own}"
+                )
             return mean_rows(features, len(logits))
         made = None if head.logits is None else recorder.rows.get(head.logits)
         if not isinstance(made, Tensor):
             with reading_weights(self.model):
                 weights = self.head()
             assert weights is not None
-            own = features.double()
-            own = torch.nn.functional.normalize(own, dim=-1) if head.unit_rows else own
-            own = own.reshape(-1, own.shape[-1]).to(weights.weight)
-            made = weights.logits(own).reshape(*features.shape[:-1], -1).to(features)
+            rows = flat(features).to(weights.weight)
+            rows = torch.nn.functional.normalize(rows, dim=1) if head.unit_rows else rows
+            made = weights.logits(rows).reshape(*features.shape[:-1], -1).to(features)
             logits = both_logits(logits)
-        rows = taken_rows(features, made, logits)
-        if rows is None:
+        taken = taken_rows(features, made, logits)
+        if taken is None:
             return NoRows("the model's output is that of no single position of its samples")
-        return rows
+        return taken
 
     def agree(self, own: float, ours: float) -> None:
         """Warn where the model's own loss is not that of the classifier that was found."""
