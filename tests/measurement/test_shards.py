@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 import nclab
 from nclab.errors import DataError, NclabError
+from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
 from tests.clouds import cloud
 
@@ -134,7 +135,7 @@ def test_a_worker_that_dies_is_replaced(
         pytest.importorskip("ray", reason="ray is not installed")
         request.getfixturevalue("ray_cluster")
     write(tmp_path, parts=64)
-    monkeypatch.setattr(module, "_first_round", dies_once)
+    monkeypatch.setattr(module, "first_round", dies_once)
     found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2, engine=engine)
     monkeypatch.undo()
     assert (tmp_path / "died").exists()
@@ -147,7 +148,7 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return module._first_round(report, shards, plan)
+    return shard_rounds.first_round(report, shards, plan)
 
 
 def test_groups_share_the_rows() -> None:
