@@ -121,7 +121,7 @@ def test_absent_classes_are_refused_before_the_features_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path)
-    monkeypatch.setattr(module, "_first_round", None)
+    monkeypatch.setattr(module, "first_round", None)
     classes = int(DATA.labels.max()) + 2
     with pytest.raises(DataError, match=f"all {classes} classes, got none of 1"):
         nclab.measure_shards(tmp_path, num_classes=classes, workers=0)
