@@ -274,8 +274,7 @@ def test_a_truncated_file_is_named_and_can_be_left_out(parts: list[Path]) -> Non
 
 
 def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file: Path) -> None:
-    test, metrics = ("--test", file), ("--metrics", "all")
-    for flags in (test, metrics, ("--intervals",), ("--null",), ("--soft",)):
+    for flags in (("--null",), ("--soft",)):
         done = call("measure", *parts, *flags)
         assert done.code == 2, flags
         assert done.err.startswith(f"nclab: Expected {flags[0]} with a single .npz"), done.err
@@ -288,3 +287,88 @@ def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file
     done = call("measure", *parts, *address)
     assert done.code == 2
     assert "--address with --engine ray alone" in done.err
+
+
+def test_shards_have_intervals_dearer_metrics_and_test_data(parts: list[Path], file: Path) -> None:
+    head = parts[0].parent.with_name("head.npz")
+    flags = ("--intervals", "--metrics", "rankme,lidar", "--workers", 0, "--json")
+    expected = nclab.measure_features(*DATA, metrics=["rankme", "lidar"], intervals=True)
+    for test in (file, parts[0].parent):
+        done = call("measure", *parts, "--head", head, "--test", test, *flags)
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert found["lidar"] == pytest.approx(expected.lidar, rel=1e-10)
+        assert expected.intervals is not None
+        low = found["intervals"]["nc1_trace_ratio"][0]
+        assert low == pytest.approx(expected.intervals["nc1_trace_ratio"].low, rel=1e-10)
+        other = nclab.measure_features(*DATA, reference=expected)
+        strong = found["test"]["strong_test_collapse"]
+        assert strong == pytest.approx(other.strong_test_collapse, rel=1e-10)
+    done = call("measure", file, "--test", parts[0].parent, "--workers", 0)
+    assert done.code == 0, done.err
+    assert "parts: 45 samples" in done.out
+
+
+def test_a_weight_in_shards_counts_if_all_have_the_same(tmp_path: Path) -> None:
+    def written(number: int, weight: object) -> Path:
+        rows = slice(20 * number, 20 * number + 25)
+        arrays = {"X": DATA.features[rows], "y": DATA.labels[rows]}
+        return save(tmp_path / f"{number}.npz", **arrays, weight=weight, bias=DATA.bias)
+
+    files = [written(number, DATA.weight) for number in range(2)]
+    done = call("measure", *files, "--workers", 0, "--json")
+    assert done.code == 0, done.err
+    order = np.r_[0:25, 20:45]
+    expected = nclab.measure_features(
+        DATA.features[order], DATA.labels[order], DATA.weight, DATA.bias
+    )
+    assert json.loads(done.out)["loss"] == pytest.approx(expected.loss, rel=1e-10)
+    files[1] = written(1, 2 * np.asarray(DATA.weight))
+    done = call("measure", *files, "--workers", 0)
+    assert done.code == 2
+    assert done.err == (
+        "nclab: Expected one weight for all shards, 1.npz has another than 0.npz. Say which: "
+        "--head FILE.\n"
+    )
+
+
+def test_messages_name_flags_and_the_file(file: Path, tmp_path: Path) -> None:
+    def error(*arguments: object) -> str:
+        done = call("measure", *arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    assert "Pass --num-classes 5." in error(file, "--num-classes", 3)
+    gap = save(tmp_path / "gap.npz", X=DATA.features, y=np.where(DATA.labels == 1, 2, DATA.labels))
+    assert "Pass --allow-missing to leave them out" in error(gap)
+    low = save(tmp_path / "low.npz", X=DATA.features, y=np.asarray(DATA.labels) - 1)
+    assert "Pass --ignore-index -1 if" in error(low)
+    hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])
+    assert "or pass --soft to measure" in error(hot)
+    words = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
+    text = save(tmp_path / "text.npz", X=DATA.features, y=words, weight=DATA.weight)
+    assert "Pass --class-names all of them" in error(text)
+    few = error(file, "--class-names", "a,b")
+    assert "got 2 --class-names and the label 4" in few
+    head = save(tmp_path / "head.npz", weight=DATA.weight)
+    assert "each of the 5 rows of weight, got 2" in error(
+        file, "--class-names", "a,b", "--head", head
+    )
+    assert f"{low}: Expected labels from 0" in error(file, "--test", low)
+
+
+def test_test_labels_that_are_names_may_lack_some(tmp_path: Path) -> None:
+    words = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
+    kept = words != "b"
+    train = save(tmp_path / "train.npz", X=DATA.features, y=words)
+    test = save(tmp_path / "test.npz", X=np.asarray(DATA.features)[kept], y=words[kept])
+    done = call("measure", train, "--test", test, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["test"]
+    reference = nclab.measure_features(DATA.features, DATA.labels)
+    labels = np.asarray(DATA.labels)[kept]
+    expected = nclab.measure_features(
+        np.asarray(DATA.features)[kept], labels, num_classes=5, reference=reference
+    )
+    assert found["reference_ncc_accuracy"] == expected.reference_ncc_accuracy
+    assert found["class_names"] == ["a", "c", "d", "e"]

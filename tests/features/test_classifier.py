@@ -111,7 +111,7 @@ def test_found_in_whatever_the_model_returns(ending: str) -> None:
     assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
 
 
-@pytest.mark.parametrize("ending", ["log_softmax", "softmax", "temperature"])
+@pytest.mark.parametrize("ending", ["log_softmax", "softmax"])
 def test_found_behind_a_function_of_the_logits_with_a_remark(ending: str) -> None:
     model = Net(ending)
     report = nclab.measure(model, BATCHES)
@@ -122,10 +122,22 @@ def test_found_behind_a_function_of_the_logits_with_a_remark(ending: str) -> Non
     assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
 
 
-def test_logits_changed_in_place_are_not_the_heads() -> None:
-    report = nclab.measure(Net("temperature in place"), BATCHES)
+@pytest.mark.parametrize("ending", ["temperature", "temperature in place"])
+def test_a_temperature_is_measured(ending: str) -> None:
+    model = Net(ending)
+    report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
-    assert len(report.remarks) == 1
+    assert report.remarks == (
+        "the model's output is not what head returns but 0.1429 × head: weight and bias are "
+        "measured with that",
+    )
+    with torch.no_grad():
+        features, head = model.body(X), model.head
+        assert isinstance(head, nn.Linear)
+        hand = nclab.measure_features(features, Y, head.weight / 7, head.bias / 7)
+        loss = functional.cross_entropy(model(X), Y)
+    assert_same(report.last.scalars(), hand.scalars(), relative=1e-10)
+    assert report.last.loss == pytest.approx(float(loss), rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -279,6 +291,15 @@ def test_of_several_heads_the_first_is_taken_and_the_others_are_named(kind: str)
     assert "not of aux" in report.remarks[0]
     expected = nn.functional.cross_entropy(model.main(model.body(HEAD_X).relu()), HEAD_Y)
     assert report.last.loss == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_heads_beside_the_logits_are_named() -> None:
+    model = Heads(lambda net, h: {"aux": net.aux(h), "logits": net.main(h)})
+    report = nclab.measure(model, [(HEAD_X, HEAD_Y)])
+    assert report.classifier == "main"
+    assert report.remarks == ("of several outputs took that of main, not of aux",)
+    chosen = nclab.measure(model, [(HEAD_X, HEAD_Y)], classifier="aux")
+    assert (chosen.classifier, chosen.remarks) == ("aux", ())
 
 
 def test_a_hook_that_changes_the_logits_is_seen() -> None:

@@ -27,15 +27,16 @@ class Output:
 class Causal(nn.Module):
     """A small model of tokens that shifts its labels, or does not, and says what it finds."""
 
-    def __init__(self, *, shift: bool = True, factor: float = 1.0) -> None:
+    def __init__(self, *, shift: bool = True, bound: float | None = None) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.emb, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, WORDS)
-        self.shift, self.factor = shift, factor
+        self.shift, self.bound = shift, bound
         self.double()
 
     def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Output:
-        logits = self.factor * self.head(self.emb(input_ids).tanh())
+        logits = self.head(self.emb(input_ids).tanh())
+        logits = logits if self.bound is None else self.bound * (logits / self.bound).tanh()
         if labels is None:
             return Output(logits)
         own = next_labels(labels, -100) if self.shift else labels
@@ -101,7 +102,7 @@ def test_labels_that_the_model_never_sees_stay_where_they_are() -> None:
 
 
 def test_a_loss_that_is_not_that_of_the_classifier_is_said() -> None:
-    model = Causal(factor=3.0)
+    model = Causal(bound=0.3)
     with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
         report = nclab.measure(model, [{"input_ids": TOKENS, "labels": TOKENS}])
     assert len(report.remarks) == 2

@@ -10,11 +10,11 @@ from torch.nn import functional
 from nclab.features.pooling import NoRows
 from nclab.features.recorder import (
     Identity,
+    Outputs,
     Point,
     Recorder,
     first_tensor,
     is_weight_layer,
-    possible_logits,
     storages,
 )
 
@@ -216,12 +216,12 @@ def test_first_tensor_and_logits() -> None:
         SimpleNamespace(loss=other, logits=X),
         {"logits": None, "scores": X},
     ):
-        (found,) = possible_logits(output)
+        (found,) = Outputs.of(output).likely
         assert found is X
-    both = possible_logits((other, [X]))
+    both = Outputs.of((other, [X])).likely
     assert both[0] is other
     assert both[1] is X
-    assert possible_logits(None) == []
+    assert Outputs.of(None).tensors == []
 
 
 def test_weight_layers_hold_a_matrix_themselves() -> None:

@@ -98,3 +98,54 @@ def test_classes_without_samples_are_named() -> None:
     found = nclab.measure_features(X[keep], Y[keep], class_names=NAMES, allow_missing=True)
     assert found.class_names == ("zebra", "<cow>")
     assert found.warnings[0] == "Left out 1 classes without samples: ant."
+
+
+def test_names_by_number_as_text() -> None:
+    """As a file of JSON keeps `id2label`."""
+    found = nclab.measure_features(X, Y, class_names={"1": "ant", "0": "zebra", "2": "<cow>"})
+    assert found.class_names == tuple(NAMES)
+    wrongs: list[Any] = [{"zebra": 0, "ant": 1, "<cow>": 2}, {0: "zebra", "one": "ant"}]
+    for wrong in wrongs:
+        with pytest.raises(nclab.DataError, match=r"numbers 0 to \d, got .*Pass {number: name}"):
+            nclab.measure_features(X, Y, class_names=wrong)
+
+
+def test_too_few_names_are_blamed_themselves() -> None:
+    weight = torch.eye(3, 5)
+    with pytest.raises(nclab.DataError, match="each of the 3 rows of weight, got 2 class_names"):
+        nclab.measure_features(X, Y, weight, class_names=["a", "b"])
+    with pytest.raises(nclab.DataError, match="got 2 class_names and the label 2"):
+        nclab.measure_features(X, Y, class_names=["a", "b"])
+    with pytest.raises(nclab.DataError, match="3 classes of num_classes, got 2 class_names"):
+        nclab.measure_features(X, Y, class_names=["a", "b"], num_classes=3)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 0, 2]])
+def test_a_reference_is_compared_by_name(order: list[int]) -> None:
+    test = X + 0.1
+    weight = torch.randn(3, 5, generator=GENERATOR).double()
+    plain = nclab.measure_features(test, Y, weight, reference=PLAIN)
+    numbers = torch.tensor([order.index(number) for number in range(3)])
+    train = nclab.measure_features(X, numbers[Y], class_names=[NAMES[n] for n in order])
+    found = nclab.measure_features(test, Y, weight, class_names=NAMES, reference=train)
+    assert_same(found.scalars(), plain.scalars(), relative=1e-12)
+    with pytest.raises(nclab.DataError, match=r"got one with .*, which is none of class_names"):
+        nclab.measure_features(test, Y, class_names=["x", "y", "z"], reference=train)
+
+
+def test_a_report_is_compared_by_name() -> None:
+    net = nn.Sequential(nn.Linear(5, 6), nn.Tanh()).double()
+    turned = [NAMES[2], NAMES[0], NAMES[1]]
+    batches = [(X, WORDS)]
+    train = nclab.measure(net, batches, classifier=None, class_names=turned)
+    found = nclab.measure(net, batches, classifier=None, class_names=NAMES, reference=train)
+    assert found.last.reference_mean_shift == pytest.approx(0, abs=1e-12)
+
+
+def test_labels_that_are_names_may_lack_some_of_the_reference() -> None:
+    train = nclab.measure_features(X, WORDS)
+    some = Y != 1
+    words = [word for word, kept in zip(WORDS, some.tolist(), strict=True) if kept]
+    found = nclab.measure_features(X[some], words, reference=train)
+    assert found.class_names == ("<cow>", "zebra")
+    assert found.reference_mean_shift == pytest.approx(0, abs=1e-12)

@@ -1,6 +1,7 @@
 """Report: its table, its rows, and the depth at which the classes come apart."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -165,3 +166,15 @@ def test_a_depth_that_no_layer_reaches_is_said() -> None:
     better = dataclasses.replace(report, layers=(report.layers[0], best))
     assert "effective depth: 2 of 2 layers" in str(better)
     assert "which no layer reaches" not in str(better)
+
+
+def test_a_report_as_plain_values() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 4, generator=generator), torch.arange(60) % 3
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    report = nclab.measure(net, [(x[:40], y[:40])], test=[(x[40:], y[40:])], layers="all")
+    found = json.loads(json.dumps(report.to_dict()))
+    assert found["layers"] == [json.loads(json.dumps(one.to_dict())) for one in report.layers]
+    assert found["test"]["layers"][-1]["split"] == "test"
+    assert (found["classifier"], found["samples"], found["test"]["samples"]) == ("2", 40, 20)
+    assert found["test"]["test"] is None

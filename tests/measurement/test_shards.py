@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 import nclab
 from nclab.errors import DataError, NclabError
+from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
 from tests.clouds import cloud
 
@@ -120,7 +121,7 @@ def test_absent_classes_are_refused_before_the_features_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path)
-    monkeypatch.setattr(module, "_first_round", None)
+    monkeypatch.setattr(module, "first_round", None)
     classes = int(DATA.labels.max()) + 2
     with pytest.raises(DataError, match=f"all {classes} classes, got none of 1"):
         nclab.measure_shards(tmp_path, num_classes=classes, workers=0)
@@ -134,7 +135,7 @@ def test_a_worker_that_dies_is_replaced(
         pytest.importorskip("ray", reason="ray is not installed")
         request.getfixturevalue("ray_cluster")
     write(tmp_path, parts=64)
-    monkeypatch.setattr(module, "_first_round", dies_once)
+    monkeypatch.setattr(module, "first_round", dies_once)
     found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=2, engine=engine)
     monkeypatch.undo()
     assert (tmp_path / "died").exists()
@@ -147,7 +148,7 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return module._first_round(report, shards, plan)
+    return shard_rounds.first_round(report, shards, plan)
 
 
 def test_groups_share_the_rows() -> None:
@@ -199,3 +200,49 @@ def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
     with pytest.raises(DataError, match="Expected a label in every row"):
         nclab.measure_shards(tmp_path, workers=0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dearer_metrics_and_intervals_equal_one_shot(tmp_path: Path, workers: int) -> None:
+    """The samples are dealt to the same groups, wherever files begin."""
+    write(tmp_path)
+    options: dict[str, Any] = {"metrics": "all", "intervals": True}
+    found = nclab.measure_shards(tmp_path, DATA.weight, DATA.bias, workers=workers, **options)
+    expected = nclab.measure_features(*DATA, **options)
+    assert expected.intervals
+    same(found, expected)
+    assert found.intervals is not None
+    assert found.intervals.keys() == expected.intervals.keys()
+    assert found.no_interval == expected.no_interval
+
+
+def test_a_single_metric_and_groups_of_ones_own_number(tmp_path: Path) -> None:
+    write(tmp_path)
+    options: dict[str, Any] = {"metrics": ["rankme"], "intervals": 6, "second_look": False}
+    found = nclab.measure_shards(tmp_path, workers=0, **options)
+    same(found, nclab.measure_features(DATA.features, DATA.labels, **options))
+
+
+def test_a_broken_file_leaves_the_intervals_of_the_rest(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    rows = torch.as_tensor(DATA.features[:9]).clone()
+    rows[4, 2] = torch.nan
+    save(files[2], rows, torch.as_tensor(DATA.labels[:9]).clone())
+    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True, intervals=True)
+    assert found.intervals is not None
+    low, high = found.intervals["nc1_trace_ratio"][:2]
+    assert low < found.nc1_trace_ratio < high  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_other_data_beside_a_reference(tmp_path: Path, workers: int) -> None:
+    train = nclab.measure_features(*DATA)
+    write(tmp_path)
+    few = sorted(tmp_path.iterdir())[:2]
+    found = nclab.measure_shards(few, DATA.weight, DATA.bias, workers=workers, reference=train)
+    rows = found.samples
+    expected = nclab.measure_features(
+        DATA.features[:rows], DATA.labels[:rows], DATA.weight, DATA.bias, reference=train
+    )
+    assert found.reference_ncc_accuracy is not None
+    same(found, expected)

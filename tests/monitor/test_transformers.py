@@ -176,10 +176,6 @@ def test_train_and_evaluation_are_two_curves(tmp_path: Path, attached: bool) -> 
     watched = trainer(tmp_path, *([] if attached else [callback]), eval_strategy="epoch")
     if attached:
         callback.attach(watched)
-    if not attached:  # nobody has told the callback of the data yet
-        with pytest.raises(nclab.NclabError, match=r"Use attach\(trainer\)"):
-            watched.train()
-        return
     watched.train()
     assert_same(weights(watched), before)
     history = callback.monitor.history
@@ -246,3 +242,43 @@ def test_a_causal_language_model_is_watched_with_the_labels_of_the_next_tokens(
     assert event.report.last.loss == pytest.approx(own, rel=1e-5)
     assert event.report.last.samples == 12 * (length - 1)
     assert event.report.remarks == event.report.remarks[-1:]
+
+
+def test_eval_data_that_never_come_are_asked_for_before_training(tmp_path: Path) -> None:
+    with pytest.raises(nclab.NclabError, match=r"attach\(trainer\), or pass exact= a loader"):
+        trainer(tmp_path, CollapseCallback(exact="eval"), eval_strategy="no").train()
+    late = trainer(tmp_path, CollapseCallback(exact="eval"), eval_delay=10)
+    with pytest.warns(nclab.NclabWarning, match="the trainer has not evaluated"):
+        late.train()
+
+
+def test_the_token_that_a_sequence_classifier_selects(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = transformers.GPT2ForSequenceClassification(
+        transformers.GPT2Config(
+            vocab_size=50,
+            n_positions=8,
+            n_embd=16,
+            n_layer=1,
+            n_head=2,
+            bos_token_id=1,
+            eos_token_id=1,
+            pad_token_id=0,
+            num_labels=CLASSES,
+        )
+    )
+    rows = dataset()
+    batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    halves = [{name: part[own] for name, part in batch.items()} for own in (slice(9), slice(9, 24))]
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    model.eval()
+    with torch.no_grad():
+        hidden = model.transformer(**inputs).last_hidden_state
+        own = hidden[torch.arange(24), batch["attention_mask"].sum(1) - 1]
+        expected = nclab.measure_features(own, batch["labels"], model.score.weight)
+        loss = float(model(**batch).loss)
+    for classifier in ("auto", "score"):
+        report = nclab.measure(model, halves, classifier=classifier)
+        assert report.last.loss == pytest.approx(loss, rel=1e-5)
+        assert report.last.nc1_trace_pinv == pytest.approx(expected.nc1_trace_pinv, rel=1e-4)
+        assert report.last.accuracy == expected.accuracy

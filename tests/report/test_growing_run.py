@@ -101,3 +101,16 @@ def test_a_wrong_value_beside_the_journal_is_read_or_refused(tmp_path: Path, fil
         (folder / file).write_bytes(line(spoiled))
         with suppress(*([RecordError] if file == "manifest.json" else [])):
             look(folder)
+
+
+def test_names_of_classes_reach_every_picture_of_the_page(tmp_path: Path) -> None:
+    layer = {**LAYER, "classes": [0, 2], "class_names": ["cat", "fox"]}
+    with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
+        run.append({"kind": "measurement", "step": 1, "epoch": 1, "layers": [layer]})
+        run.append(RECORDS[2])
+    growing = GrowingRun(tmp_path / "one", root=tmp_path)
+    growing.refresh()
+    data = run_data(growing, slug="one")
+    assert data["cosines"]["names"] == ["cat", "fox"]
+    assert data["geometry"][0]["names"] == {"0": "cat", "2": "fox"}
+    assert data["certificate"]["classes"]["names"] == ["cat", "fox"]

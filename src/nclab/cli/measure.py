@@ -1,13 +1,17 @@
 """`nclab measure`: the neural collapse of saved features."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
+from nclab.cli.flags import in_flags
 from nclab.cli.output import print_json, print_table
 from nclab.errors import NclabError
+
+if TYPE_CHECKING:
+    from nclab.measurement.collapse import Collapse
 
 
 def command(
@@ -25,7 +29,10 @@ def command(
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(help="File of test features and labels, compared with FILE's class means."),
+        typer.Option(
+            help="File, folder or pattern of test features and labels, compared with FILE's class "
+            "means."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     one_pass: Annotated[
@@ -74,75 +81,95 @@ def command(
 
     Of many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
     """
-    from dataclasses import replace
-
-    from rich.console import Group
-    from rich.text import Text
-
-    from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
-    from nclab.measurement.arrays import measure_features
-    from nclab.measurement.shards import measure_shards
-    from nclab.measurement.table import side_by_side
-
     shards = _shards(files)
-    single = {
-        "--test": test is not None,
-        "--metrics": metrics != "default",
-        "--intervals": intervals,
-        "--null": null,
-        "--soft": soft,
-    }
+    others = [] if test is None else _shards([test])
+    whole = {"null": null, "soft": soft}
     many = {
         "--engine": engine is not EngineName.local,
         "--address": address is not None,
         "--workers": workers is not None,
         "--skip-bad": skip_bad,
     }
-    _refuse(single if shards else many, shards)
-    file = files[0]
-    arrays = {} if shards else read_arrays(file)
-    heads = arrays if head is None else read_arrays(head)
+    _refuse(
+        {f"--{name}": given for name, given in whole.items()} if shards or others else many,
+        shards or others,
+    )
+    weight, bias = _head(files[0], head, shards)
     options: dict[str, Any] = {
-        "weight": pick_optional(heads, WEIGHT) if head is None else pick(heads, WEIGHT, head),
-        "bias": pick_optional(heads, BIAS),
+        "weight": weight,
+        "bias": bias,
         "num_classes": num_classes,
         "ignore_index": ignore_index,
         "second_look": not one_pass,
         "class_names": None if class_names is None else class_names.split(","),
+        "metrics": metrics.split(",") if "," in metrics else metrics,
+        "intervals": intervals,
     }
-    if shards:
-        with chosen(engine, address) as place:
-            options |= {"engine": place, "workers": workers, "skip_bad": skip_bad}
-            collapse = measure_shards(shards, allow_missing=allow_missing, **options)
-    else:
-        options |= {
-            "metrics": metrics.split(",") if "," in metrics else metrics,
-            "intervals": intervals,
-            "null": null,
-            "soft": soft,
-        }
-        features, labels = pick(arrays, FEATURES, file), pick(arrays, LABELS, file)
-        collapse = measure_features(features, labels, allow_missing=allow_missing, **options)
-    title = (
-        f"{f'{len(shards)} files' if len(shards) > 1 else file.name}: {collapse.samples} samples, "
-        f"{collapse.num_classes} classes, dimension {collapse.dim}"
-    )
-    if test is None:
-        print_json(collapse.to_dict()) if as_json else print_table(title, collapse)
-        return
-    others = read_arrays(test)
-    features, labels = pick(others, FEATURES, test), pick(others, LABELS, test)
-    if num_classes is None:  # a test set may lack the last classes
-        options["num_classes"] = max(collapse.classes) + 1
-    held_out = measure_features(features, labels, reference=collapse, **options)
+    with chosen(engine, address) as place:
+        of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad}
+        own: dict[str, Any] = of_shards if shards else whole
+        with in_flags():
+            collapse = _measured(files[0], shards, allow_missing=allow_missing, **options, **own)
+        title = (
+            f"{f'{len(shards)} files' if len(shards) > 1 else files[0].name}: "
+            f"{collapse.samples} samples, {collapse.num_classes} classes, dimension {collapse.dim}"
+        )
+        if test is None:
+            print_json(collapse.to_dict()) if as_json else print_table(title, collapse)
+            return
+        if class_names is None and collapse.class_names is not None:  # the labels are names
+            options["class_names"] = collapse.class_names
+        elif num_classes is None and class_names is None:  # a test set may lack the last classes
+            options["num_classes"] = max(collapse.classes) + 1
+        own = of_shards if others else whole
+        with in_flags(test):
+            held_out = _measured(test, others, reference=collapse, **options, **own)
     if as_json:
         print_json({**collapse.to_dict(), "test": held_out.to_dict()})
-        return
+    else:
+        print_table(f"{title}; {test.name}: {held_out.samples} samples", _both(collapse, held_out))
+
+
+def _measured(file: Path, shards: list[Path], **options: Any) -> "Collapse":
+    """One file that is read whole, or shards."""
+    from nclab.data.arrays import FEATURES, LABELS, pick, read_arrays
+    from nclab.measurement.arrays import measure_features
+    from nclab.measurement.shards import measure_shards
+
+    if shards:
+        return measure_shards(shards, **options)
+    arrays = read_arrays(file)
+    features, labels = pick(arrays, FEATURES, file), pick(arrays, LABELS, file)
+    return measure_features(features, labels, **options)
+
+
+def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
+    """Weight and bias: of the file of their own, else of FILE, else what all shards hold."""
+    from nclab.data.arrays import BIAS, WEIGHT, pick, pick_optional, read_arrays
+    from nclab.data.shards import common_head
+
+    if head is not None:
+        arrays = read_arrays(head)
+        return pick(arrays, WEIGHT, head), pick_optional(arrays, BIAS)
+    if shards:
+        with in_flags():
+            return common_head(shards)
+    arrays = read_arrays(file, (*WEIGHT, *BIAS), optional=True)
+    return pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
+
+
+def _both(collapse: "Collapse", held_out: "Collapse") -> Any:
+    """Training and test data side by side."""
+    from dataclasses import replace
+
+    from rich.console import Group
+    from rich.text import Text
+
+    from nclab.measurement.table import side_by_side
+
     both = replace(collapse, split="train"), replace(held_out, split="test")
     rows = [row for one in both for row in one.table_rows()]
-    lines = [Text(line) for one in both for line in one.lines()]
-    shown = Group(side_by_side(rows), *lines)
-    print_table(f"{title}; {test.name}: {held_out.samples} samples", shown)
+    return Group(side_by_side(rows), *(Text(line) for one in both for line in one.lines()))
 
 
 def _shards(files: list[Path]) -> list[Path]:

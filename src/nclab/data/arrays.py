@@ -17,8 +17,13 @@ WEIGHT = ("weight", "W")
 BIAS = ("bias", "b")
 
 
-def read_arrays(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, Any]:
+def read_arrays(
+    path: str | os.PathLike[str], names: Iterable[str] | None = None, *, optional: bool = False
+) -> dict[str, Any]:
     """Every array of a .npz (numpy) or .safetensors (torch) file, by name; or only those named.
+
+    Where none of the names is there all are read, so that a message can say what is; none if they
+    are `optional`.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "points.npz"
@@ -32,9 +37,9 @@ def read_arrays(path: str | os.PathLike[str], names: Iterable[str] | None = None
     if not file.exists():
         raise DataError(f"Expected a .npz or .safetensors file, but {file} does not exist.")
     if file.suffix == ".npz":
-        return _read_npz(file, names)
+        return _read_npz(file, names, optional)
     if file.suffix == ".safetensors":
-        return _read_safetensors(file, names)
+        return _read_safetensors(file, names, optional)
     raise DataError(
         f"Expected a .npz or .safetensors file, got {file.name}. "
         "Save with numpy.savez(path, features=..., labels=...)."
@@ -59,18 +64,18 @@ def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def _wanted(known: Sequence[str], names: Iterable[str] | None) -> list[str]:
-    """The named ones; all where none of them is there, so that a message can say what is."""
-    some = [name for name in known if names is not None and name in set(names)]
-    return some or list(known)
+def _wanted(known: Sequence[str], names: Iterable[str] | None, optional: bool) -> list[str]:
+    wanted = None if names is None else set(names)
+    some = [name for name in known if wanted is not None and name in wanted]
+    return some if some or optional else list(known)
 
 
-def _read_npz(file: Path, names: Iterable[str] | None) -> dict[str, Any]:
+def _read_npz(file: Path, names: Iterable[str] | None, optional: bool) -> dict[str, Any]:
     if not zipfile.is_zipfile(file):
         raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
     try:
         with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in _wanted(archive.files, names)}
+            return {name: archive[name] for name in _wanted(archive.files, names, optional)}
     except ValueError as error:
         if "object arrays" in str(error).lower() or "pickled data" in str(error).lower():
             raise DataError(
@@ -84,13 +89,13 @@ def _read_npz(file: Path, names: Iterable[str] | None) -> dict[str, Any]:
         raise DataError(f"Cannot read {file}: it is damaged ({error}).") from error
 
 
-def _read_safetensors(file: Path, names: Iterable[str] | None) -> dict[str, Any]:
+def _read_safetensors(file: Path, names: Iterable[str] | None, optional: bool) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="pt") as archive:
             known = list(archive.keys())
-            return {name: archive.get_tensor(name) for name in _wanted(known, names)}
+            return {name: archive.get_tensor(name) for name in _wanted(known, names, optional)}
     except SafetensorError as error:
         raise DataError(f"Expected a safetensors file, but {file} is not one ({error}).") from error
     except OSError as error:

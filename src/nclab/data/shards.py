@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.data.arrays import FEATURES, LABELS, pick, read_arrays
+from nclab.data.arrays import (
+    BIAS,
+    FEATURES,
+    LABELS,
+    WEIGHT,
+    pick,
+    pick_optional,
+    read_arrays,
+)
 from nclab.errors import DataError, MissingExtra
 from nclab.files import explained
 
@@ -108,6 +116,41 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     if not unique:
         raise DataError("Expected at least one shard, got none.")
     return unique
+
+
+def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:
+    """Weight and bias that shards hold beside their features; (None, None) where none does.
+
+    Refused where two shards hold different ones. Files that cannot be read tell nothing here.
+    """
+    found: dict[Path, tuple[Any, Any]] = {}
+    for file in shards:
+        if file.suffix not in (".npz", ".safetensors"):
+            continue
+        try:
+            arrays = read_arrays(file, (*WEIGHT, *BIAS), optional=True)
+        except DataError:
+            continue
+        weight, bias = pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
+        if weight is not None:
+            found[file] = weight, bias
+    if not found:
+        return None, None
+    first, head = next(iter(found.items()))
+    for file, other in found.items():
+        for name, one, own in zip(("weight", "bias"), head, other, strict=True):
+            if not _equal(one, own):
+                raise DataError(
+                    f"Expected one {name} for all shards, {file.name} has another than "
+                    f"{first.name}. Say which: weight= (--head FILE)."
+                )
+    return head
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and bool((one == other).all())
 
 
 def is_pattern(path: Path) -> bool:

@@ -7,25 +7,12 @@ two classes.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-TESTED_ROWS = 64
-"""Rows on which a form is compared with what came out."""
-
 Pair = tuple[Tensor, Tensor | None]
-
-
-class Fit(NamedTuple):
-    """A form that reproduces the logits: which sides are unit vectors, and the scale."""
-
-    unit_rows: bool = False
-    unit_weight: bool = False
-    scale: float = 1.0
-    with_bias: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,15 +27,21 @@ class HeadForm:
     """Whether the rows are divided by their norms first."""
     unit_weight: bool = False
     scale: Callable[[], Tensor | float] = lambda: 1.0
+    scaled_bias: bool = False
 
     def read(self) -> Pair:
         """(C, d) weight and (C,) bias as they are now, in float64; one logit as two classes."""
+        return as_two_classes(*self.raw())
+
+    def raw(self) -> Pair:
+        """`read` with one row where there is one logit."""
         weight = self.weight().detach().double()
         weight = weight.T if self.turned else weight.flatten(1)
         weight = normalize(weight, dim=1) if self.unit_weight else weight
-        weight = weight * self._scale()
-        bias = self.bias()
-        return as_two_classes(weight, None if bias is None else bias.detach().double())
+        scale, bias = self._scale(), self.bias()
+        if bias is not None:
+            bias = bias.detach().double() * (scale if self.scaled_bias else 1.0)
+        return weight * scale, bias
 
     def _scale(self) -> Tensor | float:
         scale = self.scale()
@@ -67,49 +60,7 @@ def as_two_classes(weight: Tensor, bias: Tensor | None) -> Pair:
     return half * weight, None if bias is None else half[:, 0] * bias
 
 
-def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fit | None:
-    """The form in which (n, d) rows and a (C, d) weight give the (n, C) logits, if one does.
-
-    The plain product comes first; a scale is looked for where a side is made of unit vectors.
-
-    >>> rows, weight = torch.tensor([[3.0, 4.0], [1, 0]]), torch.tensor([[0, 2.0], [1, 0]])
-    >>> fit(rows, 5 * normalize(rows) @ normalize(weight).T, weight, None)
-    Fit(unit_rows=True, unit_weight=True, scale=5.0, with_bias=False)
-    """
-    if not (rows.is_floating_point() and logits.is_floating_point()):
-        return None
-    eps = max(torch.finfo(part.dtype).eps for part in (logits, weight, rows))
-    rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
-    weight = weight.double()
-    offsets = [None] if bias is None else [bias.double(), None]
-    possible: list[tuple[Fit, float]] = []
-    for unit_rows, unit_weight in ((False, False), (False, True), (True, False), (True, True)):
-        left = normalize(rows, dim=1) if unit_rows else rows
-        right = normalize(weight, dim=1) if unit_weight else weight
-        product, size = left @ right.T, left.abs() @ right.abs().T
-        free = unit_rows or unit_weight or is_unit(rows, eps) or is_unit(weight, eps)
-        for offset in offsets:
-            shift = torch.zeros_like(logits[0]) if offset is None else offset
-            for scale in (1.0, _scale(product, logits - shift)) if free else (1.0,):
-                error = (scale * product + shift - logits).abs()
-                # What rounding can do to each sum.
-                if scale > 0 and bool((error <= 8 * eps * (scale * size + shift.abs())).all()):
-                    written = _plain_number(scale, eps)
-                    found = Fit(unit_rows, unit_weight, written, offset is not None)
-                    possible.append((found, float(error.square().mean().sqrt())))
-    # In bfloat16 a cosine may pass for a product: the first that is about as near as the nearest.
-    nearest = min((error for _, error in possible), default=0.0)
-    near = 2 * nearest + 1e-14 * float(logits.abs().amax())
-    return next((found for found, error in possible if error <= near), None)
-
-
-def is_unit(rows: Tensor, eps: float) -> bool:
-    """Whether all rows have one norm, 1, as far as their precision tells."""
-    norms = torch.linalg.vector_norm(rows.double(), dim=1)
-    return bool(((norms - 1).abs() <= 8 * eps).all())
-
-
-def scale_of(owners: Iterator[nn.Module], found: Fit, eps: float) -> Callable[[], Tensor | float]:
+def scale_of(owners: Iterator[nn.Module], scale: float, eps: float) -> Callable[[], Tensor | float]:
     """The parameter that holds a scale, so that it is followed in training; else the number."""
     for module in owners:
         own = [*module._parameters.items(), *module._buffers.items()]
@@ -117,11 +68,10 @@ def scale_of(owners: Iterator[nn.Module], found: Fit, eps: float) -> Callable[[]
             if value is None or value.numel() != 1 or not value.is_floating_point():
                 continue
             for change in (_same, torch.exp, torch.reciprocal):
-                if abs(float(change(value.detach().double())) - found.scale) <= (
-                    64 * eps * found.scale
-                ):
+                own_scale = float(change(value.detach().double()))
+                if abs(own_scale - scale) <= 64 * eps * abs(scale):
                     return _reading(module, name, change)
-    return lambda: found.scale
+    return lambda: scale
 
 
 def _reading(
@@ -132,17 +82,3 @@ def _reading(
 
 def _same(value: Tensor) -> Tensor:
     return value
-
-
-def _scale(product: Tensor, logits: Tensor) -> float:
-    """The best factor from one to the other."""
-    square = float(product.square().sum())
-    return float((product * logits).sum()) / square if square else 0.0
-
-
-def _plain_number(scale: float, eps: float) -> float:
-    """A fitted factor as somebody has written it: 30 and not 30.0000004, or 1 / 0.07."""
-    for written in (float(f"{scale:.4g}"), 1 / float(f"{1 / scale:.4g}")):
-        if abs(written - scale) <= 64 * eps * scale:
-            return written
-    return scale

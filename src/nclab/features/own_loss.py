@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from nclab.features.recorder import possible_logits
+from nclab.features.recorder import Outputs
 
 NEAR = 1e-3
 """A cross-entropy as near as this, relative to 1 + loss, is the model's loss."""
@@ -51,7 +51,7 @@ def own_loss(
     causal language model and either was called with them or they repeat what it has read.
     """
     ignored = -100 if ignore_index is None else ignore_index
-    fitting = [z for z in possible_logits(output) if z.shape[:-1] == labels.shape and z.ndim > 1]
+    fitting = [z for z in Outputs.of(output).likely if z.shape[:-1] == labels.shape and z.ndim > 1]
     if not fitting or labels.is_floating_point():
         return OwnLoss()
     logits, tokens = fitting[0].detach(), labels.ndim == 2

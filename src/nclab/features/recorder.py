@@ -120,6 +120,8 @@ class Recorder:
     """While it is not, the hooks do nothing."""
     without: Collection[str] = ()
     """Parts of the model that get no hooks."""
+    whole: Collection[Point] = ()
+    """Points whose tensors are kept as they are, channels last, instead of rows."""
 
     def __post_init__(self) -> None:
         self._handles: list[RemovableHandle] = []
@@ -236,7 +238,11 @@ class Recorder:
                 known = tells_channels(module) or tensor.is_nested
                 met = module if known else self._met.get(tensor.shape, module)
                 self.deciders[point] = met
-            self.rows[point] = self.reader(tensor, self.deciders.get(point, module))
+            decider = self.deciders.get(point, module)
+            whole = point in self.whole
+            self.rows[point] = (
+                channels_last(tensor, module) if whole else self.reader(tensor, decider)
+            )
             self.dtypes[point] = tensor.dtype
         except NoRows as reason:
             self.rows[point] = reason
@@ -251,6 +257,12 @@ class Recorder:
     def _tick(self) -> int:
         self._clock += 1
         return self._clock
+
+
+def channels_last(tensor: Tensor, module: nn.Module) -> Tensor:
+    """A copy of what a head reads or returns, which later layers cannot change."""
+    own = tensor.detach().clone()
+    return own.movedim(1, -1) if isinstance(module, nn.modules.conv._ConvNd) else own
 
 
 def matrix_of(module: nn.Module) -> Tensor | None:
@@ -283,22 +295,36 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
-def possible_logits(output: Any) -> list[Tensor]:
-    """What may be the logits in what a model returns: `logits`, or each of its tensors.
+class Outputs(NamedTuple):
+    """The tensors in what a model returns."""
 
-    >>> [tuple(t.shape) for t in possible_logits((torch.ones(2, 3), torch.ones(2, 4)))]
-    [(2, 3), (2, 4)]
-    """
-    logits = getattr(output, "logits", None)
-    if logits is None and isinstance(output, Mapping):
-        logits = output.get("logits")
-    if isinstance(logits, Tensor):
-        return [logits]
-    if isinstance(output, Mapping):
-        output = tuple(output.values())
-    parts = output if isinstance(output, (tuple, list)) else [output]
-    found = (first_tensor(part) for part in parts)
-    return [tensor for tensor in found if tensor is not None]
+    likely: list[Tensor]
+    """What may be the logits: `logits` alone where there are any, else each of them."""
+    others: list[Tensor]
+
+    @classmethod
+    def of(cls, output: Any) -> "Outputs":
+        """Taken from a tensor, a tuple or list, a mapping, or an object with `logits`.
+
+        >>> found = Outputs.of({"aux": torch.ones(2, 3), "logits": torch.ones(2, 4)})
+        >>> [tuple(tensor.shape) for tensor in found.tensors]
+        [(2, 4), (2, 3)]
+        """
+        logits = getattr(output, "logits", None)
+        if logits is None and isinstance(output, Mapping):
+            logits = output.get("logits")
+        if isinstance(output, Mapping):
+            output = tuple(output.values())
+        parts = output if isinstance(output, (tuple, list)) else [output]
+        found = [tensor for part in parts if (tensor := first_tensor(part)) is not None]
+        if not isinstance(logits, Tensor):
+            return cls(found, [])
+        return cls([logits], [tensor for tensor in found if tensor is not logits])
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All, the likely ones first."""
+        return [*self.likely, *self.others]
 
 
 def is_weight_layer(module: nn.Module) -> bool:

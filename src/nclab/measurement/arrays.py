@@ -10,9 +10,15 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.features.batches import as_label_tensor, is_text
 from nclab.measurement.asked import Asked
-from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.class_names import (
+    ClassNames,
+    as_class_names,
+    check_count,
+    check_labels,
+    named,
+)
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.held_out import Reference, look_against
+from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
@@ -22,7 +28,6 @@ from nclab.statistics.sums import require_samples
 SLICE = 2**16
 MOST_CLASSES = 2**24
 """Up to this many classes labels are counted before the pass."""
-NO_WEIGHT = "no classifier weights were given"
 
 
 def measure_features(
@@ -83,17 +88,23 @@ def measure_features(
     if num_classes is not None:
         check_whole("classes", num_classes)
     names = as_class_names(class_names)
+    if names is None and isinstance(reference, Collapse) and labels is not None and is_text(labels):
+        names = reference.class_names  # these data may lack some
     if names is None and weight is None and labels is not None and is_text(labels):
         found = sorted({str(label) for label in labels})
         if len(found) < 2:
             raise DataError(f"Expected labels of at least 2 classes, got {found[0]!r} alone.")
         names = as_class_names(found)
-    num_classes = len(names) if names is not None and num_classes is None else num_classes
+    check_count(names, num_classes, "classes of num_classes")
     head = _head(weight, bias, num_classes)
+    check_count(names, None if head is None else len(head.weight), "rows of weight")
+    num_classes = len(names) if names is not None else num_classes
     read = _Reader(names, soft, num_classes if head is None else len(head.weight))
     arrays = labels is not None
     source = _source(features, read.array(labels) if arrays else None)
     whole = source.labels if isinstance(source, _Slices) else None
+    if whole is not None:
+        check_labels(names, whole, ignore_index)
     asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft, labels=whole)
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
@@ -107,7 +118,7 @@ def measure_features(
         asked=asked,
         same_order=arrays and second_look,
     )
-    stream.against = None if reference is None else look_against(reference)
+    stream.against = None if reference is None else look_against(reference, names)
     allow_missing |= reference is not None
     if arrays and not allow_missing:
         _require_classes(source, num_classes, head, ignore_index)

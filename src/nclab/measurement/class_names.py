@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from torch import Tensor
+
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
 
 LEFT_OUT = "Left out {} classes without samples:"
 """How the warning begins that lists classes by their numbers."""
-ClassNames = Sequence[str] | Mapping[int, str] | None
-"""In the order of the class numbers, or by number, as `config.id2label` has them."""
+ClassNames = Sequence[str] | Mapping[int, str] | Mapping[str, str] | None
+"""In the order of the class numbers, or by number, as `config.id2label` has them; the numbers may
+be text, as JSON keeps them."""
 
 
 def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
@@ -21,12 +24,14 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, Mapping):
-        if sorted(names) != list(range(len(names))):
+        by_number: dict[object, str] = {_number(key): name for key, name in names.items()}
+        if set(by_number) != set(range(len(names))):
             raise DataError(
                 f"Expected class_names of the numbers 0 to {len(names) - 1}, got "
-                f"{', '.join(map(str, list(names)[:10]))}."
+                f"{', '.join(map(repr, list(names)[:10]))}. Pass {{number: name}}, or a list of "
+                "the names in order."
             )
-        names = [names[number] for number in range(len(names))]
+        names = [by_number[number] for number in range(len(names))]
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise DataError(
             f"Expected class_names= a list of names, one a class, got a {type(names).__name__}."
@@ -39,6 +44,35 @@ def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
             f"{f'{twice!r} twice' if twice else len(found)}."
         )
     return found
+
+
+def _number(key: object) -> object:
+    return int(key) if isinstance(key, str) and key.isdecimal() else key
+
+
+def check_count(names: tuple[str, ...] | None, count: int | None, what: str) -> None:
+    """Refuse names that are more or fewer than the classes.
+
+    >>> check_count(("cat", "dog"), 3, "rows of weight")
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected a name for each of the 3 rows of weight, got 2 class_names.
+    """
+    if names is not None and count is not None and len(names) != count:
+        raise DataError(
+            f"Expected a name for each of the {count} {what}, got {len(names)} class_names."
+        )
+
+
+def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: int | None) -> None:
+    """Refuse class numbers without a name; what else is wrong with labels others say."""
+    if names is None or labels.dtype.is_floating_point or not labels.numel():
+        return
+    highest = int(labels.max())
+    if highest >= len(names) and highest != ignore_index:
+        raise DataError(
+            f"Expected a name for every class, got {len(names)} class_names and the label "
+            f"{highest}. Pass at least {highest + 1} class_names."
+        )
 
 
 def named(collapse: Collapse, names: tuple[str, ...] | None, split: str | None = None) -> Collapse:

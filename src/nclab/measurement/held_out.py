@@ -21,16 +21,38 @@ ONE_SIDED = "the error of the reference is not known here"
 UNDEFINED = "undefined: the reference has no spread to compare with"
 
 
-def look_against(reference: Any) -> ReferenceLook:
-    """A look at the class means of a measurement, or of moments."""
+def look_against(reference: Any, names: tuple[str, ...] | None = None) -> ReferenceLook:
+    """A look at the class means of a measurement, or of moments.
+
+    Where both sides have names of their classes, classes of one name belong together, whatever
+    their numbers are.
+    """
     if isinstance(reference, Collapse):
-        return ReferenceLook(reference.moments, torch.tensor(reference.classes))
+        numbers = torch.tensor(_numbers(reference, names))
+        order = numbers.argsort()
+        moments = reference.moments
+        if not torch.equal(order, torch.arange(len(order))):
+            moments = moments.select(order.to(moments.device))
+        return ReferenceLook(moments, numbers[order])
     if isinstance(reference, ClassMoments):
         return ReferenceLook(reference)
     raise DataError(
         f"Expected reference= a measurement of nclab or ClassMoments, got a "
         f"{type(reference).__name__}."
     )
+
+
+def _numbers(reference: Collapse, names: tuple[str, ...] | None) -> list[int]:
+    """What the classes of a reference are called here."""
+    if reference.class_names is None or names is None:
+        return list(reference.classes)
+    unknown = [name for name in reference.class_names if name not in names]
+    if unknown:
+        raise DataError(
+            f"Expected a reference with the same classes, got one with {unknown[0]!r}, which is "
+            "none of class_names."
+        )
+    return [names.index(name) for name in reference.class_names]
 
 
 def compared(collapse: Collapse, look: ReferenceLook) -> Collapse:

@@ -12,9 +12,10 @@ moments of two sets of groups.
 import copy
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,10 +28,13 @@ from nclab.measurement.null import empty_like, logits_like
 from nclab.measurement.row_order import RowOrder
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
+from nclab.statistics.reference_look import ReferenceLook
 
 if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head
 
+State = dict[str, Tensor]
+Summed = TypeVar("Summed", LogitStatistics, SecondLook, DirectionalSpread, ReferenceLook)
 GROUPS = 10
 MUCH = 2**30
 """Bytes from which on the memory for the groups is announced."""
@@ -129,6 +133,60 @@ class Groups:
                 reasons[metric.name] = answer
         return replace(collapse, intervals=intervals, no_interval=reasons)
 
+    def begin_at(self, dealt: Tensor) -> None:
+        """Deal on where others end, which have dealt so many samples of every class."""
+        self._dealt = dealt.clone().to(self._dealt.device)
+
+    def first_sums(self) -> list[tuple[State, State | None]]:
+        """Moments and logits of every group, or of all others once that is what they are."""
+        logits = [None] * len(self._moments) if not self._logits else self._logits
+        return [
+            (moments.state_dict(), None if own is None else own.sums())
+            for moments, own in zip(self._moments, logits, strict=True)
+        ]
+
+    def join_first(
+        self, moments: ClassMoments, parts: Sequence[Sequence[tuple[State, State | None]]]
+    ) -> None:
+        """Take over what several have seen in the first pass; `moments` are those of all."""
+        self._like = moments
+        for part in parts:
+            own = [ClassMoments.from_state_dict(state) for state, _ in part]
+            logits = []
+            for state in (sums for _, sums in part if sums is not None):
+                logits.append(logits_like(moments))
+                logits[-1].load_sums(state)
+            if not self._moments:
+                self._moments, self._logits = own, logits
+                continue
+            for one, other in zip(self._moments, own, strict=True):
+                one.merge(other)
+            for seen, more in zip(self._logits, logits, strict=True):
+                seen.merge(more)
+        self._leave_out()
+
+    def look_on(self, moments: ClassMoments, all_but_one: Sequence[tuple[State, Any]]) -> None:
+        """Begin a second pass with the `first_sums` of `join_first`."""
+        self._like, self._left_out = moments, True
+        self._moments = [ClassMoments.from_state_dict(state) for state, _ in all_but_one]
+
+    def second_sums(self) -> list[tuple[State, State | None]]:
+        """Looks and spreads around the means without every group."""
+        spreads = [None] * len(self._looks) if not self._spreads else self._spreads
+        return [
+            (look.sums(), None if own is None else own.sums())
+            for look, own in zip(self._looks, spreads, strict=True)
+        ]
+
+    def join_second(self, parts: Sequence[Sequence[tuple[State, State | None]]]) -> None:
+        """Take over what several have seen in the second pass."""
+        for place, moments in enumerate(self._moments if any(parts) else []):
+            own = [part[place] for part in parts if part]
+            self._looks.append(summed(partial(SecondLook, moments), (look for look, _ in own)))
+            spreads = [spread for _, spread in own if spread is not None]
+            if spreads:
+                self._spreads.append(summed(partial(DirectionalSpread, moments), spreads))
+
     def _deal(self, classes: Tensor) -> Tensor:
         """(B,) groups: the samples of a class come round by round, each round turned at random."""
         order = classes.argsort(stable=True)
@@ -172,6 +230,15 @@ def memory(moments: ClassMoments, count: int = GROUPS) -> int:
     classes, dim = moments.num_classes, moments.dim
     one = 3 * classes * dim + (dim * dim if moments.has_scatter else 0)
     return 8 * count * (2 * one + 4 * classes * dim)
+
+
+def summed(blank: Callable[[], Summed], states: Iterable[State]) -> Summed:
+    """One stream with the sums of several, which `blank` makes without any."""
+    total, part = blank(), blank()
+    for state in states:
+        part.load_sums(state)
+        total.merge(part)
+    return total
 
 
 Kind = TypeVar("Kind", ClassMoments, LogitStatistics)

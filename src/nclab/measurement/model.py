@@ -17,7 +17,7 @@ from nclab.features.own_loss import next_labels, own_loss
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Point, Recorder
 from nclab.measurement.asked import NOTHING_MORE, Asked
-from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -206,16 +206,14 @@ class Measurement:
             if targets is not None:  # the number of classes is known only now
                 split_soft(targets, self.layers.num_classes)
             own = self._own_loss(raw, batch, output)
-        elif not self.streams:
-            recorder, _ = self._run(batch, [layer.point for layer in self.layers.measured])
         else:
-            recorder, _ = self._run(batch, list(self.streams))
+            recorder, output = self._run(batch, [layer.point for layer in self.layers.measured])
         if not self.streams:
             self._open_streams()
             self._require_classes()
         labels = self._labels(batch)
         for layer, stream in self._pairs():
-            rows, dtype = self._rows(recorder, layer), recorder.dtypes.get(layer.point)
+            rows, dtype = self._rows(recorder, layer, output), recorder.dtypes.get(layer.point)
             stream.update(rows, labels, targets, dtype=dtype)
         if own is not None:
             self._compare(own)
@@ -224,10 +222,10 @@ class Measurement:
         """Run one batch again for the layers that were not kept."""
         batch, _ = self._batch(raw)
         again = [(layer, stream) for layer, stream in self._pairs() if stream in streams]
-        recorder, _ = self._run(batch, [layer.point for layer, _ in again])
+        recorder, output = self._run(batch, [layer.point for layer, _ in again])
         labels = self._labels(batch)
         for layer, stream in again:
-            stream.look_again(self._rows(recorder, layer), labels)
+            stream.look_again(self._rows(recorder, layer, output), labels)
 
     def _require_classes(self) -> None:
         """Refuse absent classes before the pass, where its labels are known."""
@@ -338,21 +336,18 @@ class Measurement:
             output = self.model(*batch.args, **batch.kwargs)
         return recorder, output
 
-    def _rows(self, recorder: Recorder, layer: MeasuredLayer) -> Tensor:
-        rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
+    def _rows(self, recorder: Recorder, layer: MeasuredLayer, output: Any) -> Tensor:
+        rows = self.layers.features(layer, recorder, output)
         if isinstance(rows, NoRows):
             raise ModelError(f"Cannot measure {layer.name} on every batch: {rows}.")
-        return self.layers.features(layer, rows)
+        return rows
 
     def _open_streams(self) -> None:
         head = self.layers.head()
         names = self.class_names
         told = None if names is None else len(names)
-        if names is not None and head is not None and len(names) != len(head.weight):
-            raise DataError(
-                f"Expected a name for each of the {len(head.weight)} outputs of "
-                f"{self.layers.classifier_name}, got {len(names)} class_names."
-            )
+        outputs = None if head is None else len(head.weight)
+        check_count(names, outputs, f"outputs of {self.layers.classifier_name}")
         for layer in self.layers.measured:
             stream = LayerStream(
                 num_classes=told if head is None else len(head.weight),
@@ -363,7 +358,8 @@ class Measurement:
                 asked=self.asked,
             )
             if self.reference is not None:
-                stream.against = look_against(reference_of(self.reference, layer.name))
+                reference = reference_of(self.reference, layer.name)
+                stream.against = look_against(reference, names)
             self.streams[layer.point] = stream
 
     def _check_labels(self, labels: Tensor) -> None:

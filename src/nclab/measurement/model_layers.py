@@ -16,20 +16,34 @@ from nclab.features.classifier import (
     find_classifier,
     needs_tensors,
 )
+from nclab.features.evaluation import reading_weights
+from nclab.features.head_use import (
+    as_column,
+    both_logits,
+    count_positions,
+    flat,
+    mean_rows,
+    taken_rows,
+)
 from nclab.features.layers import FoundLayer, all_layers, named_points
 from nclab.features.own_loss import disagreement
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
 from nclab.features.recorder import (
     Call,
+    Outputs,
     Point,
     Reader,
     Recorder,
     first_tensor,
     is_weight_layer,
-    possible_logits,
 )
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
+
+AVERAGED = (
+    "the model returns logits of every position, the labels are one a sample: features, loss and "
+    "accuracy are those of the mean over positions"
+)
 
 
 class MeasuredLayer(NamedTuple):
@@ -109,11 +123,47 @@ class ModelLayers:
         """The classifier's weights as they are now."""
         return None if self.classifier is None else Head.checked(*self.classifier.read(), None)
 
-    def features(self, layer: MeasuredLayer, rows: Tensor) -> Tensor:
-        """Rows of a layer as the classifier reads them: directions, if it compares those."""
-        if layer.is_last and self.classifier is not None and self.classifier.unit_rows:
+    def features(self, layer: MeasuredLayer, recorder: Recorder, output: Any) -> Tensor | NoRows:
+        """Rows of a layer as the classifier reads them: of a token, or directions, if it does."""
+        rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
+        if isinstance(rows, NoRows) or not layer.is_last or self.classifier is None:
+            return rows
+        if self.classifier.takes != "rows":
+            taken = self._taken(self.classifier, rows, recorder, output)
+            if isinstance(taken, NoRows):
+                return taken
+            rows = taken
+        if self.classifier.unit_rows:
             return torch.nn.functional.normalize(rows.double(), dim=1)
         return rows
+
+    def _taken(
+        self, head: Classifier, features: Tensor, recorder: Recorder, output: Any
+    ) -> Tensor | NoRows:
+        """Of what the classifier has read of every position, what has become the output."""
+        assert head.output is not None
+        logits = as_column(Outputs.of(output).tensors[head.output].detach())
+        if head.takes == "mean":
+            own = count_positions(features, logits)
+            if head.positions not in (None, own):
+                return NoRows(
+                    f"its factor was found for samples of {head.positions} positions, these have "
+                    f"{own}"
+                )
+            return mean_rows(features, len(logits))
+        made = None if head.logits is None else recorder.rows.get(head.logits)
+        if not isinstance(made, Tensor):
+            with reading_weights(self.model):
+                weights = self.head()
+            assert weights is not None
+            rows = flat(features).to(weights.weight)
+            rows = torch.nn.functional.normalize(rows, dim=1) if head.unit_rows else rows
+            made = weights.logits(rows).reshape(*features.shape[:-1], -1).to(features)
+            logits = both_logits(logits)
+        taken = taken_rows(features, made, logits)
+        if taken is None:
+            return NoRows("the model's output is that of no single position of its samples")
+        return taken
 
     def agree(self, own: float, ours: float) -> None:
         """Warn where the model's own loss is not that of the classifier that was found."""
@@ -143,26 +193,40 @@ class ModelLayers:
         With `keep` the tensors of the traced pass live until `find` has seen them.
         """
         if points is not None:
-            return Recorder(self.model, reader, points, deciders=self.deciders)
+            whole = self._whole()
+            return Recorder(
+                self.model, reader, [*points, *whole], deciders=self.deciders, whole=whole
+            )
         names = self._weight_layers if self.wanted == "all" else self._may_classify
         inputs = [Point(name, "input", None) for name in names]
         named = [point for _, point in self._named]
         points, deciders = inputs + named, self.deciders
         return Recorder(self.model, reader, points, trace=True, keep=keep, deciders=deciders)
 
+    def _whole(self) -> list[Point]:
+        """What is read of every position, to find those that the model takes."""
+        head = self.classifier
+        if head is None or head.takes == "rows":
+            return []
+        last = [layer.point for layer in self.measured if layer.is_last]
+        return last if head.logits is None else [*last, head.logits]
+
     def needs_tensors(self, recorder: Recorder, output: Any) -> bool:
         """Whether `find` wants a traced pass that has kept its tensors."""
-        return needs_tensors(recorder.calls, possible_logits(output), self.chosen)
+        return needs_tensors(recorder.calls, Outputs.of(output), self.chosen)
 
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
         """After the traced pass: find the classifier and the layers to measure."""
         calls = recorder.calls
-        classifier = find_classifier(self.model, calls, possible_logits(output), self.chosen)
+        outputs = Outputs.of(output)
+        classifier = find_classifier(self.model, calls, outputs, self.chosen, batch.mask)
         last = FoundLayer("output", Point("", "output", 0), None)
         if classifier is not None:
             last = self._placed(classifier.reads, calls)
         self.remarks = (classifier.remark,) if classifier and classifier.remark else ()
-        self.classifier = None if classifier is None else classifier._replace(tensor=None)
+        if classifier is not None and _averaged(classifier, outputs, batch):
+            self.remarks = (*self.remarks, AVERAGED)
+        self.classifier = classifier and classifier._replace(tensor=None, result=None)
         head = self.head()
         self.num_classes = None if head is None else len(head.weight)
         found = {layer.point: layer for layer in self._layers(calls, batch, last)}
@@ -171,21 +235,24 @@ class ModelLayers:
             is_last = known and layer.identity == last.identity
             rows = recorder.rows.get(layer.point)
             try:
-                if rows is None:
+                if is_last and classifier is not None and classifier.takes != "rows":
+                    rows = _all_positions(classifier, layer, recorder)
+                elif rows is None:
                     tensor = classifier.tensor if classifier is not None and is_last else None
                     rows = self._late_rows(layer, tensor, batch, output, recorder)
                 if isinstance(rows, NoRows):
                     raise ModelError(f"Cannot measure {layer.name}: {rows}.") from rows
-                check_sizes(2 if head is None else len(head.weight), rows.shape[1])
+                check_sizes(2 if head is None else len(head.weight), rows.shape[-1])
                 if head is not None and is_last:
-                    head.check_dim(rows.shape[1])
+                    head.check_dim(rows.shape[-1])
             except NclabError as error:
                 if is_last or self._named or layer == last:
                     raise
                 self.skipped[layer.name] = str(error.__cause__ or error)
             else:
                 recorder.rows[layer.point] = rows
-                self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
+                dim = rows.shape[-1]
+                self.measured.append(MeasuredLayer(layer.name, layer.point, dim, is_last))
         recorder.calls.clear()
         recorder.forget()  # the tensors of this pass are not ours to keep alive
 
@@ -234,6 +301,29 @@ class ModelLayers:
         layers = all_layers(calls, self._weight_layers, batch)
         # The classifier's input closes the list, also where it is the network's own input.
         return [layer for layer in layers if layer.identity != last.identity] + [last]
+
+
+def _averaged(classifier: Classifier, outputs: Outputs, batch: Batch) -> bool:
+    """Whether logits of every position meet one label a sample, outside the model."""
+    if classifier.output is None or classifier.takes != "rows" or batch.labels.ndim != 1:
+        return False
+    logits, read = outputs.tensors[classifier.output], classifier.tensor
+    several = logits.ndim > 2 and logits.shape.numel() > len(batch.labels) * _outputs(classifier)
+    return several and read is not None and read.ndim > 2
+
+
+def _outputs(classifier: Classifier) -> int:
+    return len(classifier.read()[0])
+
+
+def _all_positions(classifier: Classifier, layer: FoundLayer, recorder: Recorder) -> Tensor:
+    """What the classifier has read, for `features` to take its rows from; its result beside."""
+    read, made = classifier.tensor, classifier.result
+    assert read is not None
+    recorder.dtypes[layer.point] = read.dtype
+    if classifier.logits is not None and made is not None:
+        recorder.rows[classifier.logits] = made.detach()
+    return read.detach()
 
 
 def _one_place(module: nn.Module) -> bool:

@@ -78,6 +78,25 @@ class Report(Shown):
         """
         return [collapse.to_row() for collapse in self._shown()]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values: `to_dict` of every layer, and what stands beside them.
+
+        >>> import json, nclab, torch
+        >>> net = torch.nn.Linear(2, 2)
+        >>> report = nclab.measure(net, [(torch.randn(20, 2), torch.arange(20) % 2)])
+        >>> sorted(json.loads(json.dumps(report.to_dict())))
+        ['classifier', 'layers', 'remarks', 'samples', 'skipped', 'split', 'test']
+        """
+        return {
+            "classifier": self.classifier,
+            "samples": self.samples,
+            "split": self.split,
+            "layers": [collapse.to_dict() for collapse in self.layers],
+            "skipped": dict(self.skipped),
+            "remarks": list(self.remarks),
+            "test": None if self.test is None else self.test.to_dict(),
+        }
+
     def _shown(self) -> tuple[Collapse, ...]:
         return self.layers if self.test is None else (*self.layers, *self.test.layers)
 

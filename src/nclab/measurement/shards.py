@@ -3,29 +3,26 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from nclab.data.shards import find_shards, open_shard
-from nclab.engine import LOCAL, Engine, Job, JobResult, Progress, ReportStep
+from nclab.data.shards import find_shards
+from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import DataError, NclabError
-from nclab.measurement.arrays import NO_WEIGHT
-from nclab.measurement.class_names import ClassNames, as_class_names, named
+from nclab.measurement.asked import Asked
+from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.layer_stream import Head, LayerStream
-from nclab.progress import Bar, bar, track
-from nclab.statistics import ClassMoments, SecondLook
-from nclab.statistics.checks import IGNORE_INDEX, as_labels, check_whole
+from nclab.measurement.held_out import NO_WEIGHT, Reference
+from nclab.measurement.layer_stream import Head
+from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
+from nclab.progress import Bar, bar
+from nclab.statistics.checks import IGNORE_INDEX, check_whole
 
 TRIES = 3
 """So often a part is begun whose process dies."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-State = dict[str, Tensor]
 
 
 def measure_shards(
@@ -42,6 +39,9 @@ def measure_shards(
     workers: int | None = None,
     skip_bad: bool = False,
     class_names: ClassNames = None,
+    metrics: str | Sequence[str] = "default",
+    intervals: bool | int = False,
+    reference: Reference | None = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -72,9 +72,21 @@ def measure_shards(
     if weight is None and bias is not None:
         raise DataError("Expected weight beside bias, got bias alone. Pass both.")
     names = as_class_names(class_names)
-    num_classes = len(names) if names is not None and num_classes is None else num_classes
+    check_count(names, num_classes, "classes of num_classes")
     head = None if weight is None else Head.checked(weight, bias, num_classes)
-    plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
+    check_count(names, None if head is None else len(head.weight), "rows of weight")
+    num_classes = len(names) if names is not None else num_classes
+    plan = Plan(
+        head,
+        num_classes,
+        ignore_index,
+        scatter,
+        allow_missing or reference is not None,
+        skip_bad,
+        Asked.checked(metrics, intervals=intervals, null=False),
+        reference,
+        names,
+    )
     shards = plan.count_labels(find_shards(paths))
     rounds = 2 if second_look else 1
     with (
@@ -82,14 +94,15 @@ def measure_shards(
         bar("measuring shards", total=rounds * sum(shards.values())) as moving,
     ):
         runner = _Runner(own, workers)
-        parts = runner.run(_first_round, plan, shards, moving)
+        parts = runner.run(first_round, plan, shards, moving)
         stream = plan.joined(parts)
         bad = {name: why for part in parts for name, why in part.bad.items()}
         if second_look:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state = stream.moments.state_dict()
-            looks = runner.run(_second_round, plan, good, moving, state)
-            stream.look = plan.look(stream.moments, looks)
+            state, groups = stream.moments.state_dict(), groups_of(stream)
+            without = [] if groups is None else groups.first_sums()
+            looks = runner.run(second_round, plan, good, moving, state, without)
+            plan.join_looks(stream, looks)
             stream.finish_second_look()
     collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
     left_out = {**plan.bad, **bad}
@@ -111,105 +124,6 @@ def _opened(engine: Engine | str) -> Iterator[Engine]:
             yield cluster
     else:
         raise NclabError(f"Expected engine='local' or 'ray', got {engine!r}.")
-
-
-class ReadPart(NamedTuple):
-    """What one worker has seen of its files."""
-
-    moments: State | None
-    logits: State | None
-    look: State | None
-    bad: dict[str, str]
-
-
-@dataclass
-class Plan:
-    """What is asked of every worker."""
-
-    head: Head | None
-    num_classes: int | None
-    ignore_index: int | None
-    scatter: bool | None
-    allow_missing: bool
-    skip_bad: bool
-    bad: dict[str, str] = field(default_factory=dict)
-    """Files that are left out, with the reason."""
-
-    def stream(self) -> LayerStream:
-        """Empty sums."""
-        return LayerStream(
-            num_classes=self.num_classes,
-            head=self.head,
-            ignore_index=self.ignore_index,
-            scatter=self.scatter,
-        )
-
-    def count_labels(self, paths: Sequence[Path]) -> dict[Path, int]:
-        """Read all labels: rows by file; broken files, absent classes and no data are refused."""
-        if self.head is not None:
-            self.num_classes = len(self.head.weight)
-        counts = torch.zeros(self.num_classes or 0, dtype=torch.int64)
-        rows: dict[Path, int] = {}
-        for path in track(paths, "reading labels"):
-            try:
-                with _named(path):
-                    labels = open_shard(path).labels()
-                    labels = as_labels(
-                        labels,
-                        rows=len(labels),
-                        ignore_index=self.ignore_index,
-                        num_classes=self.num_classes,
-                    )
-            except DataError as error:
-                if not self.skip_bad:
-                    raise
-                self.bad[str(path)] = str(error)
-                continue
-            rows[path] = len(labels)
-            own = labels[labels != self.ignore_index].bincount(minlength=len(counts))
-            own[: len(counts)] += counts
-            counts = own
-        total, present = int(counts.sum()), int((counts > 0).sum())
-        if not total:
-            raise DataError("Expected at least one sample, got none. Check the shards.")
-        if present < len(counts) and not self.allow_missing:
-            absent = (counts == 0).nonzero().flatten().tolist()
-            raise DataError(
-                f"Expected samples of all {len(counts)} classes, got none of {len(absent)}, such "
-                f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
-            )
-        self.num_classes = len(counts)
-        return rows
-
-    def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
-        """One stream with the sums of all parts."""
-        stream = self.stream()
-        for part in parts:
-            if part.moments is None:
-                continue
-            own = ClassMoments.from_state_dict(part.moments)
-            if not stream.started:
-                stream.start(own.dim, own.device)
-                stream.moments = own
-            else:
-                stream.moments.merge(own)
-            if stream.logits is not None and part.logits is not None:
-                logits = stream.new_logits()
-                logits.load_sums(part.logits)
-                stream.logits.merge(logits)
-        stream.require_classes(allow_missing=True)
-        if not self.allow_missing:  # a file may have been left out since the labels were counted
-            stream.moments.require_all_classes()
-        return stream
-
-    def look(self, moments: ClassMoments, parts: Sequence[ReadPart]) -> SecondLook:
-        """One second look with the sums of all parts."""
-        total, own = SecondLook(moments), SecondLook(moments)
-        for part in parts:
-            if part.look is not None:
-                own.load_sums(part.look)
-                total.merge(own)
-        return total
 
 
 @dataclass
@@ -234,7 +148,7 @@ class _Runner:
             for place, group in enumerate(groups)
         ]
         before = [0] * len(jobs)
-        start = 0 if work is _first_round else sum(shards.values())
+        start = 0 if work is first_round else sum(shards.values())
 
         def progress(step: Progress) -> None:
             before[step.index] = step.step
@@ -272,57 +186,3 @@ def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
         groups[-1].append(path)
         done += rows
     return groups
-
-
-@contextmanager
-def _named(path: object) -> Iterator[None]:
-    """Errors say in which file they are."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-
-
-def _each(path: str, take: Callable[[Tensor, Tensor], None], report: ReportStep, done: int) -> int:
-    """Give all batches of a file to `take`; rows done afterwards."""
-    with _named(path):
-        for rows, labels in open_shard(path).batches():
-            take(rows, labels)
-            done += len(rows)
-            report(done)
-    return done
-
-
-def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPart:
-    """Moments and logits of some files; those that break are left out if that is asked for."""
-    bad: dict[str, str] = {}
-    while True:
-        stream, done = plan.stream(), 0
-        try:
-            for path in shards:
-                if path not in bad:
-                    reading = path
-                    done = _each(path, stream.update, report, done)
-        except DataError as error:
-            if not plan.skip_bad:
-                raise
-            bad[reading] = str(error)  # a part of it may be in the sums: begin again
-        else:
-            break
-    if not stream.started:
-        return ReadPart(None, None, None, bad)
-    logits = None if stream.logits is None else stream.logits.sums()
-    return ReadPart(stream.moments.state_dict(), logits, None, bad)
-
-
-def _second_round(
-    report: ReportStep, shards: Sequence[str], plan: Plan, moments: State
-) -> ReadPart:
-    """The second look at some files, with the class means of all."""
-    stream, done = plan.stream(), 0
-    known = ClassMoments.from_state_dict(moments)
-    stream.start(known.dim, known.device)
-    stream.moments = known
-    for path in shards:
-        done = _each(path, stream.look_again, report, done)
-    return ReadPart(None, None, None if stream.look is None else stream.look.sums(), {})

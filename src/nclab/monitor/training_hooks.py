@@ -121,9 +121,14 @@ class TrainingHooks:
 
     def _points(self) -> list[Point]:
         """Where the layers are read and, last, the logits where a module returns them."""
-        head = self.layers.classifier
         layers = [layer.point for layer in self.layers.measured]
-        return layers if head is None or head.logits is None else [*layers, head.logits]
+        logits = self._direct_logits()
+        return layers if logits is None else [*layers, logits]
+
+    def _direct_logits(self) -> Point | None:
+        """Where a module returns the logits of the rows that are read."""
+        head = self.layers.classifier
+        return head.logits if head is not None and head.takes == "rows" else None
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected
@@ -153,13 +158,13 @@ class TrainingHooks:
             return
         recorder.active = False
         if batch is None:
-            self._finish(recorder, labels)
+            self._finish(recorder, labels, output)
             return
         self.remove()  # the traced pass is over: find the layers, then read there from now on
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
             own = self._own_loss(model, batch, output)
-        self._finish(recorder, labels, own)
+        self._finish(recorder, labels, output, own)
         self._install()
 
     def _own_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
@@ -173,16 +178,18 @@ class TrainingHooks:
         self.layers.shifted = found.shifted
         return found.loss
 
-    def _finish(self, recorder: Recorder, labels: Labels, own: float | None = None) -> None:
+    def _finish(
+        self, recorder: Recorder, labels: Labels, output: Any, own: float | None = None
+    ) -> None:
         rows = []
         for layer in self.layers.measured:
-            found = recorder.rows.get(layer.point, NoRows("it was not called"))
+            found = self.layers.features(layer, recorder, output)
             if isinstance(found, NoRows):
                 self.refused = f"{layer.name}: {found}"
                 return
-            rows.append(self.layers.features(layer, found))
-        head = self.layers.classifier
-        logits = None if head is None or head.logits is None else recorder.rows.get(head.logits)
+            rows.append(found)
+        at = self._direct_logits()
+        logits = None if at is None else recorder.rows.get(at)
         recorder.rows.clear()
         self.refused = None
         self.passes += 1

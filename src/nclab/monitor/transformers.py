@@ -1,6 +1,7 @@
 """CollapseCallback: the monitor inside a Hugging Face Trainer of a classifier."""
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,7 +9,7 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from nclab.errors import DataError, MissingExtra, NclabError
+from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
 from nclab.features.batches import LABEL_KEYS
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
@@ -43,7 +44,9 @@ class CollapseCallback(TrainerCallback):
         layers, preset: as for `nclab.Monitor`.
         exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
             "eval" data of the trainer, a loader of your own, or several of them, as in
-            ("train", "eval"); the others are compared with the class means of "train".
+            ("train", "eval"); the others are compared with the class means of "train". Without
+            `attach`, "eval" data are known once the trainer has evaluated: the first epoch is then
+            measured right after its evaluation.
         options: `alarms`, `sinks`, `classifier`, `pool`, `class_names` of `nclab.Monitor`.
     """
 
@@ -61,6 +64,7 @@ class CollapseCallback(TrainerCallback):
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
         self._exact = as_splits(exact, DATA)
         self._loaders: dict[str, Iterable[Any]] = {}
+        self._waiting = False  # for an evaluation, which shows its data
         self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
         self._trainer: Any = None
@@ -86,7 +90,15 @@ class CollapseCallback(TrainerCallback):
             self._monitor.close()  # of a training that ended in an error
         if not self._exact:
             _refuse(args)
+        elif (
+            "eval" in self._exact.values() and self._trainer is None and args.eval_strategy == "no"
+        ):
+            raise NclabError(
+                'Expected a trainer that evaluates, for exact="eval", got eval_strategy="no". Use '
+                "attach(trainer), or pass exact= a loader."
+            )
         self._loaders.clear()
+        self._waiting = False
         self._monitor = Monitor(kwargs["model"], self.schedule, **self._options)
         if state.global_step:
             self._go_on(args, state)
@@ -122,6 +134,11 @@ class CollapseCallback(TrainerCallback):
         """An epoch is done, perhaps before its last step."""
         self._log(self._end_epoch(args, state, kwargs), state, control)
 
+    def on_evaluate(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
+        """The data of an evaluation are known: measure the epoch that has waited for them."""
+        if self._waiting:
+            self._log(self._measure(args, kwargs), state, control)
+
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Put the state beside the trainer's."""
         folder = _checkpoint(args, state)
@@ -131,6 +148,13 @@ class CollapseCallback(TrainerCallback):
     def on_train_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Take the hooks off and close the sinks."""
         self.monitor.close()
+        if self._waiting:
+            warnings.warn(
+                'Nothing was measured of exact="eval": the trainer has not evaluated. Use '
+                "attach(trainer), or pass exact= a loader.",
+                NclabWarning,
+                stacklevel=2,
+            )
 
     def _end_epoch(self, args: Args, state: State, known: Mapping[str, Any]) -> list[Event | None]:
         epoch = max(1, math.ceil(state.epoch - 1e-6))
@@ -143,10 +167,20 @@ class CollapseCallback(TrainerCallback):
         monitor.epochs = epoch
         if not self.schedule.due(epoch):
             return []
+        return self._measure(args, known)
+
+    def _measure(self, args: Args, known: Mapping[str, Any]) -> list[Event | None]:
+        """Measure all splits, or wait for an evaluation that shows the data of one."""
+        shown = self._trainer is not None or known.get("eval_dataloader") is not None
+        missing = {split for split, data in self._exact.items() if isinstance(data, str)}
+        missing -= self._loaders.keys()
+        self._waiting = not shown and any(self._exact[split] == "eval" for split in missing)
+        if self._waiting:
+            return []
         for split, data in self._exact.items():
             if split not in self._loaders:
                 self._loaders[split] = self._loader(data, args, known)
-        return [*measure_splits(monitor, self._loaders)]
+        return [*measure_splits(self.monitor, self._loaders)]
 
     def _loader(self, data: Any, args: Args, known: Mapping[str, Any]) -> Iterable[Any]:
         """A plain loader of the trainer's data, which draws no random numbers."""

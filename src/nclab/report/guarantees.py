@@ -48,8 +48,24 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
         for name, bound, measured in ROWS
     ]
     promised, seen = _numbers(certificate.get("class_intra_lower")), layer.get("intra_cosine")
-    every = {"guaranteed": promised, "measured": seen} if promised and seen else None
+    every: dict[str, Any] | None = None
+    if promised and seen:
+        every = {"guaranteed": promised, "measured": seen}
+        names = list(class_names(layer).values())
+        every |= {"names": names} if len(names) == len(promised) else {}
     return {"rows": rows, "words": _words(certificate, promised), "classes": every}
+
+
+def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the measured classes by their numbers; none where a record has no names.
+
+    >>> class_names({"classes": [0, 2], "class_names": ["cat", "fox"]})
+    {'0': 'cat', '2': 'fox'}
+    """
+    numbers, names = layer.get("classes"), layer.get("class_names")
+    if not (isinstance(numbers, list) and isinstance(names, list) and len(numbers) == len(names)):
+        return {}
+    return {str(number): str(name) for number, name in zip(numbers, names, strict=True)}
 
 
 def _words(certificate: Mapping[str, Any], promised: list[float]) -> str:

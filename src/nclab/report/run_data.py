@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.report.columns import PLACES, evenly, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
-from nclab.report.guarantees import guarantees
+from nclab.report.guarantees import class_names, guarantees
 
 EVERY_LAYER = (
     "min_intra",
@@ -149,9 +149,9 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
-    names = known(last_layer(run.last_measurement()).get("class_names"))
-    named = isinstance(names, list) and len(names) == size
-    return {"classes": size, "fine": FINE, "frames": frames, **({"names": names} if named else {})}
+    names = list(class_names(last_layer(run.last_measurement())).values())
+    named = {"names": names} if len(names) == size else {}
+    return {"classes": size, "fine": FINE, "frames": frames, **named}
 
 
 def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
@@ -160,8 +160,10 @@ def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
     for record in run.geometry.records():
         by_layer.setdefault(str(record.get("layer") or ""), []).append(record)
     most = max(2, room.frames // max(1, len(by_layer)))
+    names = class_names(last_layer(run.last_measurement()))
+    named = {"names": names} if names else {}
     return [
-        {"layer": layer, "fine": FINE, "frames": frames}
+        {"layer": layer, "fine": FINE, "frames": frames, **named}
         for layer, all_ in by_layer.items()
         if (frames := _frames([all_[n] for n in evenly(len(all_), most)], room.spots))
     ]

@@ -1,10 +1,12 @@
 """DirectionalSpread: how far each class varies along the way to every other class."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from nclab.errors import DataError
 from nclab.statistics.blocks import product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
@@ -59,6 +61,22 @@ class DirectionalSpread:
             along = block.sub_(self.means[own]) @ self.centred_means.T  # (B, k)
             along -= along.gather(1, own[:, None])
             self._squares.index_add_(0, own, along.square_())
+
+    def sums(self) -> dict[str, Tensor]:
+        """All that was added up; `load_sums` of one with the same class means."""
+        return {"counts": self.counts.clone(), "squares": self._squares.clone()}
+
+    def load_sums(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `sums` of another with the same class means gave."""
+        self.counts.copy_(state["counts"])
+        self._squares.copy_(state["squares"])
+
+    def merge(self, other: Self) -> None:
+        """Add what another with the same class means has seen."""
+        if not torch.equal(self.means, other.means.to(self.means.device)):
+            raise DataError("Expected spreads around the same class means. Merge moments first.")
+        self.counts += other.counts.to(self.counts.device)
+        self._squares += other._squares.to(self.counts.device)
 
     @property
     def mean_squares(self) -> Tensor:

@@ -30,7 +30,7 @@ nclab.ticks = (low, high, logarithmic, room) => {
 };
 
 nclab.chart = (box, options) => {
-  // options: {height, xLabel, yLabel, log, xLog, references, until,
+  // options: {height, xLabel, xNames, yLabel, log, xLog, references, until,
   //   series: [{label, x, y, colour, dash, marks}]}
   const view = Object.assign(
     { height: 300, series: [], references: [], log: false, xLog: false, until: null },
@@ -85,6 +85,12 @@ nclab.chart = (box, options) => {
     return bounds;
   }
 
+  function onAxis(value) {
+    // What stands for a value of x: its name, where it has one.
+    if (!view.xNames) return nclab.number(value, 6);
+    return Number.isInteger(value) ? (view.xNames[value] ?? "") : "";
+  }
+
   function place(value, low, high, logarithmic) {
     if (!logarithmic) return (value - low) / (high - low);
     return (Math.log(value) - Math.log(low)) / (Math.log(high) - Math.log(low));
@@ -136,7 +142,7 @@ nclab.chart = (box, options) => {
       pen.moveTo(x, top);
       pen.lineTo(x, height - bottom);
       pen.stroke();
-      pen.fillText(nclab.number(value, 6), x, height - bottom + 6);
+      pen.fillText(onAxis(value), x, height - bottom + 6);
     });
     pen.fillText(view.xLabel || "", left + frame.wide / 2, height - 15);
     pen.save();
@@ -259,7 +265,7 @@ nclab.chart = (box, options) => {
     pen.stroke();
     tip.textContent =
       `${found.one.label}\n${view.xLabel || "x"} ` +
-      `${nclab.number(found.one.x[found.at], 6)}\n${nclab.number(found.one.y[found.at], 6)}`;
+      `${onAxis(found.one.x[found.at])}\n${nclab.number(found.one.y[found.at], 6)}`;
     tip.style.left = `${Math.min(x + 14, frame.left + frame.wide - 150)}px`;
     tip.style.top = `${Math.max(0, y - 50)}px`;
   }

@@ -195,7 +195,11 @@ nclab.runPage = () => {
       });
       box.appendChild(select);
     }
-    const scene = nclab.space(box, { fine: now().fine, frames: now().frames });
+    const scene = nclab.space(box, {
+      fine: now().fine,
+      names: now().names,
+      frames: now().frames,
+    });
     const player = nclab.player(box.appendChild(nclab.element("div")), {
       count: now().frames.length,
       label: (at) => moment(now().frames[at]),
@@ -266,6 +270,7 @@ nclab.runPage = () => {
     nclab.chart(box.appendChild(nclab.element("div")), {
       height: 220,
       xLabel: "class",
+      xNames: found.classes.names,
       yLabel: "intra-class cosine",
       series: [
         { label: "measured", x: classes, y: found.classes.measured, colour: 0, marks: "filled" },

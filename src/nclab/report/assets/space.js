@@ -2,7 +2,7 @@
 "use strict";
 
 nclab.space = (box, options) => {
-  // options: {fine, frames: [{epoch, share, labels, points, means, weights, etf}]}
+  // options: {fine, names, frames: [{epoch, share, labels, points, means, weights, etf}]}
   const view = Object.assign({ at: 0, turn: 0.7, tilt: 0.28, zoom: 1 }, options);
   const shows = { points: true, means: true, weights: true, etf: true };
   box.classList.add("space");
@@ -87,7 +87,7 @@ nclab.space = (box, options) => {
       pen.fill();
       pen.fillStyle = paper.ink;
       pen.font = "11px system-ui, sans-serif";
-      pen.fillText(String(classOf(frame, at)), where.x + 8, where.y - 8);
+      pen.fillText(nameOf(classOf(frame, at)), where.x + 8, where.y - 8);
     });
     things.sort((one, other) => other.far - one.far);
     things.forEach((thing) => {
@@ -122,6 +122,10 @@ nclab.space = (box, options) => {
   function classOf(frame, at) {
     if (!frame.present) frame.present = Array.from(new Set(frame.labels)).sort((a, b) => a - b);
     return frame.present[at] === undefined ? at : frame.present[at];
+  }
+
+  function nameOf(own) {
+    return (view.names && view.names[own]) || String(own);
   }
 
   function drawEdges(pen, paper, frame, project) {

@@ -1,0 +1,252 @@
+"""What is asked of every worker that reads shards, and how their answers become one."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from nclab.data.shards import open_shard
+from nclab.engine import ReportStep
+from nclab.errors import DataError
+from nclab.measurement.asked import Asked
+from nclab.measurement.class_names import check_labels
+from nclab.measurement.held_out import Reference, look_against
+from nclab.measurement.intervals import Groups, State, summed
+from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.progress import track
+from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
+from nclab.statistics.checks import as_labels
+
+Take = Callable[[Tensor, Tensor], None]
+"""Takes features and labels of a batch."""
+
+
+class ReadPart(NamedTuple):
+    """What one worker has seen of its files in one round."""
+
+    bad: dict[str, str]
+    moments: State | None = None
+    logits: State | None = None
+    against: State | None = None
+    look: State | None = None
+    spread: State | None = None
+    groups: Sequence[tuple[State, State | None]] = ()
+    """For the intervals, of every group."""
+
+
+@dataclass
+class Plan:
+    """What is asked of every worker."""
+
+    head: Head | None
+    num_classes: int | None
+    ignore_index: int | None
+    scatter: bool | None
+    allow_missing: bool
+    skip_bad: bool
+    asked: Asked
+    reference: Reference | None
+    names: tuple[str, ...] | None
+    bad: dict[str, str] = field(default_factory=dict)
+    """Files that are left out, with the reason."""
+    before: dict[str, Tensor] = field(default_factory=dict)
+    """File -> samples of every class in the files before it, where intervals are asked for."""
+
+    def stream(self) -> LayerStream:
+        """Empty sums."""
+        stream = LayerStream(
+            num_classes=self.num_classes,
+            head=self.head,
+            ignore_index=self.ignore_index,
+            scatter=self.scatter,
+            asked=self.asked,
+        )
+        stream.against = (
+            None if self.reference is None else look_against(self.reference, self.names)
+        )
+        return stream
+
+    def count_labels(self, paths: Sequence[Path]) -> dict[Path, int]:
+        """Read all labels: rows by file; broken files, absent classes and no data are refused."""
+        if self.head is not None:
+            self.num_classes = len(self.head.weight)
+        counts = torch.zeros(self.num_classes or 0, dtype=torch.int64)
+        rows: dict[Path, int] = {}
+        for path in track(paths, "reading labels"):
+            try:
+                with _named(path):
+                    labels = open_shard(path).labels()
+                    check_labels(self.names, labels, self.ignore_index)
+                    labels = as_labels(
+                        labels,
+                        rows=len(labels),
+                        ignore_index=self.ignore_index,
+                        num_classes=self.num_classes,
+                    )
+            except DataError as error:
+                if not self.skip_bad:
+                    raise
+                self.bad[str(path)] = str(error)
+                continue
+            rows[path] = len(labels)
+            if self.asked.groups:
+                self.before[str(path)] = counts
+            own = labels[labels != self.ignore_index].bincount(minlength=len(counts))
+            own[: len(counts)] += counts
+            counts = own
+        total, present = int(counts.sum()), int((counts > 0).sum())
+        if not total:
+            raise DataError("Expected at least one sample, got none. Check the shards.")
+        if present < len(counts) and not self.allow_missing:
+            absent = (counts == 0).nonzero().flatten().tolist()
+            raise DataError(
+                f"Expected samples of all {len(counts)} classes, got none of {len(absent)}, such "
+                f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
+            )
+        self.num_classes = len(counts)
+        for name, seen in self.before.items():
+            self.before[name] = pad(seen, (0, len(counts) - len(seen)))
+        return rows
+
+    def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
+        """One stream with the sums of all parts."""
+        stream = self.stream()
+        for part in parts:
+            if part.moments is None:
+                continue
+            own = ClassMoments.from_state_dict(part.moments)
+            if not stream.started:
+                stream.start(own.dim, own.device)
+                stream.moments = own
+            else:
+                stream.moments.merge(own)
+        if stream.started and stream.logits is not None:
+            stream.logits = summed(stream.new_logits, _known(part.logits for part in parts))
+        if stream.against is not None:
+            blank = partial(look_against, self.reference, self.names)
+            stream.against = summed(blank, _known(part.against for part in parts))
+        stream.require_classes(allow_missing=True)
+        if not self.allow_missing:  # a file may have been left out since the labels were counted
+            stream.moments.require_all_classes()
+        groups = groups_of(stream)
+        if groups is not None:
+            groups.join_first(stream.moments, [part.groups for part in parts if part.groups])
+        return stream
+
+    def join_looks(self, stream: LayerStream, parts: Sequence[ReadPart]) -> None:
+        """Give a stream the second looks of all parts."""
+        moments = stream.moments
+        looks = _known(part.look for part in parts)
+        stream.look = summed(partial(SecondLook, moments), looks)
+        spreads = _known(part.spread for part in parts)
+        if spreads:
+            stream.spread = summed(partial(DirectionalSpread, moments), spreads)
+        groups = groups_of(stream)
+        if groups is not None:
+            groups.join_second([part.groups for part in parts])
+
+
+def _known(states: Iterable[State | None]) -> list[State]:
+    return [state for state in states if state is not None]
+
+
+def groups_of(stream: LayerStream) -> Groups | None:
+    """What makes the intervals of a stream, if they are asked for."""
+    return next((one for one in stream.beside if isinstance(one, Groups)), None)
+
+
+@contextmanager
+def _named(path: object) -> Iterator[None]:
+    """Errors say in which file they are."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _each(path: str, take: Take, report: ReportStep, done: int) -> int:
+    """Give all batches of a file to `take`; rows done afterwards."""
+    with _named(path):
+        for rows, labels in open_shard(path).batches():
+            take(rows, labels)
+            done += len(rows)
+            report(done)
+    return done
+
+
+def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPart:
+    """Moments and logits of some files; those that break are left out if that is asked for."""
+    bad: dict[str, str] = {}
+    while True:
+        stream, done = plan.stream(), 0
+        try:
+            for path in shards:
+                if path not in bad:
+                    reading = path
+                    update = _dealing(stream, plan.before.get(path), stream.update)
+                    done = _each(path, update, report, done)
+        except DataError as error:
+            if not plan.skip_bad:
+                raise
+            bad[reading] = str(error)  # a part of it may be in the sums: begin again
+        else:
+            break
+    if not stream.started:
+        return ReadPart(bad)
+    groups = groups_of(stream)
+    return ReadPart(
+        bad,
+        moments=stream.moments.state_dict(),
+        logits=None if stream.logits is None else stream.logits.sums(),
+        against=None if stream.against is None else stream.against.sums(),
+        groups=() if groups is None else groups.first_sums(),
+    )
+
+
+def second_round(
+    report: ReportStep,
+    shards: Sequence[str],
+    plan: Plan,
+    moments: State,
+    without: Sequence[tuple[State, State | None]],
+) -> ReadPart:
+    """The second look at some files, with the class means of all, and of all but each group."""
+    stream, done = plan.stream(), 0
+    known = ClassMoments.from_state_dict(moments)
+    stream.start(known.dim, known.device)
+    stream.moments = known
+    groups = groups_of(stream)
+    if groups is not None:
+        groups.look_on(known, without)
+    for path in shards:
+        look = _dealing(stream, plan.before.get(path), stream.look_again)
+        done = _each(path, look, report, done)
+    return ReadPart(
+        {},
+        look=None if stream.look is None else stream.look.sums(),
+        spread=None if stream.spread is None else stream.spread.sums(),
+        groups=() if groups is None else groups.second_sums(),
+    )
+
+
+def _dealing(stream: LayerStream, before: Tensor | None, take: Take) -> Take:
+    """`take`, which deals the samples of a file to groups as if it came after those before it."""
+
+    def first(rows: Tensor, labels: Tensor) -> None:
+        nonlocal before
+        if before is not None:
+            if not stream.started:
+                stream.start(rows.shape[1], rows.device)
+            groups = groups_of(stream)
+            assert groups is not None, "only intervals need to know"
+            groups.begin_at(before)
+            before = None
+        take(rows, labels)
+
+    return first
