@@ -43,6 +43,20 @@ def command(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
     ] = False,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            help="Leave out classes with fewer samples; 1 for those without.", min=1, max=2**62
+        ),
+    ] = None,
+    next_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--next-tokens",
+            help="Features are hidden states (B, T, d), labels the tokens (B, T): each row's label "
+            "is the next one.",
+        ),
+    ] = False,
     num_classes: Annotated[
         int | None,
         typer.Option(help="Number of classes, if the labels do not show it.", min=2, max=2**40),
@@ -91,6 +105,7 @@ def command(
         "--intervals": intervals,
         "--null": null,
         "--soft": soft,
+        "--next-tokens": next_tokens,
     }
     many = {
         "--engine": engine is not EngineName.local,
@@ -108,6 +123,7 @@ def command(
         "num_classes": num_classes,
         "ignore_index": ignore_index,
         "second_look": not one_pass,
+        "min_count": min_count,
         "class_names": None if class_names is None else class_names.split(","),
     }
     if shards:
@@ -120,6 +136,7 @@ def command(
             "intervals": intervals,
             "null": null,
             "soft": soft,
+            "next_tokens": next_tokens,
         }
         features, labels = pick(arrays, FEATURES, file), pick(arrays, LABELS, file)
         collapse = measure_features(features, labels, allow_missing=allow_missing, **options)

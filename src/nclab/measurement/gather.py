@@ -9,6 +9,7 @@ from torch import Tensor
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.contradictions import contradictions
+from nclab.measurement.rare import Rare
 from nclab.metrics.catalogue import METRICS, Metric
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
@@ -50,6 +51,7 @@ def gather(
     layer: str | None = None,
     reasons: Mapping[str, str] | None = None,
     extras: Extras = NO_EXTRAS,
+    rare: Rare | None = None,
 ) -> Collapse:
     """Every metric that the given statistics allow.
 
@@ -59,6 +61,7 @@ def gather(
         logits: statistics of this classifier's outputs.
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
         extras: metrics beyond those of every measurement.
+        rare: classes with too few samples, which are no longer in the statistics.
 
     Costs half a C x C x d GEMM for each of: unit means, centred means, weights, second look.
 
@@ -72,8 +75,12 @@ def gather(
     if missing and len(classes) >= 2:
         moments = moments.select(classes)
     cautions = _cautions(moments)
-    if missing:
-        cautions.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
+    left_out = () if rare is None else tuple(rare.classes.tolist())
+    if rare is not None:
+        cautions.insert(0, str(rare))
+    known = set(left_out)
+    if absent := [own for own in missing if own not in known]:
+        cautions.insert(0, f"Left out {len(absent)} classes without samples: {absent[:10]}.")
     logits = None if weight is None else logits
     view = View(moments, classes, weight, logits, look, extras.spread)
     given: dict[str | None, bool] = {
@@ -119,7 +126,14 @@ def gather(
         moments=moments,
         look=look,
         weight=None if weight is None else weight[classes],
+        class_accuracy=None if view.logits is None else _shares(view.logits, classes),
+        left_out=left_out,
     )
+
+
+def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:
+    """(C,) how often the classifier is right about every class."""
+    return logits.correct[classes] / logits.counts[classes]
 
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:

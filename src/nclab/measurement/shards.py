@@ -14,9 +14,11 @@ from nclab.data.shards import find_shards, open_shard
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress, ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.arrays import NO_WEIGHT
+from nclab.measurement.asked import check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.rare import Rare
 from nclab.progress import Bar, bar, track
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.checks import IGNORE_INDEX, as_labels, check_whole
@@ -36,6 +38,7 @@ def measure_shards(
     num_classes: int | None = None,
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
+    min_count: int | None = None,
     second_look: bool = True,
     scatter: bool | None = None,
     engine: Engine | str = "local",
@@ -74,7 +77,9 @@ def measure_shards(
     names = as_class_names(class_names)
     num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = None if weight is None else Head.checked(weight, bias, num_classes)
-    plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
+    check_min_count(min_count)
+    allow_missing |= min_count is not None
+    plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad, min_count or 1)
     shards = plan.count_labels(find_shards(paths))
     rounds = 2 if second_look else 1
     with (
@@ -132,8 +137,17 @@ class Plan:
     scatter: bool | None
     allow_missing: bool
     skip_bad: bool
+    min_count: int = 1
     bad: dict[str, str] = field(default_factory=dict)
     """Files that are left out, with the reason."""
+    rare: Rare | None = None
+    """Classes with fewer samples than `min_count`, which no worker counts."""
+
+    def kept(self, labels: Tensor) -> Tensor:
+        """Labels with the ignored one for rare classes."""
+        if self.rare is None or self.ignore_index is None:
+            return labels
+        return labels.long().masked_fill(torch.isin(labels, self.rare.classes), self.ignore_index)
 
     def stream(self) -> LayerStream:
         """Empty sums."""
@@ -179,6 +193,9 @@ class Plan:
                 f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
             )
         self.num_classes = len(counts)
+        self.rare = Rare.among(counts, self.min_count)
+        if self.rare is not None and self.ignore_index is None:
+            raise DataError("Expected an ignore_index beside min_count, got None.")
         return rows
 
     def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
@@ -197,6 +214,10 @@ class Plan:
                 logits = stream.new_logits()
                 logits.load_sums(part.logits)
                 stream.logits.merge(logits)
+        if self.rare is not None:
+            stream.rare = self.rare
+            if stream.started:
+                stream.moments.ignored -= self.rare.samples
         stream.require_classes(allow_missing=True)
         if not self.allow_missing:  # a file may have been left out since the labels were counted
             stream.moments.require_all_classes()
@@ -293,6 +314,11 @@ def _each(path: str, take: Callable[[Tensor, Tensor], None], report: ReportStep,
     return done
 
 
+def _counted(plan: Plan, take: Callable[[Tensor, Tensor], None]) -> Callable[..., None]:
+    """`take` without the classes that are left out."""
+    return lambda rows, labels: take(rows, plan.kept(labels))
+
+
 def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPart:
     """Moments and logits of some files; those that break are left out if that is asked for."""
     bad: dict[str, str] = {}
@@ -302,7 +328,7 @@ def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadP
             for path in shards:
                 if path not in bad:
                     reading = path
-                    done = _each(path, stream.update, report, done)
+                    done = _each(path, _counted(plan, stream.update), report, done)
         except DataError as error:
             if not plan.skip_bad:
                 raise
@@ -324,5 +350,5 @@ def _second_round(
     stream.start(known.dim, known.device)
     stream.moments = known
     for path in shards:
-        done = _each(path, stream.look_again, report, done)
+        done = _each(path, _counted(plan, stream.look_again), report, done)
     return ReadPart(None, None, None if stream.look is None else stream.look.sums(), {})

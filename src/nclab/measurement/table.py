@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.figures.measured import cosine_keys
+from nclab.measurement.strata import columns_of, title_of
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, METRICS, REFERENCE_METRICS, Metric
 from nclab.text import number
 
@@ -57,7 +58,8 @@ def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) ->
         if meanings:
             cells.append(metric.meaning)
         table.add_row(metric.name, *cells)
-    return Group(table, *_remarks(rows))
+    groups = [strata_table(row["strata"], _title(row)) for row in rows if row.get("strata")]
+    return Group(table, *groups, *_remarks(rows))
 
 
 def layers(rows: Sequence[Row]) -> Group:
@@ -77,7 +79,37 @@ def layers(rows: Sequence[Row]) -> Group:
         data = [Text(row.get("split") or "")] if splits else []
         table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
     gaps = _gaps(rows, {name: columns[name] for name in shown})
-    return Group(table, *_remarks(rows, with_notes=False), *gaps)
+    groups = [strata_table(row["strata"], _title(row)) for row in rows[-1:] if row.get("strata")]
+    return Group(table, *groups, *_remarks(rows, with_notes=False), *gaps)
+
+
+def strata_table(groups: Sequence[Row], title: str = "value") -> Table:
+    """Groups of classes by frequency as rows, what is known of them as columns."""
+    of = "" if title == "value" else f" of {title}"
+    table = Table(header_style="bold", title=f"classes by frequency{of}", title_justify="left")
+    for head in ("samples a class", "classes", "samples"):
+        table.add_column(head, justify="right")
+    columns = columns_of(groups)
+    for head in columns.values():
+        table.add_column(Text(head), justify="right")
+    for group in groups:
+        cells = [number(group[name]) for name in columns]
+        table.add_row(title_of(group), str(group["classes"]), str(group["samples"]), *cells)
+    return table
+
+
+def strata_html(groups: Sequence[Row]) -> str:
+    """The same for notebooks and pages."""
+    columns = columns_of(groups)
+    heads = ("samples a class", "classes", "samples", *columns.values())
+    lined = []
+    for group in groups:
+        cells = [str(group["classes"]), str(group["samples"])]
+        cells += [number(group[name]) for name in columns]
+        own = "".join(f"<td>{cell}</td>" for cell in cells)
+        lined.append(f"<tr><th>{title_of(group)}</th>{own}</tr>")
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in heads)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lined)}</tbody></table>"
 
 
 def _gaps(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
@@ -117,7 +149,16 @@ def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     words = '<th class="meaning">meaning</th>' if single else ""
     heads += "<th>labels shuffled</th>" if null else ""
     head = f"<tr><th>metric</th>{heads}<th>at collapse</th>{words}</tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}"
+    groups = "".join(
+        f"<p>classes by frequency{_of(row, rows)}</p>{strata_html(row['strata'])}"
+        for row in rows
+        if row.get("strata")
+    )
+    return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}{groups}"
+
+
+def _of(row: Row, rows: Sequence[Row]) -> str:
+    return f" of {html.escape(_title(row))}" if len(rows) > 1 else ""
 
 
 def _title(row: Row) -> str:
