@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -39,7 +40,7 @@ def learn_pairs(words: Counter[str], vocabulary: int) -> dict[Pair, int]:
     for token in range(256, vocabulary):
         seen: Counter[Pair] = Counter()
         for word, own in parts.items():
-            for pair in zip(own, own[1:], strict=False):
+            for pair in pairwise(own):
                 seen[pair] += words[word]
         if not seen:
             break

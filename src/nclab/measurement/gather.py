@@ -133,7 +133,7 @@ def gather(
 
 def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:
     """(C,) how often the classifier is right about every class."""
-    return logits.correct[classes] / logits.counts[classes]
+    return logits.correct[classes].double() / logits.counts[classes]
 
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:

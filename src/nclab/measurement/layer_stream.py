@@ -206,9 +206,6 @@ class LayerStream:
         `targets` (B, C) are its labels where these are soft.
         """
         rows, classes = self._checked(features, labels)
-        if self.only_known and self.against is not None and self.ignore_index is not None:
-            known = torch.isin(classes, self.against.classes.to(classes.device))
-            classes = classes.masked_fill(~known, self.ignore_index)
         self.soft = targets is not None
         if not self.started:
             self.start(rows.shape[1], rows.device)
@@ -344,6 +341,9 @@ class LayerStream:
         classes = as_labels(
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
+        if self.only_known and self.against is not None and self.ignore_index is not None:
+            known = torch.isin(classes, self.against.classes.to(classes.device))
+            classes = classes.masked_fill(~known, self.ignore_index)
         return rows, classes
 
     def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:

@@ -128,7 +128,9 @@ def _stratum(collapse: "Collapse", chosen: Tensor) -> Stratum:
         return None if values is None else float((values[chosen] * own).sum() / own.sum())
 
     look, each = collapse.look, torch.ones_like(weights)
-    nearest = None if look is None or look.means_coincide else look.nearest_correct / look.counts
+    nearest = None
+    if look is not None and not look.means_coincide:
+        nearest = look.nearest_correct.double() / look.counts
     spare = int(counts.sum()) - len(counts)
     between = float(collapse.moments.centred_means.square().sum(1).mean())
     spread = float((collapse.variances[chosen] * weights).sum())
