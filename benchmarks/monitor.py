@@ -6,9 +6,9 @@ layer, both on the training batches and with a measurement at the end of each ep
 loops take turns at every step, in rotating order, so that all meet the same moments of a shared
 machine. Each step of the epoch, and its end, counts with its median over the rounds.
 
-The byte-pair language model of `examples/` (vocabulary 1,024, 1,024 tokens a batch, AdamW) is watched
-at its last layer in two ways: sampled, as the example does, 256 rows of 5 batches in 20 and a
-measurement of them; and every token of every batch, with a measurement after each 20.
+The byte-pair language model of `examples/` (vocabulary 1,024, 1,024 tokens a batch, AdamW) is
+watched at its last layer in two ways: sampled, as the example does, 256 rows of 5 batches in 20 and
+a measurement of them; and every token of every batch, with a measurement after each 20.
 
     python benchmarks/monitor.py [--json] [--rounds 15] [--only tokens]
 """

@@ -1,4 +1,4 @@
-"""Groups of classes by frequency against a loop, a closed form, and in every place they are shown."""
+"""Groups of classes by frequency against a loop, a closed form, and wherever they are shown."""
 
 import json
 from pathlib import Path
@@ -118,5 +118,5 @@ def test_many_classes_are_drawn_in_groups_alone() -> None:
 @pytest.mark.parametrize(("groups", "by"), [(0, "samples"), (2.5, "samples"), (3, "words")])
 def test_wrong_groups_are_refused(groups: int, by: str) -> None:
     collapse = nclab.measure_features([[0.0], [1.0]], [0, 1])
-    with pytest.raises(nclab.DataError, match="Expected (groups|by)="):
+    with pytest.raises(nclab.DataError, match=r"Expected (groups|by)="):
         collapse.strata(groups, by=by)  # type: ignore[arg-type]

@@ -204,7 +204,7 @@ def test_small_integers_are_labels_like_others(kind: torch.dtype) -> None:
 class NanoGPT(Reader):
     """Logits of the last token alone, unless it is given targets; a pair is returned."""
 
-    def forward(self, idx: Tensor, targets: Tensor | None = None) -> Any:  # type: ignore[override]
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> Any:
         h = self.emb(idx).tanh()
         if targets is None:
             return self.head(h[:, [-1]]), None
@@ -261,6 +261,38 @@ def test_a_recurrent_model_of_packed_sequences() -> None:
     assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
 
 
+@pytest.mark.parametrize("turned", [True, False], ids=["(T, B)", "(B, T)"])
+def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
+    class Recurrent(Reader):
+        def __init__(self) -> None:
+            super().__init__()
+            self.memory = nn.LSTM(5, 5).double()
+
+        def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+            h = self.emb(x if turned else x.T)
+            h = self.memory(h)[0]
+            out: Tensor = self.head(h if turned else h.transpose(0, 1))
+            return out
+
+    model = Recurrent()
+    x = TOKENS.T.contiguous() if turned else TOKENS
+    logits = model(x).transpose(0, 1) if turned else model(x)
+    loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), TOKENS[:, 1:].flatten())
+    report = nclab.measure(model, [x], labels="next")
+    assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+    assert report.last.samples == 20 * (LENGTH - 1)
+    with nclab.Monitor(model, labels="next") as monitor:
+        for part in monitor.watch([x, x]):
+            model(part)
+    assert monitor.last is not None
+    assert monitor.last.report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+    pair = (x[:-1], x[1:]) if turned else (x[:, :-1], x[:, 1:])
+    with pytest.raises(nclab.DataError, match="those of the next tokens already"):
+        nclab.measure(model, [pair], labels="next")
+    with pytest.raises(nclab.DataError, match="other numbers of sequences and tokens"):
+        nclab.measure(model, [x[:LENGTH, :LENGTH]], labels="next")
+
+
 def rare_data() -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.tensor([0] * 30 + [1] * 20 + [2] * 10 + [3] * 2 + [4] + [6] * 3)
@@ -290,7 +322,7 @@ def test_rare_classes_are_as_if_they_had_not_come(way: str, tmp_path: Path) -> N
     elif way == "arrays":
         found = nclab.measure_features(x, y, weight, **options)
     else:
-        cache = {} if way == "batches" else {"cache_bytes": 0}
+        cache: dict[str, Any] = {} if way == "batches" else {"cache_bytes": 0}
         found = nclab.measure_features(batches, None, weight, **options, **cache)
     assert found.nc1_trace_pinv is not None
     for name, value in found.values.items():
@@ -330,7 +362,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
     ("call", "words"),
     [
         (
-            lambda m: nclab.measure(m, [TOKENS], labels="prior"),
+            lambda m: nclab.measure(m, [TOKENS], **{"labels": "prior"}),
             "labels='auto' or 'given' or 'next'",
         ),
         (lambda m: nclab.measure(m, [TOKENS]), r"batches of \(inputs, labels\)"),
@@ -385,8 +417,8 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             r"hidden states \(B, T, d\)",
         ),
         (lambda m: nclab.Monitor(m, rows=0), "rows=1 or more"),
-        (lambda m: nclab.Monitor(m, labels="new"), "Expected labels="),
-        (lambda m: nclab.Monitor(m, min_count=1.5), "min_count=1 or more"),
+        (lambda m: nclab.Monitor(m, **{"labels": "new"}), "Expected labels="),
+        (lambda m: nclab.Monitor(m, **{"min_count": 1.5}), "min_count=1 or more"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(call: Any, words: str) -> None:

@@ -51,7 +51,9 @@ def test_drawn_rows_are_a_sample_of_all(words: int) -> None:
         trained(model, loader, **options).last for options in ({}, {"rows": 30}, {"rows": 30})
     )
     assert torch.equal(torch.get_rng_state(), state)
-    assert whole is not None and some is not None and again is not None
+    assert whole is not None
+    assert some is not None
+    assert again is not None
     assert whole.report.last.samples == 800 * (LENGTH - 1)
     assert some.report.last.samples == 80 * 30
     assert some.report.last.values == again.report.last.values
@@ -88,11 +90,11 @@ def test_only_ignored_labels_end_no_training() -> None:
 
 
 def test_labels_that_the_classifier_lacks_are_refused() -> None:
-    model = Reader()
+    monitor = nclab.Monitor(Reader())
+    monitor.observe(tokens(4) + 7)
+    monitor.model(tokens(4))
     with pytest.raises(nclab.DataError, match=r"labels in \[0, 12\) for the 12 outputs"):
-        with nclab.Monitor(model) as monitor:
-            for x, _ in monitor.watch([(tokens(4), tokens(4) + 7)]):
-                model(x)
+        monitor.epoch_end()
 
 
 def test_an_ignored_label_that_is_a_token() -> None:
@@ -249,7 +251,8 @@ def test_tokens_alone_in_lightning(tmp_path: Path) -> None:
         enable_model_summary=False,
         default_root_dir=tmp_path,
     )
-    loader = torch.utils.data.DataLoader(tokens(40), batch_size=10)  # type: ignore[arg-type]
+    data: Any = tokens(40)
+    loader: Any = torch.utils.data.DataLoader(data, batch_size=10)
     trainer.fit(Module(), loader)
     last = callback.monitor.last
     assert last is not None

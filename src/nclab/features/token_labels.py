@@ -30,12 +30,18 @@ def next_labels(labels: Tensor, ignore_index: int) -> Tensor:
 
 
 def row_labels(
-    labels: Tensor, mask: Tensor | None, *, shifted: bool, ignore_index: int | None
+    labels: Tensor,
+    mask: Tensor | None,
+    *,
+    shifted: bool,
+    ignore_index: int | None,
+    time_first: bool = False,
 ) -> Tensor:
     """A class number for every token: its label, or if `shifted` that of the next token.
 
     Without a label are the last token, if shifted, and where there is a (B, T) `mask` of real
-    tokens also those that are padding and those whose label is that of padding.
+    tokens also those that are padding and those whose label is that of padding. With `time_first`
+    the labels are (T, B).
 
     >>> tokens, mask = torch.tensor([[3, 5, 7, 0]]), torch.tensor([[1, 1, 1, 0]])
     >>> row_labels(tokens, mask, shifted=True, ignore_index=-100).tolist()
@@ -47,6 +53,9 @@ def row_labels(
     if ignore_index is None:
         what = "padded tokens have none" if padded else "the last token has none"
         raise DataError(f"Expected an ignore_index for tokens without a label, got None: {what}.")
+    if time_first:
+        turned = None if mask is None else mask.T
+        return row_labels(labels.T, turned, shifted=shifted, ignore_index=ignore_index).T
     own = next_labels(labels, ignore_index) if shifted else labels
     if not padded or mask is None:
         return own
@@ -72,10 +81,15 @@ labels that are those of the next tokens already. Leave labels= out.
         return
     tokens = tokens.to(labels.device)
     used = labels != ignore_index if ignore_index is not None else torch.ones_like(labels).bool()
-    moved = (labels[..., :-1] == tokens[..., 1:])[used[..., :-1]]
-    same = (labels == tokens)[used]
-    if len(moved) and bool(moved.all()) and not bool(same.all()):
-        raise DataError(
-            "Expected for labels='next' the label of each token at that token, got labels that "
-            "are those of the next tokens already. Leave labels= out."
-        )
+    if bool((labels == tokens)[used].all()):
+        return
+    ways = [(labels, tokens, used)]
+    if labels.ndim == 2:  # (T, B)
+        ways.append((labels.T, tokens.T, used.T))
+    for own, read, kept in ways:
+        moved = (own[..., :-1] == read[..., 1:])[kept[..., :-1]]
+        if len(moved) and bool(moved.all()):
+            raise DataError(
+                "Expected for labels='next' the label of each token at that token, got labels that "
+                "are those of the next tokens already. Leave labels= out."
+            )

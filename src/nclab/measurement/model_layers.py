@@ -73,6 +73,8 @@ class ModelLayers:
         """Whether the logits of a token belong to the label of the next."""
         self.masked = True
         """Whether padded tokens are left out."""
+        self.time_first = False
+        """Whether labels of tokens are (T, B), as the model has its tokens."""
         self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
         self.remarks: tuple[str, ...] = ()
@@ -148,7 +150,12 @@ class ModelLayers:
     def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
         """One class number for each row of a batch, flat."""
         padding = mask if self.masked else None
-        own = row_labels(labels, padding, shifted=self.shifted, ignore_index=ignore_index)
+        own = row_labels(
+            *(labels, padding),
+            shifted=self.shifted,
+            ignore_index=ignore_index,
+            time_first=self.time_first,
+        )
         return own.reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
@@ -216,6 +223,8 @@ class ModelLayers:
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
         """After the traced pass: find the classifier and the layers to measure."""
         calls = recorder.calls
+        if self._sequence_first and batch.labels.ndim == 2:
+            self.time_first = self._time_first(calls, batch.labels)
         classifier = find_classifier(self.model, calls, possible_logits(output), self.chosen)
         last = FoundLayer("output", Point("", "output", 0), None)
         if classifier is not None:
@@ -247,6 +256,23 @@ class ModelLayers:
                 self.measured.append(MeasuredLayer(layer.name, layer.point, rows.shape[1], is_last))
         recorder.calls.clear()
         recorder.forget()  # the tensors of this pass are not ours to keep alive
+
+    def _time_first(self, calls: list[Call], labels: Tensor) -> bool:
+        """Whether layers that want (T, B, d) were given tensors in the order of the labels."""
+        for call in calls:
+            source = call.source
+            first = getattr(call.module, "batch_first", True) is False
+            if not first or source is None or source.is_nested or source.ndim != 3:
+                continue
+            if labels.shape[0] == labels.shape[1] == source.shape[0] and self.labels == "next":
+                size = tuple(labels.shape)
+                raise DataError(
+                    f"Expected for labels='next' other numbers of sequences and tokens in the "
+                    f"first batch, which {call.name} reads as (T, B); got labels of shape {size}."
+                )
+            if source.shape[:2] == labels.shape:
+                return True
+        return False
 
     def _placed(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
         """What the classifier reads; of a given one that is not found, the last named layer."""

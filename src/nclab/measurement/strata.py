@@ -1,6 +1,6 @@
 """Strata: groups of classes by their frequency, from those with many samples to those with few."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -59,16 +59,19 @@ class Strata:
     def __len__(self) -> int:
         return len(self.groups)
 
+    def __iter__(self) -> Iterator[Stratum]:
+        return iter(self.groups)
+
     def __getitem__(self, place: int) -> Stratum:
         return self.groups[place]
 
     def __rich__(self) -> Any:
-        from nclab.measurement.table import strata_table
+        from nclab.measurement.strata_table import strata_table
 
         return strata_table(self.to_dicts())
 
     def _repr_html_(self) -> str:
-        from nclab.measurement.table import strata_html
+        from nclab.measurement.strata_table import strata_html
 
         return strata_html(self.to_dicts())
 
@@ -100,16 +103,6 @@ def strata(collapse: "Collapse", groups: int = DECILES, by: Share = "samples") -
 def are_shown(counts: Tensor) -> bool:
     """Whether classes are many and uneven enough for tables to group them."""
     return len(counts) >= FEWEST and int(counts.max()) >= UNEVEN * int(counts.min())
-
-
-def title_of(group: Any) -> str:
-    """Samples of a class in a group.
-
-    >>> title_of({"least": 2, "most": 9}), title_of({"least": 1, "most": 1})
-    ('2–9', '1')
-    """
-    least, most = group["least"], group["most"]
-    return str(least) if least == most else f"{least}–{most}"
 
 
 def _places(counts: Tensor, groups: int, by: Share) -> Tensor:
@@ -150,19 +143,3 @@ def _stratum(collapse: "Collapse", chosen: Tensor) -> Stratum:
         beta=None if beta is None else beta**0.5,
         alignment=mean(collapse.nc3_alignment, each),
     )
-
-
-def columns_of(rows: Sequence[Any]) -> dict[str, str]:
-    """Fields that some group has, with their headings."""
-    heads = {
-        "within": "within",
-        "ncc_accuracy": "ncc",
-        "accuracy": "accuracy",
-        "loss": "loss",
-        "alpha": "|h|",
-        "beta": "|w|",
-        "alignment": "cos(w, mean)",
-    }
-    return {
-        name: head for name, head in heads.items() if any(row[name] is not None for row in rows)
-    }

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.figures.measured import cosine_keys
-from nclab.measurement.strata import columns_of, title_of
+from nclab.measurement.strata_table import strata_html, strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, METRICS, REFERENCE_METRICS, Metric
 from nclab.text import number
 
@@ -81,35 +81,6 @@ def layers(rows: Sequence[Row]) -> Group:
     gaps = _gaps(rows, {name: columns[name] for name in shown})
     groups = [strata_table(row["strata"], _title(row)) for row in rows[-1:] if row.get("strata")]
     return Group(table, *groups, *_remarks(rows, with_notes=False), *gaps)
-
-
-def strata_table(groups: Sequence[Row], title: str = "value") -> Table:
-    """Groups of classes by frequency as rows, what is known of them as columns."""
-    of = "" if title == "value" else f" of {title}"
-    table = Table(header_style="bold", title=f"classes by frequency{of}", title_justify="left")
-    for head in ("samples a class", "classes", "samples"):
-        table.add_column(head, justify="right")
-    columns = columns_of(groups)
-    for head in columns.values():
-        table.add_column(Text(head), justify="right")
-    for group in groups:
-        cells = [number(group[name]) for name in columns]
-        table.add_row(title_of(group), str(group["classes"]), str(group["samples"]), *cells)
-    return table
-
-
-def strata_html(groups: Sequence[Row]) -> str:
-    """The same for notebooks and pages."""
-    columns = columns_of(groups)
-    heads = ("samples a class", "classes", "samples", *columns.values())
-    lined = []
-    for group in groups:
-        cells = [str(group["classes"]), str(group["samples"])]
-        cells += [number(group[name]) for name in columns]
-        own = "".join(f"<td>{cell}</td>" for cell in cells)
-        lined.append(f"<tr><th>{title_of(group)}</th>{own}</tr>")
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in heads)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lined)}</tbody></table>"
 
 
 def _gaps(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
