@@ -137,6 +137,7 @@ def test_next_characters_of_padded_lines() -> None:
 
 
 WORDS, LENGTH = 6, 9
+WRONG: Any = "prior"
 
 
 class Reader(nn.Module):
@@ -362,7 +363,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
     ("call", "words"),
     [
         (
-            lambda m: nclab.measure(m, [TOKENS], **{"labels": "prior"}),
+            lambda m: nclab.measure(m, [TOKENS], labels=WRONG),
             "labels='auto' or 'given' or 'next'",
         ),
         (lambda m: nclab.measure(m, [TOKENS]), r"batches of \(inputs, labels\)"),
@@ -417,8 +418,8 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             r"hidden states \(B, T, d\)",
         ),
         (lambda m: nclab.Monitor(m, rows=0), "rows=1 or more"),
-        (lambda m: nclab.Monitor(m, **{"labels": "new"}), "Expected labels="),
-        (lambda m: nclab.Monitor(m, **{"min_count": 1.5}), "min_count=1 or more"),
+        (lambda m: nclab.Monitor(m, labels=WRONG), "Expected labels="),
+        (lambda m: nclab.Monitor(m, min_count=WRONG), "min_count=1 or more"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(call: Any, words: str) -> None:
