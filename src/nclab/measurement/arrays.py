@@ -162,10 +162,9 @@ class _Reader(NamedTuple):
 
     def flat(self, features: Any, labels: Any) -> tuple[Any, Any]:
         """Hidden states and labels of tokens as rows; others as they are."""
-        rows = as_tensor(features, "features")
-        if rows.ndim < 3 and not self.next_tokens:
+        rows, own = as_tensor(features, "features"), as_tensor(labels, "labels")
+        if not self.next_tokens and (rows.ndim < 3 or own.ndim < 2):
             return features, labels
-        own = as_tensor(labels, "labels")
         if rows.ndim < 3 or own.shape != rows.shape[:-1] or own.is_floating_point():
             raise DataError(
                 f"Expected hidden states (B, T, d) with labels (B, T), got shapes "

@@ -31,6 +31,8 @@ class Extras(NamedTuple):
 
     metrics: tuple[Metric, ...] = ()
     spread: DirectionalSpread | None = None
+    rare: Rare | None = None
+    """Classes with too few samples, which are no longer in the statistics."""
 
     @property
     def directional(self) -> bool:
@@ -51,7 +53,6 @@ def gather(
     layer: str | None = None,
     reasons: Mapping[str, str] | None = None,
     extras: Extras = NO_EXTRAS,
-    rare: Rare | None = None,
 ) -> Collapse:
     """Every metric that the given statistics allow.
 
@@ -60,8 +61,7 @@ def gather(
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
-        extras: metrics beyond those of every measurement.
-        rare: classes with too few samples, which are no longer in the statistics.
+        extras: metrics beyond those of every measurement; rare classes that are left out.
 
     Costs half a C x C x d GEMM for each of: unit means, centred means, weights, second look.
 
@@ -75,6 +75,7 @@ def gather(
     if missing and len(classes) >= 2:
         moments = moments.select(classes)
     cautions = _cautions(moments)
+    rare = extras.rare
     left_out = () if rare is None else tuple(rare.classes.tolist())
     if rare is not None:
         cautions.insert(0, str(rare))

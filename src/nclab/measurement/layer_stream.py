@@ -324,8 +324,7 @@ class LayerStream:
             look=self.look,
             layer=self.layer,
             reasons=reasons,
-            extras=self.asked.extras._replace(spread=self.spread),
-            rare=self.rare,
+            extras=self.asked.extras._replace(spread=self.spread, rare=self.rare),
         )
         for one in self.beside:
             collapse = one.attached(collapse)
