@@ -372,3 +372,27 @@ def test_test_labels_that_are_names_may_lack_some(tmp_path: Path) -> None:
     )
     assert found["reference_ncc_accuracy"] == expected.reference_ncc_accuracy
     assert found["class_names"] == ["a", "c", "d", "e"]
+
+
+def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    tokens = np.minimum(generator.geometric(0.2, (12, 9)) - 1, 30)
+    hidden = generator.normal(size=(12, 9, 4)) + tokens[..., None]
+    path = save(tmp_path / "hidden.npz", features=hidden, labels=tokens)
+    done = call("measure", path, "--next-tokens", "--min-count", 4, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    rows, labels = hidden[:, :-1].reshape(-1, 4), tokens[:, 1:].flatten()
+    often = np.bincount(labels)[labels] >= 4
+    expected = nclab.measure_features(rows[often], labels[often], allow_missing=True)
+    assert found["samples"] == expected.samples < 12 * 8
+    assert found["cdnv"] == pytest.approx(expected.cdnv, rel=1e-10)
+    assert found["nc1_trace_pinv"] == pytest.approx(expected.nc1_trace_pinv, rel=1e-10)
+    assert any("with fewer than 4 samples" in line for line in found["warnings"])
+    short = save(tmp_path / "short.npz", features=hidden, labels=tokens[:, 1:])
+    done = call("measure", short, "--next-tokens")
+    assert (done.code, done.out) == (2, "")
+    assert "got shapes (12, 9, 4) and (12, 8)" in done.err
+    done = call("measure", path, "--next-tokens", "--min-count", 1000)
+    assert (done.code, done.out) == (2, "")
+    assert "2 classes with min_count=1000 samples, the largest has" in done.err

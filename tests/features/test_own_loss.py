@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nclab
-from nclab.features.own_loss import next_labels, own_loss
+from nclab.features.own_loss import own_loss
+from nclab.features.token_labels import next_labels
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 WORDS, LENGTH = 7, 12

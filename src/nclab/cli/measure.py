@@ -50,6 +50,20 @@ def command(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
     ] = False,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            help="Leave out classes with fewer samples; 1 for those without.", min=1, max=2**62
+        ),
+    ] = None,
+    next_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--next-tokens",
+            help="Features are hidden states (B, T, d), labels the tokens (B, T): each row's label "
+            "is the next one.",
+        ),
+    ] = False,
     num_classes: Annotated[
         int | None,
         typer.Option(help="Number of classes, if the labels do not show it.", min=2, max=2**40),
@@ -83,7 +97,7 @@ def command(
     """
     shards = _shards(files)
     others = [] if test is None else _shards([test])
-    whole = {"null": null, "soft": soft}
+    whole = {"null": null, "soft": soft, "next_tokens": next_tokens}
     many = {
         "--engine": engine is not EngineName.local,
         "--address": address is not None,
@@ -101,6 +115,7 @@ def command(
         "num_classes": num_classes,
         "ignore_index": ignore_index,
         "second_look": not one_pass,
+        "min_count": min_count,
         "class_names": None if class_names is None else class_names.split(","),
         "metrics": metrics.split(",") if "," in metrics else metrics,
         "intervals": intervals,

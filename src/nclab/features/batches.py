@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Tenso
 from nclab.errors import DataError
 
 LABEL_KEYS = ("labels", "label", "targets", "target", "y")
+TOKENS = "input_ids"
+"""Under which a mapping has its tokens."""
 
 
 class Batch(NamedTuple):
@@ -27,16 +29,23 @@ class Batch(NamedTuple):
         return list(_tensors([self.args, self.kwargs]))
 
 
-def split_batch(batch: Any, device: torch.device, names: tuple[str, ...] | None = None) -> Batch:
+def split_batch(
+    batch: Any,
+    device: torch.device,
+    names: tuple[str, ...] | None = None,
+    *,
+    tokens: bool = False,
+) -> Batch:
     """Inputs and labels of (x, y), (x1, x2, y) or a mapping with labels, moved to `device`.
 
-    With `names` of the classes the labels may be names.
+    With `names` of the classes the labels may be names. With `tokens` the labels may be left out:
+    they are the tokens.
 
     >>> batch = split_batch((torch.zeros(2, 3), torch.tensor([0, 1])), torch.device("cpu"))
     >>> len(batch.args), batch.labels.tolist()
     (1, [0, 1])
     """
-    parts = split_in_place(batch, names)
+    parts = split_in_place(batch, names, tokens=tokens)
     return Batch(
         tuple(_moved(value, device) for value in parts.args),
         {name: _moved(value, device) for name, value in parts.kwargs.items()},
@@ -45,8 +54,15 @@ def split_batch(batch: Any, device: torch.device, names: tuple[str, ...] | None 
     )
 
 
-def split_in_place(batch: Any, names: tuple[str, ...] | None = None) -> Batch:
-    """As `split_batch`, with every tensor where it is."""
+def split_in_place(
+    batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
+) -> Batch:
+    """As `split_batch`, with every tensor where it is.
+
+    >>> split_in_place(torch.tensor([[3, 5]]), tokens=True).labels.tolist()
+    [[3, 5]]
+    """
+    batch = _with_labels(batch) if tokens else batch
     if isinstance(batch, Mapping):
         key = next((key for key in LABEL_KEYS if key in batch), None)
         if key is None:
@@ -104,7 +120,9 @@ def known_labels(loader: Any, names: tuple[str, ...] | None = None) -> Tensor | 
     return labels if len(labels) == len(data) and labels.ndim == 1 else None
 
 
-def split_strictly(batch: Any, names: tuple[str, ...] | None = None) -> Batch:
+def split_strictly(
+    batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
+) -> Batch:
     """As `split_in_place`, but refuses to guess which of several parts are the labels.
 
     >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
@@ -112,7 +130,7 @@ def split_strictly(batch: Any, names: tuple[str, ...] | None = None) -> Batch:
     nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
     the labels. Say which: labels=lambda batch: batch[1].
     """
-    parts = split_in_place(batch, names)
+    parts = split_in_place(batch, names, tokens=tokens)
     others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
     alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
     if alike and parts.labels.ndim == 1:
@@ -177,6 +195,18 @@ def is_text(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return values.dtype.kind in "UO" and values.size > 0 and isinstance(values.flat[0], str)
     return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], str)
+
+
+def _with_labels(batch: Any) -> Any:
+    """A batch of tokens alone with the tokens as labels, others as they are."""
+    if isinstance(batch, Tensor):
+        return batch, batch
+    if isinstance(batch, (tuple, list)) and len(batch) == 1:
+        inner = batch[0]
+        return _with_labels(inner) if isinstance(inner, (Tensor, Mapping)) else batch
+    if isinstance(batch, Mapping) and TOKENS in batch and not set(LABEL_KEYS) & set(batch):
+        return {**batch, LABEL_KEYS[0]: batch[TOKENS]}
+    return batch
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -74,8 +74,11 @@ def to_rows(
     mask: Tensor | None = None,
     sequence_first: bool = False,
     turned: bool | None = None,
+    keep: Tensor | None = None,
 ) -> Tensor:
     """(rows, d) features, one for each label; a copy that later layers cannot change.
+
+    `keep` are the numbers of the labels whose rows are wanted, where each position has its own.
 
     `module` tells where the channels are. `sequence_first` says that the model has layers with
     `batch_first=False`: tensors may be (T, B, d), not to be told from (B, T, d) where T = B unless
@@ -88,7 +91,7 @@ def to_rows(
         raise NoRows(f"it holds {'nested' if tensor.is_nested else tensor.dtype} values")
     shape = tuple(tensor.shape)
     if tensor.ndim == 2 and shape[0] == labels.numel():
-        return tensor.clone()
+        return _copied(tensor, keep)
     if tensor.ndim < 3:
         raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
     rows = tensor.movedim(channel_dim(module, tensor.ndim), -1)  # (B, positions..., d)
@@ -99,9 +102,15 @@ def to_rows(
             raise NoRows(f"its shape {shape} could be batch first or sequence first")
         rows = rows.transpose(0, 1) if turned else rows
     if rows.shape[:-1] == labels.shape:
-        return rows.reshape(-1, rows.shape[-1]).clone()
+        return _copied(rows.reshape(-1, rows.shape[-1]), keep)
     if rows.shape[0] != labels.shape[0] or labels.ndim != 1:
-        raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}")
+        hint = ""
+        if rows.ndim == 3 and labels.ndim == 2 and len(rows) == len(labels):
+            tokens, given = rows.shape[1], labels.shape[1]
+            hint = f"; {tokens} tokens need {tokens} labels, got {given}"
+            if given == tokens - 1:
+                hint += " (for next tokens pass labels='next' and the labels of all tokens)"
+        raise NoRows(f"its shape {shape} does not fit labels of shape {tuple(labels.shape)}{hint}")
     if pool == "flatten":
         return rows.movedim(-1, 1).flatten(1).clone()
     positions = rows.flatten(1, -2)  # (B, P, d)
@@ -110,3 +119,7 @@ def to_rows(
         summed = torch.einsum("bp,bpd->bd", weights, positions.double())
         return summed / weights.sum(1, keepdim=True).clamp_min(1.0)
     return positions.mean(1, dtype=torch.float64)
+
+
+def _copied(rows: Tensor, keep: Tensor | None) -> Tensor:
+    return rows.clone() if keep is None else rows.index_select(0, keep.to(rows.device))

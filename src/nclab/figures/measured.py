@@ -6,7 +6,16 @@ from itertools import pairwise
 from typing import Any
 
 from nclab.figures.palette import LIGHT
-from nclab.figures.picture import HeatMap, Marker, Panel, Picture, Reference, Series, Style
+from nclab.figures.picture import (
+    HeatMap,
+    Marker,
+    Panel,
+    Picture,
+    Reference,
+    Scale,
+    Series,
+    Style,
+)
 
 Row = Mapping[str, Any]
 
@@ -14,6 +23,20 @@ OVER_LAYERS = (
     ("NC1, within classes", ("nc1_trace_pinv", "nc1_within_variation", "cdnv")),
     ("NC2 and NC3, angles", ("nc2_equiangularity_means", "nc3_self_duality")),
 )
+BY_FREQUENCY: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
+    (
+        "right, by frequency",
+        (("ncc_accuracy", "nearest class mean"), ("accuracy", "network")),
+        "linear",
+    ),
+    (
+        "spread and loss, by frequency",
+        (("within", "variance within / tr Σ_B"), ("loss", "cross-entropy, nats")),
+        "log",
+    ),
+)
+DRAWN = 2000
+"""Up to this many classes each one is drawn, also where groups of them are."""
 MINI_CLASSES = 20
 MINI_PIXELS = 120
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
@@ -61,8 +84,11 @@ def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None
             "x_names": tuple(known[at] for at in sorted(known)),
         }
     collapse = (Reference("collapse", y=1.0),)
-    panels.append(Panel("every class", "class", "", tuple(cosines), references=collapse, **ticks))
-    if losses:
+    many = len(row["classes"]) > DRAWN and any(one.get("strata") for one in rows)
+    if not many:
+        every = Panel("every class", "class", "", tuple(cosines), references=collapse, **ticks)
+        panels.append(every)
+    if losses and not many:
         best = row.get("optimal_loss")
         near = best and row.get("class_loss") and best > FAR * min(row["class_loss"])
         least = (Reference("best for these norms", y=best),) if near else ()
@@ -70,10 +96,38 @@ def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None
         panels.append(
             Panel("loss", "class", "nats", drawn, y_scale="log", references=least, **ticks)
         )
+    panels += strata_panels(rows)
     title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
     title += f", {row['split']}" if beside is None and row.get("split") else ""
     columns = len(panels) if len(panels) < 4 else 2
     return Picture(name, title, tuple(panels), columns, "", (3.4, 2.8))
+
+
+def strata_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Groups of classes by frequency, where the rows have any: how often right, spread, loss.
+
+    >>> group = {"least": 2, "most": 9, "ncc_accuracy": 0.5, "within": 1.0, "loss": 2.0}
+    >>> [panel.title for panel in strata_panels([{"strata": [group]}])]
+    ['right, by frequency', 'spread and loss, by frequency']
+    """
+    known = [row for row in rows if row.get("strata")]
+    panels = []
+    for title, keys, scale in BY_FREQUENCY:
+        drawn = []
+        for place, row in enumerate(known):
+            at = [group["most"] for group in row["strata"]]
+            for shade, (key, label) in enumerate(keys):
+                values = [group.get(key) for group in row["strata"]]
+                if scale == "log":
+                    values = [value if (value or 0) > 0 else None for value in values]
+                if any(value is not None for value in values):
+                    colour = len(keys) * place + shade
+                    line = Series(f"{label}{_of(row)}", at, values, colour=colour, marker="filled")
+                    drawn.append(line)
+        if drawn:
+            panel = Panel(title, "samples of the largest class", "", tuple(drawn), x_scale="log")
+            panels.append(panel._replace(y_scale=scale))
+    return panels
 
 
 def names_of(row: Row) -> tuple[str, ...]:
@@ -106,11 +160,13 @@ def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
         panels.append(
             Panel("NC4, nearest class mean is right", "layer", "", _lines(parts, known, 6))
         )
+    panels += strata_panels([part[-1] for part in parts])
     names = ", ".join(
         f"{place} = {row.get('layer')}" for place, row in enumerate(parts[0], start=1)
     )
     title = "Neural collapse, layer by layer"
-    return Picture(name, title, tuple(panels), len(panels), f"Layers: {names}.", (3.1, 2.6))
+    columns = len(panels) if len(panels) < 5 else 3
+    return Picture(name, title, tuple(panels), columns, f"Layers: {names}.", (3.1, 2.6))
 
 
 def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:

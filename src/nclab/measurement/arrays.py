@@ -9,7 +9,8 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.features.batches import as_label_tensor, is_text
-from nclab.measurement.asked import Asked
+from nclab.features.token_labels import row_labels
+from nclab.measurement.asked import Asked, check_min_count
 from nclab.measurement.class_names import (
     ClassNames,
     as_class_names,
@@ -38,7 +39,9 @@ def measure_features(
     *,
     num_classes: int | None = None,
     ignore_index: int | None = IGNORE_INDEX,
+    next_tokens: bool = False,
     allow_missing: bool = False,
+    min_count: int | None = None,
     second_look: bool = True,
     scatter: bool | None = None,
     cache_bytes: int = CACHE_BYTES,
@@ -51,8 +54,9 @@ def measure_features(
 ) -> Collapse:
     """Measure the neural collapse of features with labels, and of the classifier that reads them.
 
-    `features` and `labels` are arrays or tensors of shape (N, d) and (N,); or `features` alone
-    is an iterable of such pairs. One pass gives the moments, the loss side and the metrics of
+    `features` and `labels` are arrays or tensors of shape (N, d) and (N,), or hidden states
+    (B, T, d) with a label for each token, (B, T); or `features` alone is an iterable of such
+    pairs. One pass gives the moments, the loss side and the metrics of
     means and weights. The second look (centred cosines, nearest class centres,
     `nc1_within_variation`) reads arrays again, batches from a cache of `cache_bytes` or, when
     they do not fit, by iterating a second time.
@@ -65,7 +69,10 @@ def measure_features(
         weight: (C, d) classifier rows; `bias` (C,) only together with it.
         num_classes: C where neither the weight nor the largest label tells it.
         ignore_index: label of rows to skip.
+        next_tokens: the labels (B, T) are the tokens themselves: that of a row is the next one.
         allow_missing: leave out classes without samples instead of refusing.
+        min_count: leave out classes with fewer samples than this, and say so; 1 for those with
+            none.
         second_look: False for the one-pass metrics alone.
         scatter: keep the d x d scatter; by default up to d = 4096.
         reference: a measurement, or ClassMoments, of the training data: adds how these features
@@ -96,12 +103,17 @@ def measure_features(
             raise DataError(f"Expected labels of at least 2 classes, got {found[0]!r} alone.")
         names = as_class_names(found)
     check_count(names, num_classes, "classes of num_classes")
+    check_min_count(min_count, intervals=intervals, null=null)
     head = _head(weight, bias, num_classes)
     check_count(names, None if head is None else len(head.weight), "rows of weight")
     num_classes = len(names) if names is not None else num_classes
-    read = _Reader(names, soft, num_classes if head is None else len(head.weight))
+    classes = num_classes if head is None else len(head.weight)
+    read = _Reader(names, soft, classes, ignore_index, next_tokens)
     arrays = labels is not None
-    source = _source(features, read.array(labels) if arrays else None)
+    if arrays and not soft:
+        features, labels = read.flat(features, read.array(labels))
+        read = read._replace(next_tokens=False)
+    source = _source(features, labels)
     whole = source.labels if isinstance(source, _Slices) else None
     if whole is not None:
         check_labels(names, whole, ignore_index)
@@ -119,12 +131,15 @@ def measure_features(
         same_order=arrays and second_look,
     )
     stream.against = None if reference is None else look_against(reference, names)
-    allow_missing |= reference is not None
+    stream.only_known = min_count is not None
+    allow_missing |= reference is not None or min_count is not None
     if arrays and not allow_missing:
         _require_classes(source, num_classes, head, ignore_index)
     for batch in track(source, "measuring"):
         stream.update(*read(batch))
     stream.require_classes(allow_missing=allow_missing)
+    if min_count is not None and reference is None:
+        stream.leave_out(min_count)
     reasons = {} if head else {"weight": NO_WEIGHT}
     if second_look:
         if stream.cached:
@@ -147,12 +162,27 @@ class _Reader(NamedTuple):
     names: tuple[str, ...] | None
     soft: bool
     num_classes: int | None
+    ignore_index: int | None
+    next_tokens: bool
 
     def __call__(self, batch: Any) -> tuple[Any, Any, Tensor | None]:
         features, labels = _pair(batch)
         if self.soft:
             return features, *split_soft(labels, self.num_classes)
-        return features, self.array(labels), None
+        return *self.flat(features, self.array(labels)), None
+
+    def flat(self, features: Any, labels: Any) -> tuple[Any, Any]:
+        """Hidden states and labels of tokens as rows; others as they are."""
+        rows, own = as_tensor(features, "features"), as_tensor(labels, "labels")
+        if not self.next_tokens and (rows.ndim < 3 or own.ndim < 2):
+            return features, labels
+        if rows.ndim < 3 or own.shape != rows.shape[:-1] or own.is_floating_point():
+            raise DataError(
+                f"Expected hidden states (B, T, d) with labels (B, T), got shapes "
+                f"{tuple(rows.shape)} and {tuple(own.shape)}. Pass a label for each token."
+            )
+        own = row_labels(own.long(), None, shifted=self.next_tokens, ignore_index=self.ignore_index)
+        return rows.flatten(0, -2), own.flatten()
 
     def array(self, labels: Any) -> Any:
         """Labels with the numbers of classes in the place of their names."""

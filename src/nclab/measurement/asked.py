@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head
 
 FEWEST_GROUPS = 5
+
+
+def check_min_count(min_count: Any, *, intervals: Any = False, null: bool = False) -> None:
+    """Refuse a smallest size of a class that is none, or beside what sees every class."""
+    if min_count is None:
+        return
+    if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
+        raise DataError(f"Expected min_count=1 or more samples a class, got {min_count!r}.")
+    if intervals or null:
+        what = "intervals" if intervals else "null"
+        raise DataError(
+            f"Expected min_count without intervals and null, got {what}={intervals or null}. "
+            "Leave one of them out."
+        )
 
 
 class Beside(Protocol):

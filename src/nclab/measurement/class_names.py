@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.rare import SHOWN
 
 LEFT_OUT = "Left out {} classes without samples:"
 """How the warning begins that lists classes by their numbers."""
@@ -80,11 +81,19 @@ def named(collapse: Collapse, names: tuple[str, ...] | None, split: str | None =
     if names is None:
         return collapse if split is None else replace(collapse, split=split)
     own = tuple(names[number] for number in collapse.classes)
-    missing = [name for name in names if name not in own]
+    known = {*own, *(names[number] for number in collapse.left_out)}
+    missing = [name for name in names if name not in known]
     told = tuple(
         f"{LEFT_OUT.format(len(missing))} {', '.join(missing[:10])}."
         if missing and text.startswith(LEFT_OUT.format(len(missing)))
         else text
         for text in collapse.warnings
     )
+    if collapse.left_out:  # "...: [5, 9]."
+        rare = ", ".join(names[number] for number in collapse.left_out[:SHOWN])
+        begins = f"Left out {len(collapse.left_out)} classes with fewer"
+        told = tuple(
+            f"{text.rpartition(': ')[0]}: {rare}." if text.startswith(begins) else text
+            for text in told
+        )
     return replace(collapse, class_names=own, split=split, warnings=told)

@@ -13,6 +13,7 @@ from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
+from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.theory.certificates.any_counts import any_counts
@@ -96,6 +97,10 @@ class Collapse(Shown):
     """The scalars with shuffled labels, where they were asked for with `null=True`."""
     weight: Tensor | None = None
     """(C, d) rows of the classifier that reads the layer."""
+    class_accuracy: Tensor | None = None
+    """(C,) share of samples that the classifier is right about."""
+    left_out: tuple[int, ...] = ()
+    """Classes with fewer samples than `min_count`."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -213,6 +218,24 @@ class Collapse(Shown):
         loss = self.loss if target.setting.loss == "cross_entropy" else None
         return distance_to(target, self.moments.means, self.weight, loss)
 
+    def strata(self, groups: int = DECILES, *, by: Share = "samples") -> Strata:
+        """Classes in groups by frequency, each with its own spread, accuracies, loss and norms.
+
+        Every group has about the same number of samples, or of classes. Tables, pages and
+        `to_dict` have ten of them where classes are 20 or more and uneven.
+
+        >>> import nclab
+        >>> features, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]], [0, 0, 1]
+        >>> groups = nclab.measure_features(features, labels).strata(2)
+        >>> [(group.most, group.within) for group in groups]
+        [(2, 1.6), (1, None)]
+        """
+        return strata(self, groups, by)
+
+    def _shown_strata(self) -> dict[str, Any]:
+        """What tables show of groups of classes; empty where they do not."""
+        return {"strata": self.strata().to_dicts()} if are_shown(self.counts) else {}
+
     def _mean(self, values: Tensor) -> float:
         """Over samples of what is known of every class."""
         return float((values * self.counts).sum() / self.counts.sum())
@@ -235,6 +258,7 @@ class Collapse(Shown):
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
         row = {**self.to_row(), "notes": dict(self.notes), "warnings": list(self.warnings)}
+        row |= self._shown_strata()
         return [{**row, **self._uncertainty(), "non_negative": self.non_negative}]
 
     def lines(self) -> list[str]:
@@ -310,6 +334,7 @@ Class means: a simplex ETF (cosines off by 0).
             "notes": notes,
             "warnings": list(self.warnings),
             "verdict": self.verdict,
+            **self._shown_strata(),
             **self._uncertainty(),
         }
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from nclab import metrics
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.contradictions import contradictions
+from nclab.measurement.rare import Rare
 from nclab.metrics.catalogue import METRICS, Metric
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
@@ -30,6 +31,8 @@ class Extras(NamedTuple):
 
     metrics: tuple[Metric, ...] = ()
     spread: DirectionalSpread | None = None
+    rare: Rare | None = None
+    """Classes with too few samples, which are no longer in the statistics."""
 
     @property
     def directional(self) -> bool:
@@ -58,7 +61,7 @@ def gather(
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
-        extras: metrics beyond those of every measurement.
+        extras: metrics beyond those of every measurement; rare classes that are left out.
 
     Costs half a C x C x d GEMM for each of: unit means, centred means, weights, second look.
 
@@ -72,8 +75,13 @@ def gather(
     if missing and len(classes) >= 2:
         moments = moments.select(classes)
     cautions = _cautions(moments)
-    if missing:
-        cautions.insert(0, f"Left out {len(missing)} classes without samples: {missing[:10]}.")
+    rare = extras.rare
+    left_out = () if rare is None else tuple(rare.classes.tolist())
+    if rare is not None:
+        cautions.insert(0, str(rare))
+    known = set(left_out)
+    if absent := [own for own in missing if own not in known]:
+        cautions.insert(0, f"Left out {len(absent)} classes without samples: {absent[:10]}.")
     logits = None if weight is None else logits
     view = View(moments, classes, weight, logits, look, extras.spread)
     given: dict[str | None, bool] = {
@@ -119,7 +127,14 @@ def gather(
         moments=moments,
         look=look,
         weight=None if weight is None else weight[classes],
+        class_accuracy=None if view.logits is None else _shares(view.logits, classes),
+        left_out=left_out,
     )
+
+
+def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:
+    """(C,) how often the classifier is right about every class."""
+    return logits.correct[classes].double() / logits.counts[classes]
 
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:

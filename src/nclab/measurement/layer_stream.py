@@ -12,6 +12,7 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.measurement.held_out import compared
+from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 from nclab.statistics.blocks import compiles
@@ -26,11 +27,13 @@ from nclab.statistics.checks import (
 )
 from nclab.statistics.logits import logit_blocks
 from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.wide_logits import add_wide, is_wide
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
 CACHE_BYTES = 2**30
 """Default memory for features kept for the second look."""
+NO_SCATTER = "min_count leaves classes out, whose part of the scatter only a second look shows"
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,9 @@ class LayerStream:
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows that `add` has left out."""
         self._largest_label = -1
+        self.only_known = False
+        """Whether rows of classes that `against` does not have are left out."""
+        self.rare: Rare | None = None
 
     @property
     def started(self) -> bool:
@@ -224,13 +230,18 @@ class LayerStream:
         usable, own = finite_rows(rows), labels
         if usable is not None:
             out = labels[~usable]
-            self.nonfinite += out[out >= 0].bincount(minlength=len(self.nonfinite))
+            out = out if self.ignore_index is None else out[out != self.ignore_index]
+            self.nonfinite += out.bincount(minlength=len(self.nonfinite))
             rows, own = rows[usable], labels[usable]
         self.moments.add_checked(rows, own)
-        if self.logits is not None and logits is not None:
-            usable = finite_rows(logits)
-            if usable is not None:
-                logits, labels = logits[usable], labels[usable]
+        if self.logits is None or logits is None:
+            return
+        usable = finite_rows(logits)
+        if usable is not None:
+            logits, labels = logits[usable], labels[usable.to(labels.device)]
+        if is_wide(logits):
+            add_wide(self.logits, *self._counted(logits, labels))
+        else:
             self.logits.update(logits, labels)
 
     def grow(self, classes: int) -> None:
@@ -263,6 +274,11 @@ class LayerStream:
 
     def require_classes(self, *, allow_missing: bool) -> None:
         """After the first pass: refuse no data, one class, or absent classes."""
+        if self.started and self.moments.total == 0 and self.moments.ignored:
+            raise DataError(
+                f"Expected at least one sample, got none: all {self.moments.ignored} labels are "
+                f"the ignored {self.ignore_index}, or of padded tokens."
+            )
         if not self.started or self.moments.total == 0:
             raise DataError("Expected at least one sample, got none. Check the data source.")
         if self.num_classes is None:
@@ -273,8 +289,22 @@ class LayerStream:
         if present < 2:
             raise DataError(f"Expected samples of at least 2 classes, got {present}.")
 
+    def leave_out(self, min_count: int, *, whole: bool = True) -> None:
+        """After the first pass: forget classes with fewer samples.
+
+        Their part of the d x d scatter is taken off by the second look, if that sees the `whole`
+        data; else the scatter is given up.
+        """
+        self.rare = Rare.forgotten(self.moments, self.logits, min_count)
+        if self.rare is not None and not (whole and self.moments.has_scatter):
+            self.rare.scatter = None
+
     def collapse(self, reasons: Mapping[str, str]) -> Collapse:
         """The measurement of this layer; `reasons` as for `gather`."""
+        if self.rare is not None and self.rare.means is not None and self.moments.has_scatter:
+            self.moments.take_off(None if self.look is None else self.rare.scatter)
+            if not self.moments.has_scatter:
+                reasons = {**reasons, "scatter": NO_SCATTER}
         if self.look is None:
             reasons = {"second look": "not asked for (second_look=False)", **reasons}
         if not self.moments.has_scatter:
@@ -294,7 +324,7 @@ class LayerStream:
             look=self.look,
             layer=self.layer,
             reasons=reasons,
-            extras=self.asked.extras._replace(spread=self.spread),
+            extras=self.asked.extras._replace(spread=self.spread, rare=self.rare),
         )
         for one in self.beside:
             collapse = one.attached(collapse)
@@ -310,6 +340,9 @@ class LayerStream:
         classes = as_labels(
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )
+        if self.only_known and self.against is not None and self.ignore_index is not None:
+            known = torch.isin(classes, self.against.classes.to(classes.device))
+            classes = classes.masked_fill(~known, self.ignore_index)
         return rows, classes
 
     def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -358,6 +391,8 @@ class LayerStream:
 
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         self.look = self.look or SecondLook(self.moments)
+        if self.rare is not None:
+            rows, classes, predicted = self.rare.taken_off(rows, classes, predicted)
         self.look.add_checked(rows, classes, predicted)
         if self.asked.extras.directional:
             self.spread = self.spread or DirectionalSpread(self.moments)

@@ -4,19 +4,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, Protocol, get_args
 
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
-from nclab.features.batches import Batch, known_labels, split_batch, two_classes
+from nclab.features.batches import (
+    LABEL_KEYS,
+    TOKENS,
+    Batch,
+    known_labels,
+    split_batch,
+    two_classes,
+)
 from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import evaluating, unwrap
-from nclab.features.own_loss import next_labels, own_loss
+from nclab.features.own_loss import own_loss
 from nclab.features.pooling import NoRows, Pool
-from nclab.features.recorder import Point, Recorder
-from nclab.measurement.asked import NOTHING_MORE, Asked
+from nclab.features.recorder import Outputs, Point, Recorder
+from nclab.features.token_labels import LabelChoice, refuse_shifted
+from nclab.measurement.asked import NOTHING_MORE, Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
@@ -39,8 +47,10 @@ def measure(
     layers: str | Sequence[str] = "last",
     classifier: ClassifierChoice = AUTO,
     pool: Pool = "mean",
+    labels: LabelChoice = "auto",
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
+    min_count: int | None = None,
     second_look: bool = True,
     cache_bytes: int = CACHE_BYTES,
     reference: Report | Reference | None = None,
@@ -68,8 +78,12 @@ def measure(
         classifier: instead of finding it: the name of a module, a function model -> (W, b) or the
             pair; None to measure features alone.
         pool: "mean" or "flatten" for feature maps and tokens, see `nclab.features.pooling`.
+        labels: "next" where each token is to predict the next one and the model does not shift
+            labels itself; batches may then be tokens alone. "given" takes labels as they stand.
         ignore_index: label of padded tokens to skip.
         allow_missing: leave out classes without samples instead of refusing.
+        min_count: leave out classes with fewer samples than this, and say so; 1 for those with
+            none.
         second_look: False for the one-pass metrics alone.
         reference: an earlier report whose class means these data are compared with.
         class_names: in the order of the class numbers, for tables and pictures; with them labels
@@ -94,10 +108,12 @@ def measure(
         check_loader(test)
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
+    check_min_count(min_count, intervals=intervals, null=null)
     measurement = Measurement(
-        ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool),
+        ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool, labels=labels),
         ignore_index=ignore_index,
         allow_missing=allow_missing,
+        min_count=min_count,
         second_look=second_look,
         cache_bytes=cache_bytes,
         asked=Asked.checked(metrics, intervals=intervals, null=null, soft=soft),
@@ -136,6 +152,8 @@ class Measurement:
     layers: ModelLayers
     ignore_index: int | None = IGNORE_INDEX
     allow_missing: bool = False
+    min_count: int | None = None
+    """Classes with fewer samples are left out, also those with none."""
     second_look: bool = True
     cache_bytes: int = CACHE_BYTES
     asked: Asked = NOTHING_MORE
@@ -155,7 +173,10 @@ class Measurement:
         self.model = self.layers.model
         self.cache = Cache(self.cache_bytes) if self.second_look else None
         self.device = self.layers.device
-        self.allow_missing |= self.reference is not None
+        self.allow_missing |= self.reference is not None or self.min_count is not None
+        self.label_key: str | None = None
+        """The parameter of the model for the labels, if it has one that the batches leave free."""
+        self._passes_labels = False
 
     def run(self, loader: Iterable[Any]) -> Report:
         """Read the loader once, or twice if the second look needs it."""
@@ -170,6 +191,7 @@ class Measurement:
             if self.sharing is not None:
                 self.sharing.moments(streams)
             self.require_data()
+            self._leave_out()
             reasons: dict[str, str] = {}
             again = [stream for stream in streams if not stream.cached]
             if self.second_look:
@@ -195,7 +217,11 @@ class Measurement:
         batch, targets = self._batch(raw)
         own: float | None = None
         if not self.layers.found:
+            self.label_key, self._passes_labels = label_parameter(self.model, batch)
             recorder, output = self._run(batch, None)
+            if self._wants_labels(batch, output):
+                self._passes_labels = True
+                recorder, output = self._run(batch, None)
             if self.layers.needs_tensors(recorder, output):
                 recorder, output = self._run(batch, None, keep=True)
             try:
@@ -275,50 +301,58 @@ class Measurement:
 
     def _batch(self, raw: Any) -> tuple[Batch, Tensor | None]:
         """A batch with class numbers as labels and, where these are soft, the labels as given."""
-        batch = split_batch(raw, self.device, names=self.class_names)
+        tokens = self.layers.labels == "next"
+        batch = split_batch(raw, self.device, names=self.class_names, tokens=tokens)
         if self.soft:
             classes, targets = split_soft(batch.labels, self.layers.num_classes)
             return batch._replace(labels=classes), targets
         if batch.labels.is_floating_point():
             refuse_one_hot(batch.labels)
             batch = batch._replace(labels=two_classes(batch.labels))
-        elif batch.labels.ndim == 2 and batch.labels.shape[1] == 1:
+        elif batch.labels.ndim == 2 and batch.labels.shape[1] == 1 and not tokens:
             batch = batch._replace(labels=batch.labels[:, 0])
-        return batch, None
+        if tokens and not self.layers.found:
+            refuse_shifted(batch.labels, _first(batch), self.ignore_index)
+        integer = not batch.labels.is_floating_point()
+        return batch._replace(labels=batch.labels.long()) if integer else batch, None
 
     def _labels(self, batch: Batch) -> Tensor:
         """One class number for each row of features."""
-        labels = batch.labels
-        if self.layers.shifted:
-            if self.ignore_index is None:
-                raise ModelError(
-                    "Expected an ignore_index for a causal language model, whose last token has no "
-                    "label; got None."
-                )
-            labels = next_labels(labels, self.ignore_index)
-        self._check_labels(labels)
-        return labels.reshape(-1)
+        labels = self.layers.row_labels(batch.labels, batch.mask, self.ignore_index)
+        if not labels.is_floating_point():
+            self.layers.check_labels(labels, self.ignore_index)
+        return labels
 
     def _own_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
         """What the model itself says of the first batch, if it takes labels; and how it does."""
         layers = self.layers
-        if layers.classifier is None or self.soft:
+        if layers.classifier is None or self.soft or layers.labels != "auto":
             return None
-        called = dict(batch.kwargs)
-        if isinstance(raw, Mapping) and "labels" in raw and takes_labels(self.model):
-            called["labels"] = batch.labels
+        called = {"input_ids": _first(batch), **batch.kwargs}
+        if self._passes_labels and self.label_key is not None:
+            called[self.label_key] = batch.labels
+        elif isinstance(raw, Mapping) and self.label_key is not None and self.label_key in raw:
+            called[self.label_key] = batch.labels
             # A model that cannot make use of them only tells nothing.
             with suppress(Exception):
-                output = self.model(*batch.args, **called)
-        elif batch.args and "input_ids" not in called:
-            called["input_ids"] = batch.args[0]
+                output = self.model(*batch.args, **batch.kwargs, **{self.label_key: batch.labels})
         found = own_loss(
             *(self.model, output, batch.labels),
             called_with=called,
             ignore_index=self.ignore_index,
+            mask=batch.mask,
         )
-        layers.shifted = found.shifted
+        layers.take(found, batch, self.ignore_index)
         return found.loss
+
+    def _wants_labels(self, batch: Batch, output: Any) -> bool:
+        """Whether a model that can be given labels shows the logits of all tokens only then."""
+        labels = batch.labels
+        if self._passes_labels or self.label_key is None or labels.ndim < 2:
+            return False
+        logits = [z for z in Outputs.of(output).likely if z.ndim == labels.ndim + 1]
+        fits = (labels.shape in (z.shape[:-1], z.movedim(1, -1).shape[:-1]) for z in logits)
+        return bool(logits) and not any(fits)
 
     def _compare(self, own: float) -> None:
         """Say where the first batch has another loss than the model finds itself."""
@@ -332,8 +366,15 @@ class Measurement:
         self, batch: Batch, points: Sequence[Point] | None, *, keep: bool = False
     ) -> tuple[Recorder, Any]:
         reader = partial(self.layers.rows, labels=batch.labels, mask=batch.mask)
+        kwargs = batch.kwargs
+        if self._passes_labels and self.label_key is not None:
+            kwargs = {**kwargs, self.label_key: batch.labels}
         with self.layers.recorder(reader, points, keep=keep) as recorder:
-            output = self.model(*batch.args, **batch.kwargs)
+            try:
+                output = self.model(*batch.args, **kwargs)
+            except IndexError as error:
+                refuse_tokens(self.model, batch, error)
+                raise
         return recorder, output
 
     def _rows(self, recorder: Recorder, layer: MeasuredLayer, output: Any) -> Tensor:
@@ -360,24 +401,46 @@ class Measurement:
             if self.reference is not None:
                 reference = reference_of(self.reference, layer.name)
                 stream.against = look_against(reference, names)
+                stream.only_known = self.min_count is not None
             self.streams[layer.point] = stream
 
-    def _check_labels(self, labels: Tensor) -> None:
-        outputs, name = self.layers.num_classes, self.layers.classifier_name
-        used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
-        if outputs is not None and used.numel() and used.max() >= outputs:
-            raise DataError(
-                f"Expected labels in [0, {outputs}) for the {outputs} outputs of {name}, "
-                f"got {int(used.max())}. Check the labels, or pass classifier= another module."
-            )
+    def _leave_out(self) -> None:
+        """Forget the classes that are too rare; other data follow those they are compared with."""
+        if self.min_count is None or self.reference is not None:
+            return
+        for stream in self.streams.values():
+            stream.leave_out(self.min_count, whole=self.sharing is None)
 
 
-def takes_labels(model: nn.Module) -> bool:
-    """Whether a model's forward pass has a parameter for the labels."""
+def _first(batch: Batch) -> Any:
+    """What a model reads first, perhaps tokens."""
+    return batch.kwargs.get(TOKENS, batch.args[0] if batch.args else None)
+
+
+def label_parameter(model: nn.Module, batch: Batch) -> tuple[str | None, bool]:
+    """The parameter of a forward pass that is left for the labels, and whether it must be given."""
     try:
-        return "labels" in signature(model.forward).parameters
-    except (TypeError, ValueError):  # a forward pass that does not tell
-        return False
+        form = signature(model.forward)
+        given = form.bind_partial(*batch.args, **batch.kwargs).arguments
+    except (TypeError, ValueError):  # a forward pass that does not tell, or takes something else
+        return None, False
+    free = [key for key in LABEL_KEYS if key in form.parameters and key not in given]
+    return (free[0], form.parameters[free[0]].default is Parameter.empty) if free else (None, False)
+
+
+def refuse_tokens(model: nn.Module, batch: Batch, error: Exception) -> None:
+    """Say which embedding lacks a token, if that is why the forward pass has failed."""
+    given = [one for one in batch.tensors() if one.numel() and not one.is_floating_point()]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            for tokens in given[:1]:
+                if int(tokens.max()) >= module.num_embeddings or int(tokens.min()) < 0:
+                    worst = tokens.min() if int(tokens.min()) < 0 else tokens.max()
+                    raise DataError(
+                        f"Expected tokens in [0, {module.num_embeddings}) for the embedding "
+                        f"{name!r}, got {int(worst)}. Does the tokenizer belong to the model?"
+                    ) from error
+            return  # the first one reads the tokens
 
 
 def reference_of(reference: Any, layer: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nclab.errors import ModelError, NclabError, NclabWarning
+from nclab.errors import DataError, ModelError, NclabError, NclabWarning
 from nclab.features.batches import Batch
 from nclab.features.classifier import (
     AUTO,
@@ -26,7 +26,7 @@ from nclab.features.head_use import (
     taken_rows,
 )
 from nclab.features.layers import FoundLayer, all_layers, named_points
-from nclab.features.own_loss import disagreement
+from nclab.features.own_loss import OwnLoss, disagreement, padding_counted
 from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
 from nclab.features.recorder import (
     Call,
@@ -37,6 +37,7 @@ from nclab.features.recorder import (
     first_tensor,
     is_weight_layer,
 )
+from nclab.features.token_labels import LabelChoice, check_choice, row_labels
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
 
@@ -69,7 +70,9 @@ class ModelLayers:
         *,
         classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
+        labels: LabelChoice = "auto",
     ) -> None:
+        check_choice(labels)
         self.model = model
         self.wanted = layers
         if isinstance(classifier, nn.Module):
@@ -79,8 +82,13 @@ class ModelLayers:
         self.pool = pool
         self.classifier: Classifier | None
         """There once `find` has found it; None where only features are measured."""
-        self.shifted = False
-        """Whether the model compares the logits of a token with the label of the next."""
+        self.labels = labels
+        self.shifted = labels == "next"
+        """Whether the logits of a token belong to the label of the next."""
+        self.masked = True
+        """Whether padded tokens are left out."""
+        self.time_first = False
+        """Whether labels of tokens are (T, B), as the model has its tokens."""
         self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
         self.remarks: tuple[str, ...] = ()
@@ -174,7 +182,59 @@ class ModelLayers:
             self.remarks = (*self.remarks, said)
             warnings.warn(f"Expected the model's loss, but {said}.", NclabWarning, stacklevel=4)
 
-    def rows(self, tensor: Tensor, module: nn.Module, *, labels: Tensor, mask: Any) -> Tensor:
+    def take(self, found: OwnLoss, batch: Batch, ignore_index: int | None) -> None:
+        """From now on labels are taken as the model takes them."""
+        self.shifted, self.masked = found.shifted, found.masked
+        said = None
+        if not found.masked:
+            said = padding_counted(batch.labels, batch.mask, ignore_index)
+        elif found.repeats:
+            said = (
+                "the labels repeat the tokens that the model reads: if it predicts the next ones, "
+                "pass labels='next', else labels='given'"
+            )
+        if said is not None:
+            self.remarks = (*self.remarks, said)
+            warnings.warn(f"{said[0].upper()}{said[1:]}.", NclabWarning, stacklevel=4)
+
+    def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
+        """One class number for each row of a batch, flat."""
+        padding = mask if self.masked else None
+        own = row_labels(
+            *(labels, padding),
+            shifted=self.shifted,
+            ignore_index=ignore_index,
+            time_first=self.time_first,
+        )
+        return own.reshape(-1)
+
+    def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
+        """Refuse classes that the classifier does not have."""
+        outputs, name = self.num_classes, self.classifier_name
+        used = labels if ignore_index is None else labels[labels != ignore_index]
+        if outputs is None or not used.numel():
+            return
+        low, high = (int(bound) for bound in torch.aminmax(used))
+        if high >= outputs:
+            raise DataError(
+                f"Expected labels in [0, {outputs}) for the {outputs} outputs of {name}, "
+                f"got {high}. Check the labels, or pass classifier= another module."
+            )
+        if low < 0:
+            raise DataError(
+                f"Expected labels from 0 upwards, got {low}. "
+                f"Pass ignore_index={low} if it marks samples to leave out."
+            )
+
+    def rows(
+        self,
+        tensor: Tensor,
+        module: nn.Module,
+        *,
+        labels: Tensor,
+        mask: Any,
+        keep: Tensor | None = None,
+    ) -> Tensor:
         """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
         turned, first = None, self._sequence_first
         if first and not tensor.is_nested and tensor.ndim == 3:
@@ -182,8 +242,14 @@ class ModelLayers:
             # A last batch of T samples is turned as the batches before it were.
             turned = self._turned.get(id(module)) if turned is None else turned
             self._turned[id(module)] = turned
-        how = {"pool": self.pool, "mask": mask, "sequence_first": first, "turned": turned}
-        return to_rows(tensor, labels, module, **how)
+        return to_rows(
+            *(tensor, labels, module),
+            pool=self.pool,
+            mask=mask,
+            sequence_first=first,
+            turned=turned,
+            keep=keep,
+        )
 
     def recorder(
         self, reader: Reader, points: Sequence[Point] | None = None, *, keep: bool = False
@@ -218,6 +284,8 @@ class ModelLayers:
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
         """After the traced pass: find the classifier and the layers to measure."""
         calls = recorder.calls
+        if self._sequence_first and batch.labels.ndim == 2:
+            self.time_first = self._time_first(calls, batch.labels)
         outputs = Outputs.of(output)
         classifier = find_classifier(self.model, calls, outputs, self.chosen, batch.mask)
         last = FoundLayer("output", Point("", "output", 0), None)
@@ -255,6 +323,23 @@ class ModelLayers:
                 self.measured.append(MeasuredLayer(layer.name, layer.point, dim, is_last))
         recorder.calls.clear()
         recorder.forget()  # the tensors of this pass are not ours to keep alive
+
+    def _time_first(self, calls: list[Call], labels: Tensor) -> bool:
+        """Whether layers that want (T, B, d) were given tensors in the order of the labels."""
+        for call in calls:
+            source = call.source
+            first = getattr(call.module, "batch_first", True) is False
+            if not first or source is None or source.is_nested or source.ndim != 3:
+                continue
+            if labels.shape[0] == labels.shape[1] == source.shape[0] and self.labels == "next":
+                size = tuple(labels.shape)
+                raise DataError(
+                    f"Expected for labels='next' other numbers of sequences and tokens in the "
+                    f"first batch, which {call.name} reads as (T, B); got labels of shape {size}."
+                )
+            if source.shape[:2] == labels.shape:
+                return True
+        return False
 
     def _placed(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
         """What the classifier reads; of a given one that is not found, the last named layer."""

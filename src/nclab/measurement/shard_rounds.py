@@ -19,6 +19,7 @@ from nclab.measurement.class_names import check_labels
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.intervals import Groups, State, summed
 from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.rare import Rare
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
 from nclab.statistics.checks import as_labels
@@ -53,10 +54,19 @@ class Plan:
     asked: Asked
     reference: Reference | None
     names: tuple[str, ...] | None
+    min_count: int | None = None
     bad: dict[str, str] = field(default_factory=dict)
     """Files that are left out, with the reason."""
     before: dict[str, Tensor] = field(default_factory=dict)
     """File -> samples of every class in the files before it, where intervals are asked for."""
+    rare: Rare | None = None
+    """Classes with fewer samples than `min_count`, which no worker counts."""
+
+    def kept(self, labels: Tensor) -> Tensor:
+        """Labels with the ignored one for rare classes."""
+        if self.rare is None or self.ignore_index is None:
+            return labels
+        return labels.long().masked_fill(torch.isin(labels, self.rare.classes), self.ignore_index)
 
     def stream(self) -> LayerStream:
         """Empty sums."""
@@ -70,6 +80,7 @@ class Plan:
         stream.against = (
             None if self.reference is None else look_against(self.reference, self.names)
         )
+        stream.only_known = self.min_count is not None
         return stream
 
     def count_labels(self, paths: Sequence[Path]) -> dict[Path, int]:
@@ -110,6 +121,10 @@ class Plan:
                 f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
             )
         self.num_classes = len(counts)
+        if self.min_count is not None and self.reference is None:  # else as the reference has it
+            self.rare = Rare.among(counts, self.min_count)
+        if self.rare is not None and self.ignore_index is None:
+            raise DataError("Expected an ignore_index beside min_count, got None.")
         for name, seen in self.before.items():
             self.before[name] = pad(seen, (0, len(counts) - len(seen)))
         return rows
@@ -131,6 +146,10 @@ class Plan:
         if stream.against is not None:
             blank = partial(look_against, self.reference, self.names)
             stream.against = summed(blank, _known(part.against for part in parts))
+        if self.rare is not None:
+            stream.rare = self.rare
+            if stream.started:
+                stream.moments.ignored -= self.rare.samples
         stream.require_classes(allow_missing=True)
         if not self.allow_missing:  # a file may have been left out since the labels were counted
             stream.moments.require_all_classes()
@@ -189,7 +208,7 @@ def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPa
             for path in shards:
                 if path not in bad:
                     reading = path
-                    update = _dealing(stream, plan.before.get(path), stream.update)
+                    update = _dealing(stream, plan.before.get(path), _kept(plan, stream.update))
                     done = _each(path, update, report, done)
         except DataError as error:
             if not plan.skip_bad:
@@ -225,7 +244,7 @@ def second_round(
     if groups is not None:
         groups.look_on(known, without)
     for path in shards:
-        look = _dealing(stream, plan.before.get(path), stream.look_again)
+        look = _dealing(stream, plan.before.get(path), _kept(plan, stream.look_again))
         done = _each(path, look, report, done)
     return ReadPart(
         {},
@@ -233,6 +252,11 @@ def second_round(
         spread=None if stream.spread is None else stream.spread.sums(),
         groups=() if groups is None else groups.second_sums(),
     )
+
+
+def _kept(plan: Plan, take: Take) -> Take:
+    """`take` without the classes that are left out."""
+    return lambda rows, labels: take(rows, plan.kept(labels))
 
 
 def _dealing(stream: LayerStream, before: Tensor | None, take: Take) -> Take:

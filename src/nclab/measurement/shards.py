@@ -10,7 +10,7 @@ from typing import Any
 from nclab.data.shards import find_shards
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import DataError, NclabError
-from nclab.measurement.asked import Asked
+from nclab.measurement.asked import Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference
@@ -33,6 +33,7 @@ def measure_shards(
     num_classes: int | None = None,
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
+    min_count: int | None = None,
     second_look: bool = True,
     scatter: bool | None = None,
     engine: Engine | str = "local",
@@ -76,16 +77,18 @@ def measure_shards(
     head = None if weight is None else Head.checked(weight, bias, num_classes)
     check_count(names, None if head is None else len(head.weight), "rows of weight")
     num_classes = len(names) if names is not None else num_classes
+    check_min_count(min_count, intervals=intervals)
     plan = Plan(
         head,
         num_classes,
         ignore_index,
         scatter,
-        allow_missing or reference is not None,
+        allow_missing or reference is not None or min_count is not None,
         skip_bad,
         Asked.checked(metrics, intervals=intervals, null=False),
         reference,
         names,
+        min_count,
     )
     shards = plan.count_labels(find_shards(paths))
     rounds = 2 if second_look else 1

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.figures.measured import cosine_keys
+from nclab.measurement.strata_table import strata_html, strata_table
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, METRICS, REFERENCE_METRICS, Metric
 from nclab.text import number
 
@@ -57,7 +58,8 @@ def side_by_side(rows: Sequence[Row], *, titles: Sequence[str] | None = None) ->
         if meanings:
             cells.append(metric.meaning)
         table.add_row(metric.name, *cells)
-    return Group(table, *_remarks(rows))
+    groups = [strata_table(row["strata"], _title(row)) for row in rows if row.get("strata")]
+    return Group(table, *groups, *_remarks(rows))
 
 
 def layers(rows: Sequence[Row]) -> Group:
@@ -77,7 +79,8 @@ def layers(rows: Sequence[Row]) -> Group:
         data = [Text(row.get("split") or "")] if splits else []
         table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
     gaps = _gaps(rows, {name: columns[name] for name in shown})
-    return Group(table, *_remarks(rows, with_notes=False), *gaps)
+    groups = [strata_table(row["strata"], _title(row)) for row in rows[-1:] if row.get("strata")]
+    return Group(table, *groups, *_remarks(rows, with_notes=False), *gaps)
 
 
 def _gaps(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
@@ -117,7 +120,16 @@ def as_html(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
     words = '<th class="meaning">meaning</th>' if single else ""
     heads += "<th>labels shuffled</th>" if null else ""
     head = f"<tr><th>metric</th>{heads}<th>at collapse</th>{words}</tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}"
+    groups = "".join(
+        f"<p>classes by frequency{_of(row, rows)}</p>{strata_html(row['strata'])}"
+        for row in rows
+        if row.get("strata")
+    )
+    return f"<table><thead>{head}</thead><tbody>{''.join(lined)}</tbody></table>{below}{groups}"
+
+
+def _of(row: Row, rows: Sequence[Row]) -> str:
+    return f" of {html.escape(_title(row))}" if len(rows) > 1 else ""
 
 
 def _title(row: Row) -> str:

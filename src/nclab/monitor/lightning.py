@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
+from nclab.features.token_labels import LabelChoice
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
@@ -35,12 +36,14 @@ class CollapseCallback(Callback):
         layers, preset: as for `nclab.Monitor`.
         model: name of the module that is trained as a classifier, such as "net", if that is not
             the LightningModule; found by itself where `forward` is not defined.
-        labels: takes the labels from a batch that is neither (inputs, labels) nor a mapping.
+        labels: takes the labels from a batch that is neither (inputs, labels) nor a mapping; or
+            "next" and "given" as for `nclab.Monitor`.
         exact: measure exactly at the end of due epochs, instead of watching: over the "train" or
             "val" loader, a loader of your own, or several of them, as in ("train", "val") or
             {"train": "train", "test": loader}; the others are compared with the class means of
             "train".
-        options: `alarms`, `sinks`, `classifier`, `pool`, `class_names` of `nclab.Monitor`.
+        options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
+            `ignore_index`, `min_count`, `rows`, `class_names`.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class CollapseCallback(Callback):
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
         model: str | None = None,
-        labels: Callable[[Any], Any] | None = None,
+        labels: Callable[[Any], Any] | LabelChoice | None = None,
         exact: Exact = None,
         **options: Any,
     ) -> None:
@@ -59,8 +62,10 @@ class CollapseCallback(Callback):
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
         self._monitor: Monitor | None = None
         self._options = {"layers": layers, "preset": preset, **options}
+        if isinstance(labels, str):
+            self._options["labels"] = labels
         self._model = model
-        self._labels = labels
+        self._labels = labels if callable(labels) else None
         self._exact = as_splits(exact, LOADERS)
         self._state: Mapping[str, Any] | None = None
         self._unlogged: list[Event] = []
@@ -106,7 +111,10 @@ class CollapseCallback(Callback):
     ) -> None:
         """Hand the labels over."""
         if not self._exact and self.monitor.watching:
-            labels, mask = labels_of(batch, self._labels, self.monitor.class_names)
+            monitor = self.monitor
+            labels, mask = labels_of(
+                *(batch, self._labels, monitor.class_names), tokens=monitor.next_tokens
+            )
             self.monitor.observe(labels, mask=mask)
 
     def on_train_batch_end(

@@ -13,6 +13,8 @@ from nclab.errors import DataError, ModelError, NclabError, NclabWarning
 from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import unwrap
 from nclab.features.pooling import Pool
+from nclab.features.token_labels import LabelChoice
+from nclab.measurement.asked import check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names
 from nclab.measurement.held_out import Reference
 from nclab.measurement.model import Measurement, check_loader
@@ -29,6 +31,7 @@ from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
 from nclab.monitor.unsupported_models import refuse_unsupported
 from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
 from nclab.records.schema import TRAIN
+from nclab.statistics.checks import IGNORE_INDEX
 
 Item = TypeVar("Item")
 STATE_VERSION = 1
@@ -52,7 +55,9 @@ class Monitor:
         preset: "economy", "standard" or "full", ordered by cost.
         alarms: callables Event -> Alarm, several or None; by default `DEFAULT_ALARMS`.
         sinks: callables that take each Event.
-        classifier, pool, class_names: as for `nclab.measure`.
+        classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`;
+            classes may be missing here.
+        rows: at most so many rows of each batch, drawn at random; of tokens there are many.
 
     >>> import torch
     >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
@@ -77,12 +82,19 @@ class Monitor:
         sinks: Sink | Iterable[Sink] = (),
         classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
+        labels: LabelChoice = "auto",
+        ignore_index: int | None = IGNORE_INDEX,
+        min_count: int | None = None,
+        rows: int | None = None,
         class_names: ClassNames = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
         if pool not in get_args(Pool):
             raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
+        check_min_count(min_count)
+        if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
+            raise NclabError(f"Expected rows=1 or more of each batch, got {rows!r}.")
         self.model = model
         self.schedule = as_schedule(every)
         self.preset = choose(preset, layers)
@@ -97,11 +109,21 @@ class Monitor:
         """Epochs done."""
         self._classifier = classifier
         self._pool: Pool = pool
+        self._labels: LabelChoice = labels
+        self._ignore_index, self._min_count = ignore_index, min_count
         self.class_names = as_class_names(class_names)
         self._layers = self._new_layers()
         names = self.class_names
-        self._running = RunningEstimate(self._layers, scatter=self.preset.scatter, names=names)
-        self._hooks = TrainingHooks(self._layers, self._take, names)
+        self._running = RunningEstimate(
+            self._layers,
+            scatter=self.preset.scatter,
+            names=names,
+            ignore_index=ignore_index,
+            min_count=min_count,
+        )
+        self._hooks = TrainingHooks(
+            self._layers, self._take, names, ignore_index=ignore_index, most=rows
+        )
         self._unread: Mapping[str, Any] | None = None  # sums to go on from, once layers are found
         self._begun = False
         self._open = False
@@ -130,6 +152,11 @@ class Monitor:
                 close(error)
 
     @property
+    def next_tokens(self) -> bool:
+        """Whether the labels are those of the next tokens, so that batches may be tokens alone."""
+        return self._labels == "next"
+
+    @property
     def watching(self) -> bool:
         """Whether the coming batch enters a measurement."""
         done = self.epochs if self.schedule.unit == "epochs" else self.steps
@@ -148,7 +175,7 @@ class Monitor:
     def observe(self, labels: Any, *, mask: Tensor | None = None) -> None:
         """Say, before the forward pass of a batch, which labels it has.
 
-        `mask` (B, T) is 1 for the tokens to be averaged. Called by `watch`; with it you need not.
+        `mask` (B, T) is 1 for real tokens, 0 for padding. Called by `watch`; with it you need not.
         Where the loop shows no batches, a function takes their place that finds labels and mask
         in what the model is called with: `observe(lambda args, kwargs: (kwargs["labels"], None))`.
         """
@@ -164,6 +191,7 @@ class Monitor:
             if self._hooks.passes == 0:
                 refuse_unsupported(self.model)
             self._read_before = self._hooks.passes
+            self._hooks.batch = self.steps
             own = labels if callable(labels) else Labels.checked(labels, mask, self.class_names)
             self._hooks.expect(own)
         self._open = True
@@ -231,7 +259,9 @@ class Monitor:
         expected = self._hooks.remove()
         report = Measurement(
             self._new_layers(layers),
+            ignore_index=self._ignore_index,
             allow_missing=allow_missing,
+            min_count=self._min_count,
             second_look=second_look,
             sharing=distributed.AllProcesses() if distributed.active() else None,
             reference=reference,
@@ -285,7 +315,12 @@ class Monitor:
 
     def _new_layers(self, layers: str | Sequence[str] | None = None) -> ModelLayers:
         wanted = self.preset.layers if layers is None else layers
-        return ModelLayers(unwrap(self.model), wanted, classifier=self._classifier, pool=self._pool)
+        return ModelLayers(
+            *(unwrap(self.model), wanted),
+            classifier=self._classifier,
+            pool=self._pool,
+            labels=self._labels,
+        )
 
     def _epoch(
         self, loader: Iterable[Item], labels: Callable[[Item], Any] | None
@@ -293,7 +328,7 @@ class Monitor:
         self.epoch_begin(batches=length_of(loader))
         for batch in loader:
             if self.watching:
-                own, mask = labels_of(batch, labels, self.class_names)
+                own, mask = labels_of(batch, labels, self.class_names, tokens=self.next_tokens)
                 self.observe(own, mask=mask)
             yield batch
             self.step()

@@ -22,6 +22,7 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels
 BLOCK_ROWS = 2048
 """Rows collected before they are added: one update of large blocks costs less than many."""
 BLOCK_BYTES = 2**25
+BLOCK_LOGITS = 2**19
 REASONS = {
     "second look": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the preset or the dimension leaves the d x d scatter out",
@@ -42,10 +43,14 @@ class RunningEstimate:
         *,
         scatter: bool | None,
         names: tuple[str, ...] | None = None,
+        ignore_index: int | None = IGNORE_INDEX,
+        min_count: int | None = None,
     ) -> None:
         self.layers = layers
         self.scatter = scatter
         self.names = names
+        self.ignore_index = ignore_index
+        self.min_count = min_count
         self.streams: list[LayerStream] = []
         """One for each measured layer, once there are rows."""
         self._waiting: list[Reading] = []
@@ -57,13 +62,18 @@ class RunningEstimate:
         if reading.logits is None:
             reading = reading._replace(logits=self._logits(reading.rows))
         if reading.own_loss is not None and reading.logits is not None:
-            ours = mean_loss(reading.logits.detach(), reading.labels, IGNORE_INDEX)
+            index = IGNORE_INDEX if self.ignore_index is None else self.ignore_index
+            ours = mean_loss(reading.logits.detach(), reading.labels, index)
             if ours is not None:
                 self.layers.agree(reading.own_loss, ours)
+        if reading.keep is not None:
+            reading = _kept(reading, reading.keep)
         self._waiting.append(reading)
         self._rows += len(reading.labels)
         self._bytes += sum(rows.nbytes for rows in reading.rows)
-        if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES:
+        logits = 0 if reading.logits is None else reading.logits.numel()
+        # Where a batch has many logits, to let them wait for others would cost a copy.
+        if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES or logits >= BLOCK_LOGITS:
             self.flush()
 
     def flush(self) -> None:
@@ -76,14 +86,16 @@ class RunningEstimate:
             self.start(device)
             here = self.streams[0].nonfinite.device
             labels = torch.cat([reading.labels.to(here) for reading in waiting])
-            size, classes = len(labels), self.layers.num_classes
-            labels = as_labels(labels, rows=size, ignore_index=IGNORE_INDEX, num_classes=classes)
+            size, classes, index = len(labels), self.layers.num_classes, self.ignore_index
+            self.layers.check_labels(labels, index)
+            labels = as_labels(labels, rows=size, ignore_index=index, num_classes=classes)
             if classes is None:
                 self._grow(labels)
             parts = [reading.logits for reading in waiting if reading.logits is not None]
-            logits = torch.cat(parts) if len(parts) == len(waiting) else None
-            for index, stream in enumerate(self.streams):
-                stream.add(torch.cat([reading.rows[index] for reading in waiting]), labels, logits)
+            logits = _joined(parts) if len(parts) == len(waiting) else None
+            for place, stream in enumerate(self.streams):
+                stream.add(_joined([reading.rows[place] for reading in waiting]), labels, logits)
+                stream.moments.ignored += sum(reading.ignored for reading in waiting)
 
     def _grow(self, labels: Tensor) -> None:
         """Without a classifier only the labels tell how many classes there are."""
@@ -106,6 +118,12 @@ class RunningEstimate:
             present = int((stream.moments.counts > 0).sum())
             if present < 2:
                 skipped[layer.name] = f"it has finite features of {present} classes; 2 are needed"
+                ignored = stream.moments.ignored
+                if ignored and not present:
+                    skipped[layer.name] += (
+                        f": all {ignored} labels are the ignored {self.ignore_index}, or of "
+                        "padded tokens"
+                    )
                 continue
             reasons = dict(REASONS)
             if not layer.is_last or head is None:
@@ -114,6 +132,8 @@ class RunningEstimate:
             else:
                 stream.head = head.to(stream.moments.device)
             try:
+                if self.min_count is not None:
+                    stream.leave_out(self.min_count, whole=False)
                 measured.append(named(stream.collapse(reasons), self.names))
             except (DataError, LinAlgError) as error:  # never a training's end
                 skipped[layer.name] = str(error)
@@ -173,6 +193,7 @@ class RunningEstimate:
                 num_classes=self.layers.num_classes or told,
                 scatter=self.scatter,
                 layer=layer.name,
+                ignore_index=self.ignore_index,
             )
             stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
             self.streams.append(stream)
@@ -193,6 +214,17 @@ class RunningEstimate:
                 return self.layers.head()
             except DataError:  # not finite
                 return None
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _kept(reading: Reading, keep: Tensor) -> Reading:
+    """Some of the rows."""
+    rows = [own[keep.to(own.device)] for own in reading.rows]
+    logits = None if reading.logits is None else reading.logits[keep.to(reading.logits.device)]
+    return reading._replace(rows=rows, logits=logits, labels=reading.labels[keep], keep=None)
 
 
 def _dropout(model: nn.Module) -> list[str]:

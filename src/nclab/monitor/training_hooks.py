@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from nclab.errors import DataError
-from nclab.features.batches import Batch, as_label_tensor, two_classes
+from nclab.features.batches import TOKENS, Batch, as_label_tensor, two_classes
 from nclab.features.evaluation import compiled_parts, reading_weights
 from nclab.features.hooks import after, before
-from nclab.features.own_loss import next_labels, own_loss
+from nclab.features.own_loss import own_loss
 from nclab.features.pooling import NoRows, channel_dim
 from nclab.features.recorder import Point, Recorder
+from nclab.features.token_labels import refuse_shifted
 from nclab.measurement.model_layers import ModelLayers
 from nclab.statistics.checks import IGNORE_INDEX
 
@@ -33,6 +34,8 @@ class Labels(NamedTuple):
         labels = two_classes(labels) if labels.is_floating_point() else labels
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
+        if labels.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+            labels = labels.long()
         if labels.dtype.is_floating_point or labels.dtype.is_complex:
             raise DataError(
                 f"Expected class numbers as labels, got {labels.dtype} of shape "
@@ -53,6 +56,26 @@ class Reading(NamedTuple):
     labels: Tensor
     own_loss: float | None = None
     """What the model itself has found, of the first pass that was read."""
+    keep: Tensor | None = None
+    """Which of the rows enter the measurement; None for all."""
+    ignored: int = 0
+    """Rows without a label that are not among these."""
+
+
+class Chosen(NamedTuple):
+    """Which rows of a batch are read."""
+
+    classes: Tensor
+    """(N,) of all rows of the batch."""
+    keep: Tensor | None = None
+    """(n,) the rows that are read; None for all."""
+    ignored: int = 0
+    """Rows without a label that are not."""
+
+    @property
+    def kept(self) -> Tensor:
+        """(n,) classes of the rows that are read."""
+        return self.classes.clone() if self.keep is None else self.classes[self.keep]
 
 
 class TrainingHooks:
@@ -67,11 +90,19 @@ class TrainingHooks:
         layers: ModelLayers,
         take: Callable[[Reading], None],
         names: tuple[str, ...] | None = None,
+        *,
+        ignore_index: int | None = IGNORE_INDEX,
+        most: int | None = None,
     ) -> None:
         self.layers = layers
         self.take = take
         self.names = names
         """Of the classes, where labels may be names."""
+        self.ignore_index = ignore_index
+        self.most = most
+        """Rows of a batch that are read at most."""
+        self.batch = 0
+        """The number of the batch, by which its rows are drawn."""
         self.passes = 0
         """Training passes that were read."""
         self.unclaimed = 0
@@ -80,6 +111,7 @@ class TrainingHooks:
         """Why the last pass with labels could not be read."""
         self._expected: Labels | LabelFinder | None = None
         self._reading: Labels | None = None
+        self._chosen: Chosen | None = None
         self._handles: list[RemovableHandle] = []
         self._recorder: Recorder | None = None
         self._inputs: Batch | None = None  # of the traced pass
@@ -130,6 +162,11 @@ class TrainingHooks:
         head = self.layers.classifier
         return head.logits if head is not None and head.takes == "rows" else None
 
+    def _selects(self) -> bool:
+        """Whether the output tells which position of a sample counts: all rows are needed then."""
+        head = self.layers.classifier
+        return head is not None and head.takes != "rows"
+
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected
         if not model.training:
@@ -148,8 +185,14 @@ class TrainingHooks:
         self._expected = None
         assert self._recorder is not None
         self._recorder.restart()
+        self._chosen = None
         if self._recorder.trace:
             self._inputs = Batch(args, kwargs, *self._reading)
+            if self.layers.labels == "next":
+                tokens = kwargs.get(TOKENS, args[0] if args else None)
+                refuse_shifted(self._reading.labels, tokens, self.ignore_index)
+        else:
+            self._chosen = self._choose(self._reading)
 
     def _end(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         recorder, batch, labels = self._recorder, self._inputs, self._reading
@@ -169,14 +212,36 @@ class TrainingHooks:
 
     def _own_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
         """How the model takes its labels, and the loss it has found with them."""
-        if self.layers.classifier is None:
+        if self.layers.classifier is None or self.layers.labels != "auto":
             return None
         called = dict(batch.kwargs)
         if batch.args:
-            called.setdefault("input_ids", batch.args[0])
-        found = own_loss(model, output, batch.labels, called_with=called, ignore_index=IGNORE_INDEX)
-        self.layers.shifted = found.shifted
+            called.setdefault(TOKENS, batch.args[0])
+        index = self.ignore_index
+        found = own_loss(
+            *(model, output, batch.labels),
+            called_with=called,
+            ignore_index=index,
+            mask=batch.mask,
+        )
+        self.layers.take(found, batch, index)
         return found.loss
+
+    def _choose(self, labels: Labels) -> Chosen:
+        """The rows to read: of tokens those with a label, and of those perhaps only some."""
+        classes = self.layers.row_labels(*labels, self.ignore_index)
+        if labels.labels.ndim < 2 and self.most is None:
+            return Chosen(classes)
+        keep = torch.arange(len(classes), device=classes.device)
+        if self.ignore_index is not None:
+            keep = (classes != self.ignore_index).nonzero().flatten()
+        ignored = len(classes) - len(keep)
+        if self.most is not None and len(keep) > self.most:
+            # Drawn by the number of the batch: nobody else's random numbers are touched.
+            drawn = torch.Generator().manual_seed(self.batch)
+            order = torch.randperm(len(keep), generator=drawn)[: self.most]
+            keep = keep[order.sort().values.to(keep.device)]
+        return Chosen(classes, None if len(keep) == len(classes) else keep, ignored)
 
     def _finish(
         self, recorder: Recorder, labels: Labels, output: Any, own: float | None = None
@@ -193,18 +258,32 @@ class TrainingHooks:
         recorder.rows.clear()
         self.refused = None
         self.passes += 1
-        shifted = self.layers.shifted
-        classes = next_labels(labels.labels, IGNORE_INDEX) if shifted else labels.labels.clone()
         shown = logits if isinstance(logits, Tensor) else None
-        self.take(Reading(rows, shown, classes.reshape(-1), own))
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None:
+            if chosen.keep is not None and self._selects():
+                rows = [found[chosen.keep.to(found.device)] for found in rows]
+            self.take(Reading(rows, shown, chosen.kept, own, None, chosen.ignored))
+            return
+        chosen = self._choose(labels)  # of the traced pass, whose rows were all read
+        classes = chosen.classes.clone()
+        self.take(Reading(rows, shown, classes, own, chosen.keep, chosen.ignored))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
         assert self._reading is not None
         labels, mask = self._reading
         tensor = tensor.detach()
+        keep = None if self._chosen is None or self._selects() else self._chosen.keep
         plain = labels.ndim == 1 and tensor.ndim == 4 and self.layers.pool == "mean"
         if plain and len(tensor) == len(labels) and channel_dim(module, 4) == 1:
             single = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-            return tensor.mean((2, 3), dtype=single)  # as to_rows, in single precision
+            rows = tensor.mean((2, 3), dtype=single)  # as to_rows, in single precision
+            return rows if keep is None else rows[keep.to(rows.device)]
         with torch.no_grad():
-            return self.layers.rows(tensor, module, labels=labels, mask=mask)
+            rows = self.layers.rows(
+                *(tensor, module),
+                labels=labels,
+                mask=mask,
+                keep=keep if labels.ndim > 1 else None,
+            )
+        return rows if keep is None or labels.ndim > 1 else rows[keep.to(rows.device)]

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
-from nclab.features.batches import LABEL_KEYS
+from nclab.features.batches import LABEL_KEYS, TOKENS
 from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
@@ -47,7 +48,8 @@ class CollapseCallback(TrainerCallback):
             ("train", "eval"); the others are compared with the class means of "train". Without
             `attach`, "eval" data are known once the trainer has evaluated: the first epoch is then
             measured right after its evaluation.
-        options: `alarms`, `sinks`, `classifier`, `pool`, `class_names` of `nclab.Monitor`.
+        options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`, `labels`,
+            `ignore_index`, `min_count`, `rows`, `class_names`.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class CollapseCallback(TrainerCallback):
     def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A forward pass follows."""
         if self.monitor.watching and not self._exact:
-            self.monitor.observe(labels_among)
+            self.monitor.observe(partial(labels_among, tokens=self.monitor.next_tokens))
 
     def on_substep_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A batch of an accumulated gradient is done, and the next one follows."""
@@ -226,9 +228,15 @@ class CollapseCallback(TrainerCallback):
         control.should_log = wanted
 
 
-def labels_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor | None]:
-    """The labels, and the mask of real tokens, in what a model is called with."""
-    key = next((key for key in LABEL_KEYS if kwargs.get(key) is not None), None)
+def labels_among(
+    args: tuple[Any, ...], kwargs: dict[str, Any], *, tokens: bool = False
+) -> tuple[Any, Tensor | None]:
+    """The labels, and the mask of real tokens, in what a model is called with.
+
+    With `tokens` they may be the tokens themselves.
+    """
+    keys = (*LABEL_KEYS, TOKENS) if tokens else LABEL_KEYS
+    key = next((key for key in keys if kwargs.get(key) is not None), None)
     if key is None:
         raise DataError(
             f"Expected labels among the inputs of the model, got {', '.join(kwargs) or 'none'}. "

@@ -31,12 +31,19 @@ class WatchedLoader(Generic[Item]):
 
 
 def labels_of(
-    batch: Any, find: Callable[[Any], Any] | None, names: tuple[str, ...] | None = None
+    batch: Any,
+    find: Callable[[Any], Any] | None,
+    names: tuple[str, ...] | None = None,
+    *,
+    tokens: bool = False,
 ) -> tuple[Any, Tensor | None]:
-    """The labels in a batch, and the mask of real tokens; `find` for batches of another kind."""
+    """The labels in a batch, and the mask of real tokens; `find` for batches of another kind.
+
+    With `tokens` a batch may have no labels: they are the tokens.
+    """
     if find is not None:
         return find(batch), None
-    parts = split_strictly(batch, names)
+    parts = split_strictly(batch, names, tokens=tokens)
     return parts.labels, parts.mask
 
 

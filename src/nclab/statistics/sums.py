@@ -185,6 +185,29 @@ class ClassSums:
             setattr(result, name, getattr(self, name)[chosen])
         return result
 
+    def forget(self, classes: Tensor) -> Tensor:
+        """Take (k,) classes with samples out again, as if they had never come; their (k, d) means.
+
+        Of the pooled scatter only their part between pivots and means is known here: what they
+        scatter around their means stays in it until `take_off` is told.
+        """
+        self._cache.clear()
+        count, own = self._count[classes].double()[:, None], self._residual_sum[classes]
+        means = torch.addcdiv(self._pivot[classes], own, count)
+        if self._residual_scatter is not None:
+            SymmetricSum(self._residual_scatter).add(own / count.sqrt(), factor=-1.0)
+        for name in PER_CLASS:
+            getattr(self, name)[classes] = 0
+        return means
+
+    def take_off(self, scatter: Tensor | None) -> None:
+        """Take the d x d scatter of forgotten classes around their means off; None gives all up."""
+        self._cache.clear()
+        if self._residual_scatter is not None:
+            self._residual_scatter = (
+                None if scatter is None else self._residual_scatter - scatter.to(self.device)
+            )
+
     def grow(self, num_classes: int) -> None:
         """Make room for more classes."""
         check_sizes(num_classes, self.dim)

@@ -1,0 +1,122 @@
+"""Groups of classes by frequency against a loop, a closed form, and wherever they are shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import nclab
+from nclab.text import as_text
+
+
+def long_tail(classes: int = 30, dim: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+    """Class c has about 60 / (c + 1) samples around its own mean."""
+    generator = torch.Generator().manual_seed(0)
+    counts = torch.tensor([max(1, 60 // (c + 1)) for c in range(classes)])
+    labels = torch.arange(classes).repeat_interleave(counts)
+    means = 3 * torch.randn(classes, dim, generator=generator).double()
+    features = means[labels] + torch.randn(len(labels), dim, generator=generator).double()
+    weight = torch.randn(classes, dim, generator=generator).double()
+    return features, labels, weight
+
+
+@pytest.mark.parametrize("by", ["samples", "classes"])
+@pytest.mark.parametrize("groups", [1, 3, 10])
+def test_a_loop_finds_the_same(groups: int, by: str) -> None:
+    x, y, weight = long_tail()
+    found = nclab.measure_features(x, y, weight).strata(groups, by=by)  # type: ignore[arg-type]
+    counts = {c: int((y == c).sum()) for c in range(30)}
+    sizes = sorted(set(counts.values()), reverse=True)
+    part = {n: [c for c in counts if counts[c] == n] for n in sizes}
+    share = {n: n * len(part[n]) if by == "samples" else len(part[n]) for n in sizes}
+    done, places = 0.0, dict[int, list[int]]()
+    for n in sizes:
+        middle = (done + share[n] / 2) / sum(share.values())
+        places.setdefault(min(groups - 1, int(middle * groups)), []).extend(part[n])
+        done += share[n]
+    assert [group.classes for group in found] == [len(own) for own in places.values()]
+    means = torch.stack([x[y == c].mean(0) for c in range(30)])
+    between = float((means - means.mean(0)).square().sum(1).mean())
+    logits = x @ weight.T
+    centred = weight - weight.mean(0)
+    for group, own in zip(found, places.values(), strict=True):
+        rows = [i for i in range(len(y)) if int(y[i]) in own]
+        assert group.samples == len(rows)
+        assert (group.least, group.most) == (
+            min(counts[c] for c in own),
+            max(counts[c] for c in own),
+        )
+        spare = len(rows) - len(own)
+        spread = sum(float((x[i] - means[y[i]]).square().sum()) for i in rows)
+        if spare:
+            assert group.within == pytest.approx(spread / spare / between, rel=1e-10)
+        else:
+            assert group.within is None
+        near = [int((x[i] - means).square().sum(1).argmin()) == int(y[i]) for i in rows]
+        right = [int(logits[i].argmax()) == int(y[i]) for i in rows]
+        losses = [-float(logits[i].log_softmax(0)[y[i]]) for i in rows]
+        norm = sum(float(x[i].square().sum()) for i in rows) / len(rows)
+        rows_of_weight = sum(float(centred[c].square().sum()) for c in own) / len(own)
+        assert group.ncc_accuracy == pytest.approx(sum(near) / len(rows), rel=1e-10)
+        assert group.accuracy == pytest.approx(sum(right) / len(rows), rel=1e-10)
+        assert group.loss == pytest.approx(sum(losses) / len(rows), rel=1e-10)
+        assert group.alpha == pytest.approx(norm**0.5, rel=1e-10)
+        assert group.beta == pytest.approx(rows_of_weight**0.5, rel=1e-10)
+
+
+def test_one_group_is_the_whole() -> None:
+    x, y, weight = long_tail()
+    collapse = nclab.measure_features(x, y, weight)
+    (group,) = collapse.strata(1)
+    assert group.loss == pytest.approx(collapse.loss, rel=1e-12)
+    assert group.accuracy == pytest.approx(collapse.accuracy, rel=1e-12)
+    assert group.ncc_accuracy == pytest.approx(collapse.nc4_ncc_accuracy, rel=1e-12)
+    assert collapse.nc1_trace_ratio is not None
+    spare = collapse.samples / (collapse.samples - 30)
+    assert group.within == pytest.approx(collapse.nc1_trace_ratio * spare, rel=1e-12)
+
+
+def test_the_spread_does_not_shrink_with_the_class() -> None:
+    """Ten thousand classes of two samples, ten of two thousand, the same noise in all."""
+    torch.manual_seed(0)
+    labels = torch.cat([torch.arange(10_000).repeat(2), 10_000 + torch.arange(10).repeat(2000)])
+    x = torch.randn(10_010, 8).double()[labels] + torch.randn(len(labels), 8).double()
+    head, tail = nclab.measure_features(x, labels, second_look=False).strata(2)
+    assert (head.classes, tail.classes) == (10, 10_000)
+    assert head.within == pytest.approx(tail.within, rel=0.03)
+
+
+def test_where_they_are_shown(tmp_path: Path) -> None:
+    x, y, weight = long_tail()
+    collapse = nclab.measure_features(x, y, weight)
+    shown = collapse.strata().to_dicts()
+    assert json.loads(json.dumps(collapse.to_dict()))["strata"] == shown
+    assert "classes by frequency" in as_text(collapse)
+    titles = [panel.title for panel in collapse._picture().panels]
+    assert titles[-2:] == ["right, by frequency", "spread and loss, by frequency"]
+    collapse.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "classes by frequency" in page
+    assert f"<th>{shown[-1]['least']}" in page
+    even = nclab.measure_features(x[:0].new_tensor([[0.0], [1.0]]), [0, 1])
+    assert "strata" not in even.to_dict()
+    assert "by frequency" not in as_text(even)
+    assert len(even.strata(5)) == 1
+
+
+def test_many_classes_are_drawn_in_groups_alone() -> None:
+    torch.manual_seed(0)
+    labels = torch.cat([torch.arange(2100), torch.zeros(50, dtype=torch.int64)])
+    collapse = nclab.measure_features(torch.randn(len(labels), 3), labels, second_look=False)
+    assert [panel.title for panel in collapse._picture().panels] == [
+        "spread and loss, by frequency"
+    ]
+
+
+@pytest.mark.parametrize(("groups", "by"), [(0, "samples"), (2.5, "samples"), (3, "words")])
+def test_wrong_groups_are_refused(groups: int, by: str) -> None:
+    collapse = nclab.measure_features([[0.0], [1.0]], [0, 1])
+    with pytest.raises(nclab.DataError, match=r"Expected (groups|by)="):
+        collapse.strata(groups, by=by)  # type: ignore[arg-type]

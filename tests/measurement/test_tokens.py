@@ -1,0 +1,435 @@
+"""Next tokens, padding and rare classes against loops that share no code with nclab."""
+
+import math
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import nclab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TEXT = (
+    "the quick brown fox jumps over the lazy dog and the dog is not amused at all by that\n"
+    "a fox that jumps over dogs all day is a quick fox and the dogs are lazy dogs\n"
+) * 3
+
+
+def example(name: str) -> dict[str, Any]:
+    """What an example defines, without running it."""
+    return runpy.run_path(str(EXAMPLES / f"language_model_{name}.py"), run_name="example")
+
+
+Row = tuple[list[float], list[float], int]
+"""Features, logits and class of a token."""
+
+
+def slow(rows: list[Row], min_count: int = 1) -> dict[str, float]:
+    """Everything once more, number by number."""
+    counts: dict[int, int] = {}
+    for _, _, own in rows:
+        counts[own] = counts.get(own, 0) + 1
+    rows = [row for row in rows if counts[row[2]] >= min_count]
+    kept = sorted({own for _, _, own in rows})
+    dim = len(rows[0][0])
+    means = {}
+    for c in kept:
+        members = [h for h, _, own in rows if own == c]
+        means[c] = [sum(h[i] for h in members) / len(members) for i in range(dim)]
+    centre = [sum(means[c][i] for c in kept) / len(kept) for i in range(dim)]
+
+    def apart(one: list[float], other: list[float]) -> float:
+        return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+    within = sum(apart(h, means[own]) for h, _, own in rows) / len(rows)
+    between = sum(apart(means[c], centre) for c in kept) / len(kept)
+    loss = right = nearest = 0.0
+    for h, z, own in rows:
+        top = max(z)
+        loss += top + math.log(sum(math.exp(one - top) for one in z)) - z[own]
+        right += z.index(top) == own
+        nearest += min(kept, key=lambda c: apart(h, means[c])) == own
+    return {
+        "samples": len(rows),
+        "num_classes": len(kept),
+        "nc1_trace_ratio": within / between,
+        "loss": loss / len(rows),
+        "accuracy": right / len(rows),
+        "nc4_ncc_accuracy": nearest / len(rows),
+    }
+
+
+def assert_alike(found: nclab.Collapse, expected: dict[str, float], *but: str) -> None:
+    for name, value in expected.items():
+        if name not in but:
+            assert getattr(found, name) == pytest.approx(value, rel=1e-10), name
+
+
+def seen(features: Tensor, logits: Tensor, labels: Tensor, pad: int | None = None) -> list[Row]:
+    """(B, T, ...) tensors as a list of tokens."""
+    rows = []
+    for h, z, y in zip(features.tolist(), logits.tolist(), labels.tolist(), strict=True):
+        for one in zip(h, z, y, strict=True):
+            if one[2] != pad:
+                rows.append(one)
+    return rows
+
+
+@pytest.mark.parametrize("min_count", [1, 4])
+def test_next_tokens_of_the_byte_pair_model(min_count: int) -> None:
+    code = example("byte_pairs")
+    torch.manual_seed(0)
+    pairs = code["learn_pairs"](code["Counter"](code["split"](TEXT)), 290)
+    tokens = torch.tensor(code["encode"](TEXT, pairs))
+    assert len(pairs) == 34
+    text = "".join(code["split"](TEXT))
+    assert text == TEXT
+    x = tokens[: len(tokens) // 20 * 20].view(-1, 20)
+    model = code["LanguageModel"](290, width=16, depth=1).double()
+    with torch.no_grad():
+        h = model.norm(model.blocks(model.tokens(x) + model.places.weight[: x.shape[1]]))
+        z = h @ model.tokens.weight.T
+    expected = slow(seen(h[:, :-1], z[:, :-1], x[:, 1:]), min_count)
+    loader = list(x.split(2))
+    report = nclab.measure(model, loader, labels="next", min_count=min_count)
+    assert report.classifier == "head"
+    assert_alike(report.last, expected)
+    pairs_of_tokens = [(part, part) for part in loader]
+    again = nclab.measure(model, pairs_of_tokens, labels="next", min_count=min_count)
+    assert again.last.values == report.last.values
+    monitor = nclab.Monitor(model, labels="next", min_count=min_count)
+    with monitor:
+        for part in monitor.watch(loader):
+            model(part)
+    assert monitor.last is not None
+    assert_alike(monitor.last.report.last, expected, "nc4_ncc_accuracy")
+    arrays = nclab.measure_features(
+        *(h, x, model.head.weight), next_tokens=True, min_count=min_count
+    )
+    assert_alike(arrays, expected)
+
+
+def test_next_characters_of_padded_lines() -> None:
+    code = example("characters")
+    torch.manual_seed(0)
+    known = "".join(sorted(set(TEXT)))
+    loader = code["batches"](TEXT + "short\n", known + "\n", size=4)
+    assert any((y == -1).any() for _, y in loader)
+    model = code["CharacterModel"](len(known), width=12).double()
+    rows = []
+    with torch.no_grad():
+        for x, y in loader:
+            h = model.memory(model.embed(x))[0]
+            rows += seen(h, model.head(h), y, pad=-1)
+    expected = slow(rows)
+    report = nclab.measure(model, loader, ignore_index=-1, min_count=1)
+    assert_alike(report.last, expected)
+    with nclab.Monitor(model, ignore_index=-1) as monitor:
+        for x, _ in monitor.watch(loader):
+            model(x)
+    assert monitor.last is not None
+    assert_alike(monitor.last.report.last, expected, "nc4_ncc_accuracy")
+    assert monitor.last.report.last.ignored == report.last.ignored > 0
+
+
+WORDS, LENGTH = 6, 9
+WRONG: Any = "prior"
+
+
+class Reader(nn.Module):
+    """Tokens in, logits out, nothing else."""
+
+    def __init__(self, words: int = WORDS) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.emb, self.head = nn.Embedding(words, 5), nn.Linear(5, words)
+        self.double()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        out: Tensor = self.head(self.emb(input_ids).tanh())
+        return out
+
+
+TOKENS = torch.randint(WORDS, (20, LENGTH), generator=torch.Generator().manual_seed(3))
+MASK = (torch.arange(LENGTH) < torch.arange(20)[:, None] % 4 + 5).long()
+
+
+def test_a_mask_leaves_padding_out_of_next_tokens() -> None:
+    model = Reader()
+    batch = {"input_ids": TOKENS * MASK, "attention_mask": MASK}
+    real = MASK[:, 1:].bool()
+    with torch.no_grad():
+        h = model.emb(TOKENS * MASK).tanh()[:, :-1][real]
+    expected = nclab.measure_features(h, TOKENS[:, 1:][real], model.head.weight, model.head.bias)
+    report = nclab.measure(model, [batch], labels="next")
+    assert report.last.loss == pytest.approx(expected.loss, rel=1e-10)
+    assert report.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
+    with nclab.Monitor(model, labels="next") as monitor:
+        for part in monitor.watch([batch]):
+            model(**part)
+    assert monitor.last is not None
+    assert monitor.last.report.last.samples == expected.samples == int(real.sum())
+    assert monitor.last.report.last.cdnv == pytest.approx(expected.cdnv, rel=1e-10)
+
+
+def test_a_mask_leaves_padding_out_of_given_labels() -> None:
+    """Those of a tagger, say, whose padded tokens have the label 0 like others."""
+    model, tags = Reader(), (TOKENS + 1) % WORDS * MASK
+    batch = {"input_ids": TOKENS, "attention_mask": MASK, "labels": tags}
+    report = nclab.measure(model, [batch])
+    assert report.last.samples == int(MASK.sum())
+    with nclab.Monitor(model) as monitor:
+        for part in monitor.watch([batch]):
+            model(part["input_ids"])
+    assert monitor.last is not None
+    assert monitor.last.report.last.samples == int(MASK.sum())
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])
+def test_small_integers_are_labels_like_others(kind: torch.dtype) -> None:
+    model = Reader()
+    expected = nclab.measure(model, [(TOKENS, TOKENS)], labels="next").last
+    found = nclab.measure(model, [(TOKENS, TOKENS.to(kind))], labels="next").last
+    assert found.values == expected.values
+    with nclab.Monitor(model, labels="next") as monitor:
+        for x, _ in monitor.watch([(TOKENS, TOKENS.to(kind))]):
+            model(x)
+    assert monitor.last is not None
+    assert monitor.last.report.last.loss == pytest.approx(expected.loss, rel=1e-10)
+
+
+class NanoGPT(Reader):
+    """Logits of the last token alone, unless it is given targets; a pair is returned."""
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> Any:
+        h = self.emb(idx).tanh()
+        if targets is None:
+            return self.head(h[:, [-1]]), None
+        logits = self.head(h)
+        return logits, functional.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=-1
+        )
+
+
+def test_a_model_that_shows_all_logits_only_with_targets() -> None:
+    model, (x, y) = NanoGPT(), (TOKENS[:, :-1], TOKENS[:, 1:])
+    loss = float(model(x, y)[1].detach())
+    report = nclab.measure(model, [(x, y)], ignore_index=-1)
+    assert report.last.loss == pytest.approx(loss, rel=1e-10)
+    assert report.remarks == ()
+    with nclab.Monitor(model, ignore_index=-1) as monitor:
+        for a, b in monitor.watch([(x, y)]):
+            model(a, b)[1].backward()
+    assert monitor.last is not None
+    assert monitor.last.report.last.loss == pytest.approx(loss, rel=1e-10)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["logits (B, C, T)", "logits (B, T, C)"])
+def test_logits_as_the_loss_wants_them(first: bool) -> None:
+    class Turned(Reader):
+        def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+            logits = super().forward(x)
+            return logits.transpose(1, 2) if first else logits
+
+    found = nclab.measure(Turned(), [TOKENS], labels="next").last
+    assert found.values == nclab.measure(Reader(), [TOKENS], labels="next").last.values
+
+
+def test_a_recurrent_model_of_packed_sequences() -> None:
+    class Packed(Reader):
+        def __init__(self) -> None:
+            super().__init__()
+            self.memory = nn.LSTM(5, 5, batch_first=True).double()
+
+        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:  # type: ignore[override]
+            packed = nn.utils.rnn.pack_padded_sequence(
+                self.emb(x), lengths, batch_first=True, enforce_sorted=False
+            )
+            h, _ = nn.utils.rnn.pad_packed_sequence(self.memory(packed)[0], batch_first=True)
+            out: Tensor = self.head(h)
+            return out
+
+    model, lengths = Packed(), MASK.sum(1)
+    most = int(lengths.max())
+    y = ((TOKENS + 1) % WORDS).masked_fill(MASK == 0, -100)[:, :most]
+    report = nclab.measure(model, [(TOKENS[:, :most], lengths, y)])
+    assert report.last.samples == int(MASK.sum())
+    loss = functional.cross_entropy(model(TOKENS[:, :most], lengths).transpose(1, 2), y)
+    assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+
+
+@pytest.mark.parametrize("turned", [True, False], ids=["(T, B)", "(B, T)"])
+def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
+    class Recurrent(Reader):
+        def __init__(self) -> None:
+            super().__init__()
+            self.memory = nn.LSTM(5, 5).double()
+
+        def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+            h = self.emb(x if turned else x.T)
+            h = self.memory(h)[0]
+            out: Tensor = self.head(h if turned else h.transpose(0, 1))
+            return out
+
+    model = Recurrent()
+    x = TOKENS.T.contiguous() if turned else TOKENS
+    logits = model(x).transpose(0, 1) if turned else model(x)
+    loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), TOKENS[:, 1:].flatten())
+    report = nclab.measure(model, [x], labels="next")
+    assert report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+    assert report.last.samples == 20 * (LENGTH - 1)
+    with nclab.Monitor(model, labels="next") as monitor:
+        for part in monitor.watch([x, x]):
+            model(part)
+    assert monitor.last is not None
+    assert monitor.last.report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
+    pair = (x[:-1], x[1:]) if turned else (x[:, :-1], x[:, 1:])
+    with pytest.raises(nclab.DataError, match="those of the next tokens already"):
+        nclab.measure(model, [pair], labels="next")
+    with pytest.raises(nclab.DataError, match="other numbers of sequences and tokens"):
+        nclab.measure(model, [x[:LENGTH, :LENGTH]], labels="next")
+
+
+def rare_data() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.tensor([0] * 30 + [1] * 20 + [2] * 10 + [3] * 2 + [4] + [6] * 3)
+    features = torch.randn(len(labels), 4, generator=generator).double() + labels[:, None]
+    weight = torch.randn(8, 4, generator=generator).double()
+    order = torch.randperm(len(labels), generator=generator)
+    return features[order], labels[order], weight
+
+
+@pytest.mark.parametrize("way", ["arrays", "batches", "second reading", "model", "shards"])
+def test_rare_classes_are_as_if_they_had_not_come(way: str, tmp_path: Path) -> None:
+    x, y, weight = rare_data()
+    stay = torch.isin(y, torch.tensor([0, 1, 2, 6]))
+    expected = nclab.measure_features(x[stay], y[stay], weight, allow_missing=True, metrics="all")
+    options: dict[str, Any] = {"min_count": 3, "metrics": "all"}
+    batches = list(zip(x.split(7), y.split(7), strict=True))
+    if way == "model":
+        model = nn.Linear(4, 8, bias=False).double()
+        model.weight.data = weight
+        found = nclab.measure(model, batches, **options).last
+    elif way == "shards":
+        from safetensors.torch import save_file
+
+        for number, (rows, labels) in enumerate(batches):
+            save_file({"features": rows, "labels": labels}, tmp_path / f"{number}.safetensors")
+        found = nclab.measure_shards(tmp_path, weight, min_count=3, workers=0)
+    elif way == "arrays":
+        found = nclab.measure_features(x, y, weight, **options)
+    else:
+        cache: dict[str, Any] = {} if way == "batches" else {"cache_bytes": 0}
+        found = nclab.measure_features(batches, None, weight, **options, **cache)
+    assert found.nc1_trace_pinv is not None
+    for name, value in found.values.items():
+        known = expected.values[name]
+        assert (value is None) == (known is None), name
+        assert known is None or value == pytest.approx(known, rel=1e-10, abs=1e-12), name
+    assert found.classes == (0, 1, 2, 6)
+    assert found.left_out == (3, 4)
+    assert found.ignored == 0
+    said = [line for line in found.warnings if line.startswith("Left out")]
+    assert said[0] == "Left out 2 classes without samples: [5, 7]."
+    assert said[1].startswith("Left out 2 classes with fewer than 3 samples (3 samples")
+    assert len(said) == 2
+
+
+def test_without_a_second_look_the_scatter_is_given_up() -> None:
+    x, y, weight = rare_data()
+    found = nclab.measure_features(x, y, weight, min_count=3, second_look=False)
+    assert found.nc1_trace_pinv is None
+    assert found.notes["nc1_trace_pinv"].startswith("min_count leaves classes out")
+    assert found.nc1_trace_ratio is not None
+
+
+def test_rare_classes_have_names_and_test_data_follow() -> None:
+    x, y, weight = rare_data()
+    names = list("abcdefgh")
+    train = nclab.measure_features(x, y, weight, min_count=3, class_names=names)
+    assert "(3 samples, mean loss" in train.warnings[1]
+    assert train.warnings[1].endswith(": d, e.")
+    assert train.warnings[0].endswith(": f, h.")
+    test = nclab.measure_features(x, y, weight, reference=train, min_count=3, class_names=names)
+    assert test.classes == train.classes
+    assert test.reference_ncc_accuracy == train.nc4_ncc_accuracy
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda m: nclab.measure(m, [TOKENS], labels=WRONG),
+            "labels='auto' or 'given' or 'next'",
+        ),
+        (lambda m: nclab.measure(m, [TOKENS]), r"batches of \(inputs, labels\)"),
+        (
+            lambda m: nclab.measure(m, [(TOKENS[:, :-1], TOKENS[:, 1:])], labels="next"),
+            "those of the next tokens already",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 0])], labels="next"),
+            r"a label for each token, \(B, T\), got shape \(20,\)",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 1:])]),
+            "9 tokens need 9 labels, got 8 .for next tokens pass labels='next'",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 3:])]),
+            "9 tokens need 9 labels, got 6.",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS, torch.full_like(TOKENS, -100))]),
+            "all 180 labels are the ignored -100",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS, TOKENS + 1)]),
+            r"labels in \[0, 6\) for the 6 outputs of head, got 6",
+        ),
+        (
+            lambda m: nclab.measure(m, [(TOKENS + 1, TOKENS)]),
+            r"tokens in \[0, 6\) for the embedding 'emb', got 6. Does the tokenizer",
+        ),
+        (lambda m: nclab.measure(m, [TOKENS - 1], labels="next"), "got -1"),
+        (
+            lambda m: nclab.measure(m, [TOKENS], labels="next", ignore_index=None),
+            "an ignore_index for tokens without a label, got None: the last token",
+        ),
+        (lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=0), "min_count=1 or more"),
+        (
+            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=9999),
+            "2 classes with min_count=9999 samples, the largest has",
+        ),
+        (
+            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, null=True),
+            "min_count without intervals and null, got null=True",
+        ),
+        (
+            lambda m: nclab.measure_features(torch.ones(2, 3, 4), TOKENS[:2, :2]),
+            r"hidden states \(B, T, d\) with labels \(B, T\), got shapes \(2, 3, 4\) and \(2, 2\)",
+        ),
+        (
+            lambda m: nclab.measure_features(torch.ones(2, 4), [0, 1], next_tokens=True),
+            r"hidden states \(B, T, d\)",
+        ),
+        (lambda m: nclab.Monitor(m, rows=0), "rows=1 or more"),
+        (lambda m: nclab.Monitor(m, labels=WRONG), "Expected labels="),
+        (lambda m: nclab.Monitor(m, min_count=WRONG), "min_count=1 or more"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(call: Any, words: str) -> None:
+    with pytest.raises(nclab.NclabError, match=words) as caught:
+        call(Reader())
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_that_only_repeat_the_tokens_are_said() -> None:
+    with pytest.warns(nclab.NclabWarning, match="pass labels='next', else labels='given'"):
+        report = nclab.measure(Reader(), [(TOKENS, TOKENS)])
+    assert "repeat the tokens" in report.remarks[0]
+    assert nclab.measure(Reader(), [(TOKENS, TOKENS)], labels="given").remarks == ()
