@@ -23,6 +23,7 @@ os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
 PROCESSES = (
     "tests/engine/",
     "cli/test_engine.py",
+    "measurement/test_ranks.py",
     "measurement/test_shards.py",
     "test_kills.py",
     "_in_browser.py",

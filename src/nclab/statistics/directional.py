@@ -8,6 +8,7 @@ from torch import Tensor
 from nclab.statistics.blocks import product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
+from nclab.statistics.ranks import Group, Ranks, sum_looks
 
 
 class DirectionalSpread:
@@ -59,6 +60,11 @@ class DirectionalSpread:
             along = block.sub_(self.means[own]) @ self.centred_means.T  # (B, k)
             along -= along.gather(1, own[:, None])
             self._squares.index_add_(0, own, along.square_())
+
+    def all_reduce(self, group: Group = None) -> None:
+        """What all processes of a torch.distributed group have seen, in each of them."""
+        sums = {"counts": self.counts, "squares": self._squares}
+        sum_looks(Ranks(group), "spreads", sums, self.means)
 
     @property
     def mean_squares(self) -> Tensor:
