@@ -67,6 +67,10 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.")
     ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the sums of shards that are done, to go on after a kill."),
+    ] = None,
 ) -> None:
     """Measure the neural collapse of saved features, and of the classifier that reads them.
 
@@ -97,6 +101,7 @@ def command(
         "--address": address is not None,
         "--workers": workers is not None,
         "--skip-bad": skip_bad,
+        "--keep": keep is not None,
     }
     _refuse(single if shards else many, shards)
     file = files[0]
@@ -112,7 +117,7 @@ def command(
     }
     if shards:
         with chosen(engine, address) as place:
-            options |= {"engine": place, "workers": workers, "skip_bad": skip_bad}
+            options |= {"engine": place, "workers": workers, "skip_bad": skip_bad, "keep": keep}
             collapse = measure_shards(shards, allow_missing=allow_missing, **options)
     else:
         options |= {

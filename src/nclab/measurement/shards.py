@@ -1,11 +1,12 @@
 """measure_shards: the door for features in many files, on the cores here or on a Ray cluster."""
 
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.arrays import NO_WEIGHT
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.kept_parts import KeptParts, ReadPart, State
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.progress import Bar, bar, track
 from nclab.statistics import ClassMoments, SecondLook
@@ -23,9 +25,10 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels, check_whole
 
 TRIES = 3
 """So often a part is begun whose process dies."""
+KEPT = 4
+"""Parts for each worker where what is done is kept: a kill loses less."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-State = dict[str, Tensor]
 
 
 def measure_shards(
@@ -41,6 +44,7 @@ def measure_shards(
     engine: Engine | str = "local",
     workers: int | None = None,
     skip_bad: bool = False,
+    keep: str | os.PathLike[str] | None = None,
     class_names: ClassNames = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
@@ -56,6 +60,8 @@ def measure_shards(
         engine: "local", "ray", or an engine of `nclab.engine`.
         workers: processes at the same time, by default one a core; 0 for this process alone.
         skip_bad: leave out files that cannot be read, and say so in the warnings.
+        keep: a folder for the sums of files that are done, until all are: the same call goes on
+            where one was killed, with the same numbers.
 
     The other arguments are those of `measure_features`.
 
@@ -75,13 +81,18 @@ def measure_shards(
     num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = None if weight is None else Head.checked(weight, bias, num_classes)
     plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
-    shards = plan.count_labels(find_shards(paths))
+    files = find_shards(paths)
+    if engine != "local" and not getattr(engine, "here", False):
+        # Absolute, as a cluster's processes have working folders of their own.
+        files = [file.absolute() for file in files]
+    shards = plan.count_labels(files)
+    kept = None if keep is None else KeptParts(Path(keep))
     rounds = 2 if second_look else 1
     with (
         _opened(engine) as own,
         bar("measuring shards", total=rounds * sum(shards.values())) as moving,
     ):
-        runner = _Runner(own, workers)
+        runner = _Runner(own, workers, kept)
         parts = runner.run(_first_round, plan, shards, moving)
         stream = plan.joined(parts)
         bad = {name: why for part in parts for name, why in part.bad.items()}
@@ -91,6 +102,8 @@ def measure_shards(
             looks = runner.run(_second_round, plan, good, moving, state)
             stream.look = plan.look(stream.moments, looks)
             stream.finish_second_look()
+    if kept is not None:
+        kept.forget()
     collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
     left_out = {**plan.bad, **bad}
     said = tuple(f"Left out {why}" for why in left_out.values())
@@ -111,15 +124,6 @@ def _opened(engine: Engine | str) -> Iterator[Engine]:
             yield cluster
     else:
         raise NclabError(f"Expected engine='local' or 'ray', got {engine!r}.")
-
-
-class ReadPart(NamedTuple):
-    """What one worker has seen of its files."""
-
-    moments: State | None
-    logits: State | None
-    look: State | None
-    bad: dict[str, str]
 
 
 @dataclass
@@ -218,6 +222,7 @@ class _Runner:
 
     engine: Engine
     workers: int | None
+    keep: KeptParts | None
 
     def run(
         self,
@@ -228,7 +233,7 @@ class _Runner:
         *more: Any,
     ) -> list[ReadPart]:
         count = 1 if self.workers == 0 else self.workers or self.engine.slots()
-        groups = _groups(shards, count)
+        groups = _groups(shards, count if self.keep is None else KEPT * count)
         jobs = [
             Job(f"shards {place + 1}", work, ([*map(str, group)], plan, *more))
             for place, group in enumerate(groups)
@@ -237,22 +242,33 @@ class _Runner:
         start = 0 if work is _first_round else sum(shards.values())
 
         def progress(step: Progress) -> None:
-            before[step.index] = step.step
+            before[waiting[step.index]] = step.step
             moving.update(start + sum(before))
 
         found: dict[int, ReadPart] = {}
-        for tries in range(TRIES):
-            waiting = [place for place in range(len(jobs)) if place not in found]
-            results = self.engine.run_jobs(
-                [jobs[place] for place in waiting], workers=self.workers, on_progress=progress
-            )
-            for place, result in zip(waiting, results, strict=True):
-                if result.ok:
-                    found[place] = result.value
-                elif result.trace is not None or tries == TRIES - 1:
-                    raise _error(result)
-            if len(found) == len(jobs):
-                break
+        keys: list[str] = []
+        if self.keep is not None:
+            keys = [self.keep.key(work.__name__, plan, group, *more) for group in groups]
+            found = {place: part for place, key in enumerate(keys) if (part := self.keep.read(key))}
+            for place in found:
+                before[place] = sum(shards[path] for path in groups[place])
+
+        def done(index: int, result: JobResult) -> None:
+            if self.keep is not None and result.ok:
+                self.keep.write(keys[waiting[index]], result.value)
+
+        waiting = [place for place in range(len(jobs)) if place not in found]
+        results = self.engine.run_jobs(
+            [jobs[place] for place in waiting],
+            workers=self.workers,
+            tries=TRIES,
+            on_progress=progress,
+            on_done=done,
+        )
+        for place, result in zip(waiting, results, strict=True):
+            if not result.ok:
+                raise _error(result)
+            found[place] = result.value
         return [found[place] for place in range(len(jobs))]
 
 
@@ -285,6 +301,11 @@ def _named(path: object) -> Iterator[None]:
 
 def _each(path: str, take: Callable[[Tensor, Tensor], None], report: ReportStep, done: int) -> int:
     """Give all batches of a file to `take`; rows done afterwards."""
+    if not Path(path).exists():  # it was there when the labels were read
+        raise NclabError(
+            f"Expected every machine to see {path}, but {platform.node()} does not. Keep shards in "
+            "a folder that all of them share under the same path."
+        )
     with _named(path):
         for rows, labels in open_shard(path).batches():
             take(rows, labels)
