@@ -20,6 +20,7 @@ NETWORK = "10.213.7"
 ADDRESS = f"{NETWORK}.1:6379"
 LIFE_SECONDS = 900
 NAMESPACES = ("--net", "--mount", "--uts", "--pid")
+UNSHARE = ("unshare", *NAMESPACES, "--fork")
 RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start")
 SMALL = ("--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats")
 
@@ -29,7 +30,7 @@ def reason_without() -> str | None:
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)}"
-    tried = subprocess.run(["unshare", *NAMESPACES, "--fork", "true"], capture_output=True)
+    tried = subprocess.run([*UNSHARE, "true"], capture_output=True)
     return None if tried.returncode == 0 else "needs the right to make namespaces (root)"
 
 
@@ -55,10 +56,7 @@ class Machine:
 def two_machines(shared: Path) -> Iterator[list[Machine]]:
     """Joined by a cable; `shared` is /mnt on both, /tmp and /dev/shm are their own."""
     holders = [
-        subprocess.Popen(
-            ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
-            + ["sleep", str(LIFE_SECONDS)]
-        )
+        subprocess.Popen([*UNSHARE, "--kill-child", "--mount-proc", "sleep", str(LIFE_SECONDS)])
         for _ in range(2)
     ]
     try:
