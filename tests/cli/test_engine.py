@@ -51,18 +51,20 @@ def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
 def test_reproduce_on_ray_survives_a_lost_worker(
     ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = norms.Config(
-        networks=replace(TINY, workers=None), layers=4, weight_decays=(1e-3, 1e-2)
-    )
+    config = norms.Config(networks=TINY, layers=4, weight_decays=(1e-3, 1e-2))
     monkeypatch.setitem(norms.PRESETS, "quick", config)
     monkeypatch.setattr(norms, "pictures", lambda _: [])
     command = ("reproduce", "pan2023_norms", "--seeds", 2, "--json", "--out")
     alone = call(*command, tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    several = replace(config, networks=replace(TINY, workers=None))
+    monkeypatch.setitem(norms.PRESETS, "quick", several)
     monkeypatch.setattr(train, "_job", jobs.train_but_die_once)
     ray = ("--engine", "ray", "--address", ray_cluster.address)
     there = call(*command, tmp_path / "there", *ray)
     assert there.code == 0, there.err
     assert (tmp_path / "there" / "died").exists()
+    assert there.out.startswith("{"), there.out[:500]
     ours, theirs = (json.loads(done.out)["experiments"]["pan2023_norms"] for done in (there, alone))
     assert ours["rows"] == theirs["rows"]
     there_is, expected = (contents(tmp_path / who / "fleet") for who in ("there", "alone"))
