@@ -51,6 +51,7 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/records.py
+	$(BIN)/python benchmarks/ranks.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache tools/node_modules

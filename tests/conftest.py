@@ -18,11 +18,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that start fro
 # Ray reads these when it is imported; without a token it would write one into the home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", uuid4().hex)
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # as nclab.engine.ray does
 
 
 PROCESSES = (
     "tests/engine/",
     "cli/test_engine.py",
+    "measurement/test_ranks.py",
     "measurement/test_shards.py",
     "test_kills.py",
     "_in_browser.py",

@@ -13,12 +13,13 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "progress", "text", "threads"}
+GROUND = {"errors", "files", "progress", "tensor_trees", "text", "threads"}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "progress": set(),
+    "tensor_trees": {"errors", "files"},
     "text": set(),
     "threads": set(),
     "data": set(),

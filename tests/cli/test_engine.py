@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 
 import nclab
 from nclab.papers.beyond import tour
+from nclab.papers.pan2023 import norms
+from nclab.papers.sweep import train
 from nclab.records import find_runs
 from nclab.records.lock import is_held
 from tests.cli.runner import call
+from tests.engine import jobs
+from tests.papers.pan2023.tiny import TINY
 from tests.papers.sweep.small import contents
 from tests.papers.sweep.test_kills import environment
 
@@ -41,6 +46,29 @@ def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
     assert again.code == 0, again.err
     assert json.loads(again.out) == json.loads(whole.out)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_reproduce_on_ray_survives_a_lost_worker(
+    ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = norms.Config(networks=TINY, layers=4, weight_decays=(1e-3, 1e-2))
+    monkeypatch.setitem(norms.PRESETS, "quick", config)
+    monkeypatch.setattr(norms, "pictures", lambda _: [])
+    command = ("reproduce", "pan2023_norms", "--seeds", 2, "--json", "--out")
+    alone = call(*command, tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    several = replace(config, networks=replace(TINY, workers=None))
+    monkeypatch.setitem(norms.PRESETS, "quick", several)
+    monkeypatch.setattr(train, "_job", jobs.train_but_die_once)
+    ray = ("--engine", "ray", "--address", ray_cluster.address)
+    there = call(*command, tmp_path / "there", *ray)
+    assert there.code == 0, there.err
+    assert (tmp_path / "there" / "died").exists()
+    assert there.out.startswith("{"), there.out[:500]
+    ours, theirs = (json.loads(done.out)["experiments"]["pan2023_norms"] for done in (there, alone))
+    assert ours["rows"] == theirs["rows"]
+    there_is, expected = (contents(tmp_path / who / "fleet") for who in ("there", "alone"))
+    assert there_is == expected
 
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])

@@ -157,3 +157,24 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
     if how == signal.SIGINT:
         assert words.count("Traceback") == 1  # the parent's; the workers are silent
         assert "KeyboardInterrupt" in words
+
+
+def test_a_lost_job_is_begun_again_but_one_that_raises_is_not(tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    done: dict[int, JobResult] = {}
+    work = [
+        Job("a", jobs.square, (2,)),
+        Job("raises", jobs.square, ("x",)),
+        Job("lost", jobs.once, (str(tmp_path / "lives"),)),
+        Job("always", jobs.kill_itself),
+    ]
+    outcomes = run_jobs(
+        work, workers=2, tries=3, on_progress=heard.append, on_done=done.__setitem__
+    )
+    assert done == dict(enumerate(outcomes))
+    assert [outcome.value for outcome in outcomes] == [4, None, 2, None]
+    assert outcomes[1].trace is not None
+    assert outcomes[3].lost
+    assert sum(progress == Progress(3, "always", 1, 2) for progress in heard) == 3
+    assert {progress.index for progress in heard if progress.name == "a"} == {0}
+    assert not JobResult("it", error="OutOfMemoryError: Task was killed.").lost

@@ -3,6 +3,10 @@
 import itertools
 import os
 import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,12 @@ import nclab
 from nclab.errors import DataError, NclabError
 from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
+from nclab.measurement.asked import Asked
+from nclab.measurement.kept_parts import KeptParts
+from nclab.measurement.shard_rounds import Plan, ReadPart
 from tests.clouds import cloud
+from tests.measurement import killed_driver
+from tests.torchrun import environment
 
 DATA = cloud()
 PARTS = 7
@@ -57,7 +66,10 @@ def save(file: Path, rows: torch.Tensor, labels: torch.Tensor) -> Path:
 
 
 def same(found: nclab.Collapse, expected: nclab.Collapse) -> None:
-    ours, theirs = found.to_dict(), expected.to_dict()
+    same_numbers(found.to_dict(), expected.to_dict())
+
+
+def same_numbers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     assert ours.keys() == theirs.keys()
     for name in theirs.keys() - {"warnings"}:
         numbers = [flat(table[name]) for table in (ours, theirs)]
@@ -149,6 +161,82 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return shard_rounds.first_round(report, shards, plan)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_driver_that_is_killed_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray", reason="ray is not installed")
+        request.getfixturevalue("ray_cluster")
+    shards, kept = tmp_path / "shards", tmp_path / "kept"
+    shards.mkdir()
+    write(shards, parts=16)
+    command = [sys.executable, "-m", "tests.measurement.killed_driver", str(tmp_path), engine]
+    driver = subprocess.Popen(command, env=environment(), start_new_session=True)
+    patience = time.monotonic() + 240
+    while not (tmp_path / "second").exists():
+        assert driver.poll() is None
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+    os.killpg(driver.pid, signal.SIGKILL)
+    assert driver.wait() == -signal.SIGKILL
+    parts = len(list(kept.iterdir()))
+    assert parts >= 8  # those of the first round
+
+    monkeypatch.setattr(module, "first_round", killed_driver.never_again)
+    found = nclab.measure_shards(
+        shards, DATA.weight, DATA.bias, workers=2, engine=engine, keep=kept
+    )
+    monkeypatch.undo()
+    same(found, nclab.measure_features(*DATA))
+    assert not list(kept.iterdir())
+
+
+def test_kept_parts_are_those_of_the_same_files_and_options(tmp_path: Path) -> None:
+    [file, *_] = write(tmp_path)
+    asked = Asked.checked("default", intervals=False, null=False)
+    plan = Plan(None, 3, -100, None, False, False, asked, None, None)
+    kept = KeptParts(tmp_path / "kept")
+    key = kept.key("work", plan, [file])
+    assert key == kept.key("work", plan, [file])
+    assert kept.read(key) is None
+    part = ReadPart({"x": "é"}, {"a": torch.arange(3)}, look={"b": torch.eye(2)})
+    kept.write(key, part)
+    again = KeptParts(tmp_path / "kept").read(key)
+    assert again is not None
+    assert again.bad == part.bad
+    assert again.logits is None
+    assert torch.equal((again.moments or {})["a"], torch.arange(3))
+    (tmp_path / "kept" / f"{key}.part.safetensors").write_bytes(b"cut")
+    assert kept.read(key) is None
+    os.utime(file, ns=(1, 1))
+    others = [
+        kept.key("work", plan, [file]),
+        kept.key("other", plan, [file]),
+        kept.key("work", replace(plan, skip_bad=True), [file]),
+        kept.key("work", plan, [file], {"means": torch.eye(2)}),
+        kept.key("work", plan, [file], {"means": 2 * torch.eye(2)}),
+    ]
+    assert len({key, *others}) == 6
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_a_file_that_a_worker_does_not_see_is_never_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip_bad: bool
+) -> None:
+    files = write(tmp_path)
+    counted = Plan.count_labels
+
+    def then_lost(plan: Any, paths: Any) -> Any:
+        rows = counted(plan, paths)
+        files[1].unlink()
+        return rows
+
+    monkeypatch.setattr(Plan, "count_labels", then_lost)
+    with pytest.raises(NclabError, match=r"every machine to see .*part-1.*Keep shards in a folder"):
+        nclab.measure_shards(tmp_path, workers=0, skip_bad=skip_bad)
 
 
 def test_groups_share_the_rows() -> None:

@@ -88,6 +88,10 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.")
     ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the sums of shards that are done, to go on after a kill."),
+    ] = None,
 ) -> None:
     """Measure the neural collapse of saved features, and of the classifier that reads them.
 
@@ -103,6 +107,7 @@ def command(
         "--address": address is not None,
         "--workers": workers is not None,
         "--skip-bad": skip_bad,
+        "--keep": keep is not None,
     }
     _refuse(
         {f"--{name}": given for name, given in whole.items()} if shards or others else many,
@@ -121,7 +126,7 @@ def command(
         "intervals": intervals,
     }
     with chosen(engine, address) as place:
-        of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad}
+        of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad, "keep": keep}
         own: dict[str, Any] = of_shards if shards else whole
         with in_flags():
             collapse = _measured(files[0], shards, allow_missing=allow_missing, **options, **own)

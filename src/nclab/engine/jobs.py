@@ -3,7 +3,8 @@
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,6 +40,12 @@ class JobResult:
     def ok(self) -> bool:
         """Whether the job returned."""
         return self.error is None
+
+    @property
+    def lost(self) -> bool:
+        """Whether its process or machine is gone, though not for want of memory."""
+        gone = self.error is not None and self.trace is None
+        return gone and "MemoryError" not in str(self.error).partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -105,19 +112,22 @@ class Engine(ABC):
         folder: Path | None = None,
         workers: int | None = None,
         threads: int = 1,
+        tries: int = 1,
         on_progress: OnProgress | None = None,
         on_done: OnDone | None = None,
     ) -> list[JobResult]:
         """Run every job and return their results in order; one that fails or dies stops no other.
 
-        No job is tried twice, and Ctrl-C stops them all. As always with processes, a script that
-        calls this does so under `if __name__ == "__main__":`.
+        Ctrl-C stops them all. As always with processes, a script that calls this does so under
+        `if __name__ == "__main__":`.
 
         Args:
             folder: jobs that write to it fail on a machine where it is not the same one.
             workers: so many jobs run at the same time, by default one a core; 0 runs them in this
                 process, one after the other.
             threads: of each job.
+            tries: so often a job is begun whose process or machine is lost; one that raises is not
+                begun again.
 
         >>> from nclab.engine import LOCAL
         >>> def square(report, value):
@@ -131,10 +141,36 @@ class Engine(ABC):
             raise NclabError(f"Expected {least} or more workers, got {workers}.")
         if threads < 1:
             raise NclabError(f"Expected 1 or more threads, got {threads}.")
-        work = JobList(jobs, folder, workers, threads, on_progress, on_done)
-        if jobs:
-            self.run_all(work)
-        return [work.results[index] for index in range(len(jobs))]
+        found: dict[int, JobResult] = {}
+        while len(found) < len(jobs):
+            tries -= 1
+            places = [index for index in range(len(jobs)) if index not in found]
+            end = partial(_end, found, places, on_done, again=tries > 0)
+            hear = None if on_progress is None else partial(_hear, on_progress, places)
+            left = [jobs[index] for index in places]
+            self.run_all(JobList(left, folder, workers, threads, hear, end))
+        return [found[index] for index in range(len(jobs))]
+
+
+def _end(
+    found: dict[int, JobResult],
+    places: Sequence[int],
+    on_done: OnDone | None,
+    place: int,
+    result: JobResult,
+    *,
+    again: bool,
+) -> None:
+    """Take a result, unless its job was lost and is begun again."""
+    if result.lost and again:
+        return
+    found[places[place]] = result
+    if on_done is not None:
+        on_done(places[place], result)
+
+
+def _hear(on_progress: OnProgress, places: Sequence[int], progress: Progress) -> None:
+    on_progress(replace(progress, index=places[progress.index]))
 
 
 def ended(job: Job, word: str, content: Any) -> JobResult:

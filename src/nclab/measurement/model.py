@@ -1,11 +1,11 @@
 """measure: the door for any nn.Module and the loader that feeds it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
@@ -29,6 +29,7 @@ from nclab.measurement.class_names import ClassNames, as_class_names, check_coun
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
+from nclab.measurement.ranks import GroupChoice, SharedData
 from nclab.measurement.report import Report
 from nclab.measurement.soft_labels import refuse_one_hot, split_soft
 from nclab.progress import track
@@ -59,6 +60,7 @@ def measure(
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     null: bool = False,
+    group: GroupChoice = None,
 ) -> Report:
     """Measure the neural collapse of a model over the batches of a loader.
 
@@ -72,6 +74,9 @@ def measure(
     Costs the forward passes and, per layer, what `measure_features` costs. The second look reads
     features kept in `cache_bytes` of memory, shared by all layers; layers that do not fit need a
     second round of forward passes.
+
+    Inside torch.distributed every process of `group` calls it with its own part of the data, and
+    all get the measurement of the whole; see docs/clusters.md for the messages that this takes.
 
     Args:
         test: a loader of other data; `report.test` compares them with the class means of `loader`.
@@ -92,6 +97,8 @@ def measure(
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
         null: also the scalars with shuffled labels; batches must mix the classes.
+        group: processes of torch.distributed that share the data, by default all there are;
+            "own" for this process alone.
 
     >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
@@ -109,6 +116,7 @@ def measure(
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
     check_min_count(min_count, intervals=intervals, null=null)
+    asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft)
     measurement = Measurement(
         ModelLayers(unwrap(model), layers, classifier=classifier, pool=pool, labels=labels),
         ignore_index=ignore_index,
@@ -116,7 +124,8 @@ def measure(
         min_count=min_count,
         second_look=second_look,
         cache_bytes=cache_bytes,
-        asked=Asked.checked(metrics, intervals=intervals, null=null, soft=soft),
+        asked=asked,
+        sharing=SharedData.over(group, asked),
         reference=reference,
         split=None if test is None else "train",
         class_names=as_class_names(class_names),
@@ -135,16 +144,6 @@ def check_loader(loader: Any) -> None:
         raise DataError(f"Expected a loader of batches, got a {type(loader).__name__}.")
 
 
-class Sharing(Protocol):
-    """Joins what several processes have seen of their parts of the data."""
-
-    def moments(self, streams: Sequence[LayerStream]) -> None:
-        """After the first pass."""
-
-    def looks(self, streams: Sequence[LayerStream], *, complete: bool) -> None:
-        """After the second, which may have been impossible here."""
-
-
 @dataclass
 class Measurement:
     """One measurement under way: the plan made from the first batch, and a stream per layer."""
@@ -157,7 +156,7 @@ class Measurement:
     second_look: bool = True
     cache_bytes: int = CACHE_BYTES
     asked: Asked = NOTHING_MORE
-    sharing: Sharing | None = None
+    sharing: SharedData | None = None
     """With others, if this process reads only a part of the data."""
     reference: Report | Reference | None = None
     """Other data, whose class means these are compared with; classes may then be missing."""
@@ -184,9 +183,12 @@ class Measurement:
         repeatable = not isinstance(loader, Iterator)
         if not self.allow_missing and self.sharing is None and not self.soft:
             self.expected = known_labels(loader, self.class_names)
+        if self.sharing is not None:
+            self.sharing.begin()
         with evaluating(self.model, loader):
-            for batch in track(loader, "measuring"):
-                self.first_pass(batch)
+            with self._given_up():
+                for batch in track(loader, "measuring"):
+                    self.first_pass(batch)
             streams = list(self.streams.values())
             if self.sharing is not None:
                 self.sharing.moments(streams)
@@ -195,22 +197,34 @@ class Measurement:
             reasons: dict[str, str] = {}
             again = [stream for stream in streams if not stream.cached]
             if self.second_look:
-                for stream in streams:
-                    if stream.cached:
-                        stream.look_at_cache()
-                if again and repeatable:
-                    for batch in track(loader, "second look"):
+                with self._given_up():
+                    for stream in streams:
+                        if stream.cached:
+                            stream.look_at_cache()
+                    for batch in track(loader, "second look") if again and repeatable else ():
                         self.second_pass(batch, again)
-                elif again:
+                complete = repeatable or not again
+                if self.sharing is not None:
+                    complete = self.sharing.looks(streams, complete=complete)
+                if not complete:
                     reasons["second look"] = (
                         f"the features exceed cache_bytes={self.cache_bytes} and the loader can "
                         "be read only once"
                     )
-                if self.sharing is not None:
-                    self.sharing.looks(streams, complete=repeatable or not again)
-                for stream in again if repeatable else []:
+                # With others all streams: what one process refuses, all refuse.
+                for stream in (streams if self.sharing else again) if complete else []:
                     stream.finish_second_look()
         return self.report(reasons)
+
+    @contextmanager
+    def _given_up(self) -> Iterator[None]:
+        """A pass that fails here fails for the others too, instead of leaving them to wait."""
+        try:
+            yield
+        except Exception:
+            if self.sharing is not None:
+                self.sharing.give_up()
+            raise
 
     def first_pass(self, raw: Any) -> None:
         """Run one batch; the first one also decides what is measured."""

@@ -1,5 +1,6 @@
 """What is asked of every worker that reads shards, and how their answers become one."""
 
+import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from torch.nn.functional import pad
 
 from nclab.data.shards import open_shard
 from nclab.engine import ReportStep
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked
 from nclab.measurement.class_names import check_labels
 from nclab.measurement.held_out import Reference, look_against
@@ -191,6 +192,11 @@ def _named(path: object) -> Iterator[None]:
 
 def _each(path: str, take: Take, report: ReportStep, done: int) -> int:
     """Give all batches of a file to `take`; rows done afterwards."""
+    if not Path(path).exists():  # it was there when the labels were read
+        raise NclabError(
+            f"Expected every machine to see {path}, but {platform.node()} does not. Keep shards in "
+            "a folder that all of them share under the same path."
+        )
     with _named(path):
         for rows, labels in open_shard(path).batches():
             take(rows, labels)

@@ -14,6 +14,7 @@ from nclab.measurement.asked import Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference
+from nclab.measurement.kept_parts import KeptParts
 from nclab.measurement.layer_stream import Head
 from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
 from nclab.progress import Bar, bar
@@ -21,6 +22,8 @@ from nclab.statistics.checks import IGNORE_INDEX, check_whole
 
 TRIES = 3
 """So often a part is begun whose process dies."""
+KEPT = 4
+"""Parts for each worker where what is done is kept: a kill loses less."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -39,6 +42,7 @@ def measure_shards(
     engine: Engine | str = "local",
     workers: int | None = None,
     skip_bad: bool = False,
+    keep: str | os.PathLike[str] | None = None,
     class_names: ClassNames = None,
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
@@ -57,6 +61,8 @@ def measure_shards(
         engine: "local", "ray", or an engine of `nclab.engine`.
         workers: processes at the same time, by default one a core; 0 for this process alone.
         skip_bad: leave out files that cannot be read, and say so in the warnings.
+        keep: a folder for the sums of files that are done, until all are: the same call goes on
+            where one was killed, with the same numbers.
 
     The other arguments are those of `measure_features`.
 
@@ -90,13 +96,18 @@ def measure_shards(
         names,
         min_count,
     )
-    shards = plan.count_labels(find_shards(paths))
+    files = find_shards(paths)
+    if engine != "local" and not getattr(engine, "here", False):
+        # Absolute, as a cluster's processes have working folders of their own.
+        files = [file.absolute() for file in files]
+    shards = plan.count_labels(files)
+    kept = None if keep is None else KeptParts(Path(keep))
     rounds = 2 if second_look else 1
     with (
         _opened(engine) as own,
         bar("measuring shards", total=rounds * sum(shards.values())) as moving,
     ):
-        runner = _Runner(own, workers)
+        runner = _Runner(own, workers, kept)
         parts = runner.run(first_round, plan, shards, moving)
         stream = plan.joined(parts)
         bad = {name: why for part in parts for name, why in part.bad.items()}
@@ -107,6 +118,8 @@ def measure_shards(
             looks = runner.run(second_round, plan, good, moving, state, without)
             plan.join_looks(stream, looks)
             stream.finish_second_look()
+    if kept is not None:
+        kept.forget()
     collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
     left_out = {**plan.bad, **bad}
     said = tuple(f"Left out {why}" for why in left_out.values())
@@ -135,6 +148,7 @@ class _Runner:
 
     engine: Engine
     workers: int | None
+    keep: KeptParts | None
 
     def run(
         self,
@@ -145,7 +159,7 @@ class _Runner:
         *more: Any,
     ) -> list[ReadPart]:
         count = 1 if self.workers == 0 else self.workers or self.engine.slots()
-        groups = _groups(shards, count)
+        groups = _groups(shards, count if self.keep is None else KEPT * count)
         jobs = [
             Job(f"shards {place + 1}", work, ([*map(str, group)], plan, *more))
             for place, group in enumerate(groups)
@@ -154,22 +168,33 @@ class _Runner:
         start = 0 if work is first_round else sum(shards.values())
 
         def progress(step: Progress) -> None:
-            before[step.index] = step.step
+            before[waiting[step.index]] = step.step
             moving.update(start + sum(before))
 
         found: dict[int, ReadPart] = {}
-        for tries in range(TRIES):
-            waiting = [place for place in range(len(jobs)) if place not in found]
-            results = self.engine.run_jobs(
-                [jobs[place] for place in waiting], workers=self.workers, on_progress=progress
-            )
-            for place, result in zip(waiting, results, strict=True):
-                if result.ok:
-                    found[place] = result.value
-                elif result.trace is not None or tries == TRIES - 1:
-                    raise _error(result)
-            if len(found) == len(jobs):
-                break
+        keys: list[str] = []
+        if self.keep is not None:
+            keys = [self.keep.key(work.__name__, plan, group, *more) for group in groups]
+            found = {place: part for place, key in enumerate(keys) if (part := self.keep.read(key))}
+            for place in found:
+                before[place] = sum(shards[path] for path in groups[place])
+
+        def done(index: int, result: JobResult) -> None:
+            if self.keep is not None and result.ok:
+                self.keep.write(keys[waiting[index]], result.value)
+
+        waiting = [place for place in range(len(jobs)) if place not in found]
+        results = self.engine.run_jobs(
+            [jobs[place] for place in waiting],
+            workers=self.workers,
+            tries=TRIES,
+            on_progress=progress,
+            on_done=done,
+        )
+        for place, result in zip(waiting, results, strict=True):
+            if not result.ok:
+                raise _error(result)
+            found[place] = result.value
         return [found[place] for place in range(len(jobs))]
 
 

@@ -156,6 +156,10 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     >>> round(mean_inter(moments), 12)
     -0.333333333333
     """
-    size = len(statistics.counts)
-    together = statistics.unit_means.sum(0).square().sum() - intra_cosine(statistics).sum()
-    return float(together) / (size * (size - 1))
+    return mean_off_diagonal(statistics.unit_means.sum(0), intra_cosine(statistics))
+
+
+def mean_off_diagonal(total: Tensor, squares: Tensor) -> float:
+    """Mean inner product of two different rows, from their sum (d,) and squared norms (C,)."""
+    size = len(squares)
+    return float(total.square().sum() - squares.sum()) / (size * (size - 1))

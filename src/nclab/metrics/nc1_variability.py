@@ -57,7 +57,13 @@ class Whitening(NamedTuple):
         )
 
 
-def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0) -> Whitening:
+def whitening(
+    centred_means: Tensor,
+    *,
+    mean_norm: float,
+    of_input: float = 0.0,
+    num_classes: int | None = None,
+) -> Whitening:
     """The inverse root of the between-class scatter, through the SVD of the centred means.
 
     Not through the between-class covariance: that squares the condition number, and two class
@@ -65,13 +71,14 @@ def whitening(centred_means: Tensor, *, mean_norm: float, of_input: float = 0.0)
     where the bound 1/|R^-1| on its smallest singular value shows that no mode is in doubt,
     R^-1 already is the answer and the SVD is saved. `mean_norm` is the largest norm of an
     uncentred class mean, to which the rounding of the centring is relative; `of_input` as from
-    `input_rounding`.
+    `input_rounding`. `num_classes` is C where the rows are R factors of the means, not the means.
 
     >>> found = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
     >>> [round(abs(x), 6) for x in found.matrix.flatten().tolist()], found.dropped
     ([0.235702, 0.0], 0)
     """
-    num_classes, dim = centred_means.shape
+    dim = centred_means.shape[1]
+    num_classes = num_classes or len(centred_means)
     rounding = max(num_classes, dim) * torch.finfo(torch.float64).eps
     if num_classes > dim:
         factor = torch.geqrf(centred_means).a[:dim]  # R above the diagonal, reflectors below it
@@ -126,12 +133,17 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     >>> round(nc1_trace_pinv(moments), 12)
     0.055555555556
     """
-    return _trace_pinv(moments.centred_means, moments)
+    return trace_pinv(moments.centred_means, moments)
 
 
-def _trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
-    size, of_input = moments.largest_mean_norm, input_rounding(moments)
-    between = whitening(centred_means, mean_norm=size, of_input=of_input)
+def trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
+    """tr(Σ_W Σ_B†)/C for class means, or stacked R factors of them, centred in some way."""
+    between = whitening(
+        centred_means,
+        mean_norm=moments.largest_mean_norm,
+        of_input=input_rounding(moments),
+        num_classes=moments.num_classes,
+    )
     value = trace_through(between, moments)
     remark(between.warning)
     remark(_wide_spread(between, moments, value))
@@ -181,7 +193,7 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     """
     share = (moments.counts.double() / moments.total)[:, None]
     weighted = moments.centred_at(moments.sample_mean) * (share * moments.num_classes).sqrt()
-    return _trace_pinv(weighted, moments)
+    return trace_pinv(weighted, moments)
 
 
 def nc1_trace_ratio(moments: ClassMoments) -> float:
@@ -199,7 +211,7 @@ def nc1_trace_ratio(moments: ClassMoments) -> float:
     0.166666666667
     """
     between = float(torch.linalg.matrix_norm(moments.centred_means)) ** 2 / moments.num_classes
-    return _ratio(within_trace(moments), between)
+    return ratio(within_trace(moments), between)
 
 
 def nc1_trace_ratio_sample_weighted(moments: ClassMoments) -> float:
@@ -219,7 +231,7 @@ def nc1_trace_ratio_sample_weighted(moments: ClassMoments) -> float:
     """
     squares = moments.centred_at(moments.sample_mean).square().sum(1)
     between = float((squares * moments.counts).sum()) / moments.total
-    return _ratio(within_trace(moments), between)
+    return ratio(within_trace(moments), between)
 
 
 def within_trace(moments: ClassMoments) -> float:
@@ -300,10 +312,10 @@ def nc1_within_variation(look: SecondLook) -> float:
     >>> nc1_within_variation(nclab.measure_features(rows, labels).look)
     0.5
     """
-    return _ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))
+    return ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))
 
 
-def _ratio(numerator: float, denominator: float) -> float:
+def ratio(numerator: float, denominator: float) -> float:
     """A quotient of non-negative numbers: inf over zero, nan for 0/0."""
     if denominator > 0:
         return numerator / denominator

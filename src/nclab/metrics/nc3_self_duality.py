@@ -31,8 +31,12 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = N
     0.0
     """
     rows = _of_classes(centred_rows(weight), classes)
-    gaps = unit_rows(moments.centred_means) - unit_rows(rows)
-    return float(torch.linalg.vector_norm(gaps, dim=1).mean())
+    return float(duality_gaps(moments.centred_means, rows).mean())
+
+
+def duality_gaps(means: Tensor, rows: Tensor) -> Tensor:
+    """(C,) distances of the directions of means and classifier rows."""
+    return torch.linalg.vector_norm(unit_rows(means) - unit_rows(rows), dim=1)
 
 
 @shared

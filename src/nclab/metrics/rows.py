@@ -44,9 +44,13 @@ def mean_norms(moments: ClassMoments) -> Tensor:
 def centred_rows(weight: Tensor) -> Tensor:
     """(C, d) float64 classifier rows minus their mean; rows that are only rounding are 0."""
     rows = weight.double()
-    centred = rows - rows.mean(0)
+    return centred_by(rows, rows.mean(0), torch.linalg.vector_norm(rows, dim=1).max())
+
+
+def centred_by(rows: Tensor, centre: Tensor, size: Tensor) -> Tensor:
+    """Rows minus a centre; what is only rounding beside rows of this size is 0."""
+    centred = rows - centre
     norms = torch.linalg.vector_norm(centred, dim=1)
-    size = torch.linalg.vector_norm(rows, dim=1).max()
     centred[norms <= 16 * torch.finfo(torch.float64).eps * size] = 0.0
     return centred
 

@@ -19,6 +19,7 @@ from nclab.measurement.class_names import ClassNames, as_class_names
 from nclab.measurement.held_out import Reference
 from nclab.measurement.model import Measurement, check_loader
 from nclab.measurement.model_layers import ModelLayers
+from nclab.measurement.ranks import SharedData
 from nclab.measurement.report import Report
 from nclab.monitor import distributed
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
@@ -263,7 +264,7 @@ class Monitor:
             allow_missing=allow_missing,
             min_count=self._min_count,
             second_look=second_look,
-            sharing=distributed.AllProcesses() if distributed.active() else None,
+            sharing=SharedData.over(None),
             reference=reference,
             split=None if split == TRAIN else split,
             class_names=self.class_names,
@@ -365,8 +366,7 @@ class Monitor:
 
     def _emit_estimate(self) -> None:
         self._running.flush()
-        if distributed.active():
-            distributed.join(self._running)
+        distributed.join(self._running)
         if self._running.streams:
             self._emit("training", self._running.report(), self._running.nonfinite())
         self._running.clear()

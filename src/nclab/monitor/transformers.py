@@ -16,8 +16,8 @@ from nclab.monitor.event import Event
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
 from nclab.monitor.splits import Exact, as_splits, measure_splits
-from nclab.monitor.state_file import read_state, write_state
 from nclab.monitor.watched_loader import length_of
+from nclab.tensor_trees import read_tree, write_tree
 
 try:
     from transformers import TrainerCallback
@@ -145,7 +145,7 @@ class CollapseCallback(TrainerCallback):
         """Put the state beside the trainer's."""
         folder = _checkpoint(args, state)
         if self._monitor is not None and state.is_world_process_zero and folder.is_dir():
-            write_state(folder / STATE_FILE, self.monitor.state_dict())
+            write_tree(folder / STATE_FILE, self.monitor.state_dict())
 
     def on_train_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """Take the hooks off and close the sinks."""
@@ -208,7 +208,7 @@ class CollapseCallback(TrainerCallback):
         if not file.is_file():  # a checkpoint of a training that was not watched
             self.monitor.steps, self.monitor.epochs = state.global_step, math.floor(state.epoch)
             return
-        found: Mapping[str, Any] = read_state(file)
+        found: Mapping[str, Any] = read_tree(file)
         if not state.is_world_process_zero:  # the sums in the file are those of the first process
             found = {**found, "running": {"layers": {}}}
         self.monitor.load_state_dict(found)

@@ -12,6 +12,7 @@ from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.files import explained, flush_folder, remove_leftovers
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
+from nclab.records.heartbeat import FILE as STATE
 from nclab.records.heartbeat import Heartbeat
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.journal import JournalWriter, damage_message
@@ -63,8 +64,8 @@ def open_run(
     )
     lock = Lock(place)
     try:
-        remove_leftovers(place)
-        remove_leftovers(place / checkpoints.FOLDER)
+        remove_leftovers(place, (MANIFEST, STATE))
+        remove_leftovers(place / checkpoints.FOLDER, ("step-*.safetensors",))
         if (place / MANIFEST).exists():
             manifest = read_manifest(place)
             _same(manifest, wanted, place)

@@ -4,5 +4,6 @@ from nclab.statistics.directional import DirectionalSpread
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments
 from nclab.statistics.second_look import SecondLook
+from nclab.statistics.sharded import ShardedMoments
 
-__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondLook"]
+__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondLook", "ShardedMoments"]

@@ -10,6 +10,7 @@ from nclab.errors import DataError
 from nclab.statistics.blocks import product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
+from nclab.statistics.ranks import Group, Ranks, sum_looks
 
 
 class DirectionalSpread:
@@ -77,6 +78,11 @@ class DirectionalSpread:
             raise DataError("Expected spreads around the same class means. Merge moments first.")
         self.counts += other.counts.to(self.counts.device)
         self._squares += other._squares.to(self.counts.device)
+
+    def all_reduce(self, group: Group = None) -> None:
+        """What all processes of a torch.distributed group have seen, in each of them."""
+        sums = {"counts": self.counts, "squares": self._squares}
+        sum_looks(Ranks(group), "spreads", sums, self.means)
 
     @property
     def mean_squares(self) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from nclab.errors import DataError
@@ -15,6 +16,7 @@ from nclab.statistics.blocks import (
     rows_to_read,
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
+from nclab.statistics.ranks import Group, Ranks
 
 LOGITS = 2**21
 """Logits on the CPU that are computed before they are used."""
@@ -193,6 +195,16 @@ class LogitStatistics:
         self.correct += other.correct.to(self.counts.device)
         self.loss_sums += other.loss_sums.to(self.counts.device)
         self.margins = torch.minimum(self.margins, other.margins.to(self.counts.device))
+
+    def all_reduce(self, group: Group = None) -> None:
+        """What all processes of a torch.distributed group have seen, in each of them.
+
+        Costs three messages of 4 C numbers together.
+        """
+        ranks = Ranks(group)
+        ranks.agree("number of classes of the logits", [self.num_classes])
+        ranks.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
+        ranks.reduce_(self.margins, dist.ReduceOp.MIN)
 
 
 _SUMS = ("counts", "correct", "loss_sums", "margins")

@@ -10,6 +10,7 @@ from nclab.errors import DataError
 from nclab.statistics.blocks import product_blocks
 from nclab.statistics.moments import ClassMoments
 from nclab.statistics.nearest import Centres
+from nclab.statistics.ranks import Group, Ranks, sum_looks
 
 
 class ReferenceLook:
@@ -111,6 +112,13 @@ class ReferenceLook:
             getattr(self, name).add_(getattr(other, name).to(self.counts.device))
         self.agrees += other.agrees
         self.predictions += other.predictions
+
+    def all_reduce(self, group: Group = None) -> None:
+        """What all processes of a torch.distributed group have seen, in each of them."""
+        tallies = torch.tensor([self.agrees, self.predictions])
+        sums = {**{name: getattr(self, name) for name in _SUMS}, "tallies": tallies}
+        sum_looks(Ranks(group), "looks", sums, self._means)
+        self.agrees, self.predictions = tallies.tolist()
 
 
 _SUMS = (

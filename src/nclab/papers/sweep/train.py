@@ -16,6 +16,9 @@ from nclab.progress import Bar, bar
 from nclab.records import glance
 from nclab.training.fleet_checks import check_batches
 
+TRIES = 3
+"""So often a group is begun whose process or machine is lost; it goes on where it stopped."""
+
 
 def train_sweep(
     config: SweepConfig,
@@ -96,7 +99,7 @@ def _run(groups: Sequence[Group], engine: Engine, workers: int | None) -> None:
     with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as moving:
         pace = _Pace(moving)
         outcomes = engine.run_jobs(
-            jobs, folder=groups[0].out, workers=workers, on_progress=pace.hear
+            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=pace.hear
         )
     for outcome in outcomes:
         _raise(outcome)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.monitor.state_file import read_state, write_state
+from nclab.tensor_trees import read_tree, write_tree
 from tests.monitor.loops import batches, network
 
 
@@ -16,10 +16,10 @@ def test_a_monitor_goes_on_from_a_file(tmp_path: Path) -> None:
             whole.observe(labels)
             whole.model(inputs)
             if number == 2:
-                write_state(file, whole.state_dict())
+                write_tree(file, whole.state_dict())
         whole.epoch_end()
     with nclab.Monitor(network(norm=False), preset="full") as again:
-        again.load_state_dict(read_state(file))
+        again.load_state_dict(read_tree(file))
         for inputs, labels in batches()[3:]:
             again.observe(labels)
             again.model(inputs)
@@ -31,12 +31,12 @@ def test_a_monitor_goes_on_from_a_file(tmp_path: Path) -> None:
 
 def test_layers_of_any_name_survive(tmp_path: Path) -> None:
     state = {"layers": {"tensor": {"tensor": [1, None, "x"]}}, "empty": {}}
-    write_state(tmp_path / "state", state)
-    assert read_state(tmp_path / "state") == state
+    write_tree(tmp_path / "state", state)
+    assert read_tree(tmp_path / "state") == state
 
 
 @pytest.mark.parametrize("content", [b"", b"not tensors", b"\x08" + bytes(7) + b"{}      "])
 def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(content)
-    with pytest.raises(nclab.NclabError, match=r"state of a monitor in .*state, got a damaged"):
-        read_state(tmp_path / "state")
+    with pytest.raises(nclab.NclabError, match=r"state of a measurement in .*state, got a damaged"):
+        read_tree(tmp_path / "state")

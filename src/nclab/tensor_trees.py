@@ -1,4 +1,4 @@
-"""The state of a monitor as one safetensors file: tensors, and the plain values beside them."""
+"""Trees of tensors and plain values as one safetensors file: states, and sums half done."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ PLAIN = "nclab"
 TENSOR = "tensor"
 
 
-def write_state(path: Path, state: Mapping[str, Any]) -> None:
+def write_tree(path: Path, state: Mapping[str, Any]) -> None:
     """Write a tree of dicts, lists, plain values and tensors, whole or not at all.
 
     >>> import tempfile, torch
     >>> file = Path(tempfile.mkdtemp()) / "state"
-    >>> write_state(file, {"steps": 3, "sums": {"fc.0": torch.ones(2)}})
-    >>> read_state(file)
+    >>> write_tree(file, {"steps": 3, "sums": {"fc.0": torch.ones(2)}})
+    >>> read_tree(file)
     {'steps': 3, 'sums': {'fc.0': tensor([1., 1.])}}
     """
     from safetensors.torch import save
@@ -31,21 +31,23 @@ def write_state(path: Path, state: Mapping[str, Any]) -> None:
     write_whole(path, save(tensors, metadata={PLAIN: json.dumps(plain)}))
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """What `write_state` wrote."""
+def read_tree(path: Path) -> dict[str, Any]:
+    """What `write_tree` wrote."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             plain = json.loads((file.metadata() or {})[PLAIN])
-    except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise NclabError(
-            f"Expected the state of a monitor in {path}, got a damaged file. Remove it to begin "
-            "its measurements anew."
+            f"Expected the state of a measurement in {path}, got a damaged file. Remove it to "
+            "begin anew."
         ) from error
-    state: dict[str, Any] = _put_back(plain, tensors)
-    return state
+    if not isinstance(plain, dict):
+        raise NclabError(f"Expected a tree of tensors in {path}, got another file.")
+    tree: dict[str, Any] = _put_back(plain, tensors)
+    return tree
 
 
 def _taken_out(value: Any, tensors: dict[str, Tensor]) -> Any:

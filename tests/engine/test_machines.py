@@ -1,0 +1,82 @@
+"""Two machines with their own addresses and file systems, and one folder that they share."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nclab
+from nclab.engine.folder import LOOKS, PAUSE_SECONDS
+from nclab.papers.sweep import train_sweep
+from tests.clouds import cloud
+from tests.engine import machines
+from tests.measurement.test_shards import same_numbers
+from tests.papers.sweep.small import contents, small
+from tests.torchrun import environment
+
+pytest.importorskip("ray", reason="ray is not installed")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that both machines see as /mnt."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def told(shared: Path) -> Iterator[dict[str, Any]]:
+    """What was found on the first machine."""
+    if (why := machines.reason_without()) is not None:
+        pytest.skip(why)
+    with pytest.MonkeyPatch.context() as patch, machines.two_machines(shared) as both:
+        for name, value in environment().items():
+            patch.setenv(name, value)
+        for name in ("RAY_ADDRESS", "RAY_TMPDIR"):
+            patch.delenv(name, raising=False)
+        machines.start_ray(both)
+        done = both[0].run(sys.executable, "-m", "tests.engine.two_nodes", seconds=300)
+        assert done.returncode == 0, done.stderr[-4000:]
+        yield json.loads(done.stdout.splitlines()[-1])
+
+
+def test_jobs_run_on_both(told: dict[str, Any]) -> None:
+    both = ["nclab-a", "nclab-b"]
+    assert told["slots"] == 2
+    assert told["met"] == told["rounds"] == told["trained"] == both
+
+
+def test_a_file_in_the_shared_folder_is_whole_and_soon_there(told: dict[str, Any]) -> None:
+    seen, torn, late = told["watched"]
+    assert seen > 1  # it was replaced while it was read
+    assert torn == 0
+    assert late < LOOKS * PAUSE_SECONDS
+
+
+def test_shards_give_the_numbers_of_one_process(told: dict[str, Any]) -> None:
+    same_numbers(told["measured"], nclab.measure_features(*cloud()).to_dict())
+
+
+def test_a_sweep_leaves_the_bytes_of_one_process(
+    told: dict[str, Any], shared: Path, tmp_path: Path
+) -> None:
+    assert told["trained"]
+    train_sweep(small(), tmp_path, workers=0)
+    assert contents(shared / "runs") == contents(tmp_path)
+
+
+def test_folders_that_are_not_shared_are_one_line(told: dict[str, Any]) -> None:
+    assert told["unshared runs"].startswith("Expected /tmp/runs to be the same folder on every")
+    assert "nclab-b sees another one" in told["unshared runs"]
+    assert told["unshared shards"].startswith("Expected every machine to see /tmp/shards/part-")
+    assert "but nclab-b does not" in told["unshared shards"]
+    assert not any("\n" in told[f"unshared {what}"] for what in ("runs", "shards"))
+
+
+def test_nothing_is_left_behind(told: dict[str, Any]) -> None:
+    assert told
+    assert not any(name.startswith("cable") for name in os.listdir("/sys/class/net"))
+    assert not Path("/tmp/runs").exists()

@@ -1,0 +1,140 @@
+"""What is done on the first of two machines, with a Ray cluster over both; prints it as JSON."""
+
+import json
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import nclab
+from nclab.engine import Job, Progress
+from nclab.engine.ray import Cluster
+from nclab.files import write_whole
+from nclab.measurement import shard_rounds
+from nclab.measurement import shards as module
+from nclab.papers.sweep import train, train_sweep
+from tests.clouds import cloud
+from tests.engine.machines import ADDRESS, SHARED
+from tests.measurement.test_shards import save
+from tests.papers.sweep.small import small
+
+PATIENCE_SECONDS = 60.0
+SIZE, VERSIONS = 200_000, 100
+
+
+def meet(report: Any, folder: str, name: str) -> str:
+    """Two jobs at a time, one on each machine, since each has one core."""
+    Path(folder, f"met-{platform.node()}").touch()
+    report(0, 1)
+    _wait(lambda: len(list(Path(folder).glob("met-*"))) == 2)
+    return platform.node()
+
+
+def watch(report: Any, folder: str, here: str) -> tuple[int, int, float]:
+    """On the other machine: read a file that is replaced again and again.
+
+    How many versions were seen, how many of the reads were torn, and after how many seconds the
+    last version was there.
+    """
+    if platform.node() == here:
+        time.sleep(1.0)  # so that the other job does not land here
+        return 0, 0, 0.0
+    report(0, 1)
+    file, seen, torn = Path(folder, "file"), set[int](), 0
+    _wait(file.exists)
+    while True:
+        content = file.read_bytes()
+        seen.add(content[0])
+        torn += content != bytes([content[0]]) * SIZE
+        if content[0] == VERSIONS:
+            return len(seen), torn, time.time() - float(Path(folder, "time").read_text())
+
+
+def noted(report: Any, shards: Any, plan: Any) -> Any:
+    """The first round, and on which machine it was."""
+    folder = Path(shards[0]).parents[1] / "rounds"
+    (folder / platform.node()).touch()
+    _wait(lambda: len(list(folder.iterdir())) == 2)
+    return shard_rounds.first_round(report, shards, plan)
+
+
+def job(report: Any, group: Any) -> None:
+    """A group of a sweep, and on which machine it was."""
+    (group.out.parent / "trained" / platform.node()).touch()
+    _wait(lambda: len(list((group.out.parent / "trained").iterdir())) == 2)
+    train_group_job(report, group)
+
+
+train_group_job = train._job
+
+
+def _wait(there: Any) -> None:
+    patience = time.monotonic() + PATIENCE_SECONDS
+    while not there():
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+
+
+def refusal(work: Any) -> str:
+    """What is said instead of a result."""
+    try:
+        work()
+    except nclab.NclabError as error:
+        return str(error)
+    return ""
+
+
+def write_shards(folder: Path) -> None:
+    """Eight of them."""
+    data = cloud()
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(torch.arange(len(data.labels)).split(6)):
+        save(folder / f"part-{number}.safetensors", data.features[rows], data.labels[rows])
+
+
+def main() -> dict[str, Any]:
+    """Meet, watch a file, measure, train, and try folders that are not shared."""
+    from tests.engine import two_nodes as this  # where workers find it
+
+    data, told = cloud(), dict[str, Any]()
+    for name in ("rounds", "trained"):
+        (SHARED / name).mkdir()
+    write_shards(SHARED / "shards")
+    write_shards(Path("/tmp/shards"))
+    with Cluster(ADDRESS) as cluster:
+        told["slots"] = cluster.slots()
+        both = [Job(name, this.meet, (str(SHARED), name)) for name in "ab"]
+        told["met"] = sorted(str(end.value) for end in cluster.run_jobs(both))
+
+        def write(_: Progress) -> None:
+            for version in range(VERSIONS + 1):
+                if version == VERSIONS:
+                    (SHARED / "time").write_text(str(time.time()))
+                write_whole(SHARED / "file", bytes([version]) * SIZE, flush=False)
+
+        watchers = [Job(name, this.watch, (str(SHARED), platform.node())) for name in "ab"]
+        ends = cluster.run_jobs(watchers, on_progress=write)
+        told["watched"] = max(end.value for end in ends)
+
+        setattr(module, "first_round", this.noted)  # noqa: B010
+        found = nclab.measure_shards(SHARED / "shards", data.weight, data.bias, engine=cluster)
+        setattr(module, "first_round", shard_rounds.first_round)  # noqa: B010
+        told["measured"] = found.to_dict()
+        told["unshared shards"] = refusal(
+            lambda: nclab.measure_shards("/tmp/shards", engine=cluster, skip_bad=True)
+        )
+        train._job = this.job
+        train_sweep(small(), SHARED / "runs", engine=cluster)
+        train._job = train_group_job
+        own = Path("/tmp/runs")
+        told["unshared runs"] = refusal(lambda: train_sweep(small(), own, engine=cluster))
+    for name in ("rounds", "trained"):
+        told[name] = sorted(place.name for place in (SHARED / name).iterdir())
+    return told
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main()))
