@@ -28,8 +28,8 @@ def command(
     smoothing: Annotated[float | None, typer.Option(help="Of label_smoothing; 0.1.")] = None,
     focus: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
     bias: Annotated[
-        float | None, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
-    ] = None,
+        str, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
+    ] = "none",
     features: Annotated[str, typer.Option(help="free, or relu for no negative features.")] = "free",
     dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
     depth: Annotated[int, typer.Option(help="Linear maps behind the features.")] = 1,
@@ -65,7 +65,7 @@ def command(
         loss=loss,
         weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
         norms=None if norms is None else _numbers("--norms", norms),
-        bias=bias,
+        bias=_bias(bias),
         features=features,
         depth=depth,
         smoothing=smoothing,
@@ -101,16 +101,34 @@ def _save(figure: Any, path: Path) -> None:
 
 def _counts(text: str) -> list[float]:
     """10,10,1 or 2x10,1."""
+    from nclab.theory.targets.setting import MOST_CLASSES
+
     found: list[float] = []
     for part in text.split(","):
-        many, _, each = part.rpartition("x")
+        many, cross, each = part.rpartition("x")
         try:
-            found += [float(each)] * (int(many) if many else 1)
+            count, times = float(each), int(many) if cross else 1
         except ValueError:
             raise DataError(
                 f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
             ) from None
+        if not 1 <= times <= MOST_CLASSES:
+            raise DataError(
+                f"Expected 1 to {MOST_CLASSES} classes before the x of --counts, "
+                f"got {part.strip()!r}."
+            )
+        found += [count] * times
     return found
+
+
+def _bias(text: str) -> float | None:
+    """A penalty, or none."""
+    if text.strip().lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise DataError(f"Expected --bias as a penalty or none, got {text!r}.") from None
 
 
 def _numbers(option: str, text: str) -> Any:

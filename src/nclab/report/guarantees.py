@@ -5,7 +5,7 @@ from typing import Any
 
 from nclab.records.schema import last_layer
 
-NOTHING = "At this loss nothing is guaranteed: a whole class could be lost."
+NOTHING = "At this loss no single class is guaranteed anything: a whole class could be lost."
 OLDER = "No certificate: this record is older than certificates in records."
 ROWS = (
     ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
