@@ -15,7 +15,13 @@ from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
-from nclab.theory.certificates.any_counts import any_counts
+from nclab.statistics.residuals import Residuals
+from nclab.theory.certificates.any_counts import (
+    AnyCounts,
+    any_counts,
+    own_probabilities,
+    own_residuals,
+)
 from nclab.theory.certificates.certificate import Certificate, certify
 from nclab.theory.targets.distance import TargetDistance, distance_to
 from nclab.theory.targets.target import Target, target
@@ -96,6 +102,9 @@ class Collapse(Shown):
     """The scalars with shuffled labels, where they were asked for with `null=True`."""
     weight: Tensor | None = None
     """(C, d) rows of the classifier that reads the layer."""
+    residuals: Residuals | None = None
+    """Sums of the classifier's probabilities less the labels: of up to d classes and no more than
+    1000, 128 where labels are soft; of up to 4096 with metrics="all"."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -138,7 +147,9 @@ class Collapse(Shown):
         """What norms and losses of this layer guarantee, with a bound for every single class.
 
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
-        the bound on pairs of classes, which `pairs=False` leaves out.
+        the bound on pairs of classes and the optimum of unequal counts, which `pairs=False` leaves
+        out: what the mean loss over samples guarantees then comes from the network's own
+        probabilities, as does that of soft labels which differ within a class.
 
         >>> import nclab
         >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
@@ -148,16 +159,18 @@ class Collapse(Shown):
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        for name in ("balanced_loss", "optimal_loss"):
+        soft = None if self.residuals is None else self.residuals.soft
+        for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
             if getattr(self, name) is None:
                 raise DataError(
                     f"Expected a measurement with classifier and loss, but {name} is missing: "
                     f"{self.notes[name]}."
                 )
         own: Any = self  # where these two are measured, nothing that follows is None
+        losses = own.class_loss if soft is None else soft.hard_losses / self.counts
         certificate = certify(
-            *(own.num_classes, own.alpha, own.beta, own.balanced_loss, delta),
-            class_losses=own.class_loss.cpu().numpy(),
+            *(own.num_classes, own.alpha, own.beta, float(losses.mean()), delta),
+            class_losses=losses.cpu().numpy(),
             class_alphas=own.class_alpha.cpu().numpy(),
             class_betas=own.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
@@ -165,12 +178,39 @@ class Collapse(Shown):
         )
         measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
         measured["within_share"] = self._mean(own.variances) / self._mean(own.class_alpha.square())
-        by_samples = None
-        if pairs and len(self.counts.unique()) > 1:  # of equal counts it says nothing new
-            alpha = math.sqrt(self._mean(own.class_alpha.square()))
-            counts = self.counts.cpu()
-            by_samples = any_counts(counts, alpha * own.beta, own.loss, bias=self.bias_norm > 0)
-        return replace(certificate, measured=measured, any_counts=by_samples)
+        return replace(certificate, measured=measured, any_counts=self._by_samples(pairs))
+
+    def _by_samples(self, solved: bool) -> AnyCounts | None:
+        """What the mean loss over samples guarantees; of hard labels and equal counts nothing new.
+
+        By the optimum of counts and targets if that is `solved`, else by the own probabilities.
+        """
+        rests = self.residuals
+        soft = None if rests is None else rests.soft
+        if soft is None and len(self.counts.unique()) == 1:
+            return None
+        own: Any = self
+        counts = self.counts.cpu()
+        product = math.sqrt(self._mean(own.class_alpha.square())) * own.beta
+        targets = None
+        if soft is not None:
+            mean = soft.targets.cpu() / counts[:, None]
+            spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
+            targets = mean.T if spread <= 1e-9 * self.samples else None
+        if solved and (soft is None or targets is not None):
+            return any_counts(counts, product, own.loss, bias=self.bias_norm > 0, targets=targets)
+        if rests is None:
+            return None
+        if soft is None:
+            return own_probabilities(
+                counts, rests.sums, product, own.loss, bias_norm=self.bias_norm
+            )
+        probabilities = rests.sums + self.counts.double().diag().to(rests.sums)
+        gain = float((probabilities - soft.targets).sum(0).norm()) / self.samples * self.bias_norm
+        of_q, of_targets = (soft.entropies / self.samples).tolist()
+        return own_residuals(
+            soft.moment.cpu(), (of_q, of_targets), self.samples, product, own.loss, bias=gain
+        )
 
     def target(
         self,

@@ -119,6 +119,7 @@ def gather(
         moments=moments,
         look=look,
         weight=None if weight is None else weight[classes],
+        residuals=None if missing or view.logits is None else view.logits.residuals,
     )
 
 

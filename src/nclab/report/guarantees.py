@@ -47,6 +47,19 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
         }
         for name, bound, measured in ROWS
     ]
+    within = _number(certificate.get("within_upper"))
+    if within is not None:
+        share = _number(certificate.get("within_share"))
+        rows.append(
+            {
+                "quantity": "share within classes, all samples ≤",
+                "guaranteed": within,
+                "otherwise": "nothing",
+                "measured": share,
+                "thesis": None,
+                "collapse": 0.0,
+            }
+        )
     promised, seen = _numbers(certificate.get("class_intra_lower")), layer.get("intra_cosine")
     every = {"guaranteed": promised, "measured": seen} if promised and seen else None
     return {"rows": rows, "words": _words(certificate, promised), "classes": every}
@@ -55,6 +68,9 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
 def _words(certificate: Mapping[str, Any], promised: list[float]) -> str:
     excess = _number(certificate.get("excess_loss")) or 0.0
     words = f"The loss is {excess:.3g} above the best that these norms allow. "
+    if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:
+        words = f"Averaged over classes, the loss is {excess:.3g} above the best that these norms "
+        words += f"allow; over samples, as it was trained, at most {by_samples:.3g}. "
     rho = _number(certificate.get("alignment_lower"))
     words += NOTHING if rho is None else f"Every class has alignment at least {rho:.4f}."
     mean = sum(promised) / max(len(promised), 1)

@@ -130,7 +130,21 @@ class Certificate:
             "excess_loss": self.excess_loss,
             **{name: bound.value if bound.valid else None for name, bound in bounds.items()},
             "class_intra_lower": _listed(self.class_intra_lower),
+            **self._recorded_counts(),
             "reasons": {name: bound.reason for name, bound in bounds.items() if not bound.valid},
+        }
+
+    def _recorded_counts(self) -> dict[str, Any]:
+        """Of the mean loss over samples, where that is another than the mean over classes."""
+        found = self.any_counts
+        if found is None:
+            return {}
+        within = found.within_upper
+        share = None if self.measured is None else self.measured.get("within_share")
+        return {
+            "samples_excess_loss": found.excess_loss,
+            "within_upper": within.value if within.valid else None,
+            "within_share": share,
         }
 
     def __rich__(self) -> Any:

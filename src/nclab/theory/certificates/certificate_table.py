@@ -58,7 +58,8 @@ excess 0.0325
     best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
     if by_samples is None:
         return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
-    most, why = ("", "")
+    most, why = "", ""
+    labels = ", of hard labels," if by_samples.soft else ""
     if certificate.at_worst:
         most = "at most "
         why = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
@@ -67,7 +68,7 @@ excess 0.0325
     return [
         f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
         f"less than {by_samples.optimal_loss:.6g}: excess {by_samples.excess_loss:.3g}",
-        f"mean loss over classes {most}{certificate.loss:.6g}{why}, {best}",
+        f"mean loss over classes{labels} {most}{certificate.loss:.6g}{why}, {best}",
     ]
 
 
