@@ -13,6 +13,7 @@ from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
+from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.residuals import Residuals
@@ -251,7 +252,23 @@ class Collapse(Shown):
         if not isinstance(target, Target):
             raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
         loss = self.loss if target.setting.loss == "cross_entropy" else None
-        return distance_to(target, self.moments.means, self.weight, loss)
+        return distance_to(target, self.moments.means, self.weight, loss, counts=self.counts)
+
+    @cached_property
+    def toward(self) -> Toward | None:
+        """How far this is from the optimum of its own counts and norms, beside the simplex ETF.
+
+        Under cross-entropy with free features; None where there is no classifier, or where that
+        optimum is dear, with the reason in the notes of `to_dict`. `target` takes other settings.
+        """
+        return self._toward[0]
+
+    @cached_property
+    def _toward(self) -> tuple[Toward | None, str]:
+        try:
+            return toward(self), ""
+        except NclabError as error:
+            return None, "" if self.weight is None else str(error)
 
     def _mean(self, values: Tensor) -> float:
         """Over samples of what is known of every class."""
@@ -270,7 +287,8 @@ class Collapse(Shown):
             "ignored": self.ignored,
             "bias_norm": self.bias_norm,
         }
-        return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
+        own = {} if self.toward is None else self.toward.values()
+        return {**head, "num_classes": self.num_classes, **self.scalars(), **own, **tail}
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
@@ -285,7 +303,8 @@ class Collapse(Shown):
             one, other = (self.name_of(number) for number in self.max_inter_pair)
             worst = self.class_names[int(self.intra_cosine.argmin())]
             named = [f"{of}least alike within {worst}, most alike between {one} and {other}"]
-        return [*named, f"{of}{self.verdict}"]
+        own = "" if self.toward is None else self.toward.in_words()
+        return [*named, f"{of}{self.verdict}", *([f"{of}{own}"] if own else [])]
 
     def name_of(self, number: int) -> str:
         """What a measured class is called: its name, or its number where it has none."""
@@ -334,8 +353,9 @@ Class means: a simplex ETF (cosines off by 0).
         names = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "class_beta")
         scalars = {name: _finite(value) for name, value in self.scalars().items()}
         certificate, why = self._recorded_certificate()
-        if why:
-            notes["certificate"] = why
+        for name, reason in (("certificate", why), ("target_distance", self._toward[1])):
+            if reason:
+                notes[name] = reason
         return {
             **self.to_row(),
             **scalars,
@@ -350,8 +370,13 @@ Class means: a simplex ETF (cosines off by 0).
             "notes": notes,
             "warnings": list(self.warnings),
             "verdict": self.verdict,
+            **({} if self.toward is None else {"own_target": self._own_target(self.toward)}),
             **self._uncertainty(),
         }
+
+    def _own_target(self, own: Toward) -> dict[str, Any]:
+        """What a record keeps of the own optimum beside its scalars."""
+        return {"geometry": own.distance.geometry, "weight_decay": list(own.weight_decay)}
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
         """What a record keeps of the certificate, or why it has none; no word without a loss."""

@@ -278,7 +278,11 @@ def target(
         targets=targets,
         average=average,
     )
-    found = solve_setting(setting)
+    return target_of(setting, solve_setting(setting))
+
+
+def target_of(setting: Setting, found: Solved) -> Target:
+    """A solved setting, with the norms shared out between classifier and features."""
     share = _share(setting, found)
     penalised = setting.weight_decay is not None
     return Target(
