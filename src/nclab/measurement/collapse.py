@@ -15,6 +15,7 @@ from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
+from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.residuals import Residuals
 from nclab.theory.certificates.any_counts import (
@@ -168,9 +169,12 @@ class Collapse(Shown):
                     f"{self.notes[name]}."
                 )
         own: Any = self  # where these two are measured, nothing that follows is None
-        losses = own.class_loss if soft is None else soft.hard_losses / self.counts
+        losses, mean = own.class_loss, own.balanced_loss
+        if soft is not None:
+            losses = soft.hard_losses / self.counts
+            mean = float(losses.mean())
         certificate = certify(
-            *(own.num_classes, own.alpha, own.beta, float(losses.mean()), delta),
+            *(own.num_classes, own.alpha, own.beta, mean, delta),
             class_losses=losses.cpu().numpy(),
             class_alphas=own.class_alpha.cpu().numpy(),
             class_betas=own.class_beta.cpu().numpy(),
@@ -232,20 +236,29 @@ class Collapse(Shown):
         >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
         ('simplex ETF', 0.0)
         """
-        if self.weight is None:
-            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+        rows = float(self._classifier().double().square().sum())
         alpha = math.sqrt(self._mean(self.class_alpha.square()))
-        rows = float(self.weight.double().square().sum())
         setting: dict[str, Any] = {"counts": self.counts.cpu(), "dim": self.dim, "loss": loss}
         setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
         if weight_decay is None:
             return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
         if isinstance(weight_decay, tuple | list):
             return target(**setting, weight_decay=(weight_decay[0], weight_decay[1]))
-        inferred = weight_decay * rows / (alpha**2 * self.samples)
+        inferred = self._inferred(weight_decay)
         found = target(**setting, weight_decay=(weight_decay, inferred))
         note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
         return replace(found, notes=(note, *found.notes))
+
+    def _classifier(self) -> Tensor:
+        if self.weight is None:
+            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+        return self.weight
+
+    def _inferred(self, weight_decay: float) -> float:
+        """That of the features at an optimum, where both penalties are equal."""
+        features = self._mean(self.class_alpha.square()) * self.samples
+        rows = float(self._classifier().double().square().sum())
+        return weight_decay * rows / features if features else 0.0
 
     def distance_to(self, target: Target) -> TargetDistance:
         """How far class means, classifier and loss are from a target, and from the simplex ETF."""
@@ -253,6 +266,23 @@ class Collapse(Shown):
             raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
         loss = self.loss if target.setting.loss == "cross_entropy" else None
         return distance_to(target, self.moments.means, self.weight, loss, counts=self.counts)
+
+    def map_point(self, weight_decay: float, state: str | None = None) -> dict[str, Any]:
+        """This network as a row for `nclab target --map imbalance --points`.
+
+        `weight_decay` is that of the classifier; that of the features is inferred from the balance
+        of norms, and both are given as one, t sqrt n. Without a `state` the map takes that of
+        `minority_cosine`.
+        """
+        weight = self._classifier()
+        t = math.sqrt(weight_decay * self._inferred(weight_decay))
+        cosine = metrics.minority_cosine(self.moments, weight)
+        return {
+            "imbalance": float(self.counts.max() / self.counts.min()),
+            "weight_decay": t * math.sqrt(self.samples),
+            "minority_cosine": _finite(cosine),
+            **({} if state is None else {"state": state}),
+        }
 
     @cached_property
     def toward(self) -> Toward | None:
@@ -287,7 +317,7 @@ class Collapse(Shown):
             "ignored": self.ignored,
             "bias_norm": self.bias_norm,
         }
-        own = {} if self.toward is None else self.toward.values()
+        own = dict.fromkeys(MEANINGS) if self.toward is None else self.toward.values()
         return {**head, "num_classes": self.num_classes, **self.scalars(), **own, **tail}
 
     def table_rows(self) -> list[dict[str, Any]]:
