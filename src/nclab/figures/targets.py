@@ -114,7 +114,7 @@ def _bias(numbers: Row) -> Picture:
         y=numbers["shares"],
     )
     border = Panel(
-        "simplex ETF below, then on to an orthogonal frame",
+        "where it changes",
         "weight decay / critical",
         "penalty of the bias",
         (

@@ -242,6 +242,7 @@ def test_random_starts_of_deeper_linear_heads() -> None:
     assert "24 random starts" in str(found)
     ends = [start(found.setting, seed)[0] for seed in (5, 13)]
     assert min(abs(end - 0.0414437) for end in ends) < 5.1e-8
+    assert found.objective is not None
     assert found.objective <= min(ends)
 
 

@@ -112,7 +112,8 @@ def test_one_weight_decay_penalises_the_mean_squared_feature() -> None:
             assert v.grad is not None
             return float(value.detach()), v.grad.numpy()
 
-        start, options = np.random.default_rng(0).normal(size=18), {"ftol": 1e-15, "gtol": 1e-10}
+        start = np.random.default_rng(0).normal(size=18)
+        options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-10}
         best = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
         found = nclab.target(counts=counts, weight_decay=decay, average=average)
         assert best.fun == pytest.approx(found.objective, rel=1e-8)

@@ -151,7 +151,7 @@ def own_probabilities(
         return float(share @ (own - k * (logs + math.log(k) * wrong)))
 
     most = min(1 / max(float(wrong.max()), 1e-300), 1e300)
-    grid = [most * 10 ** (-8 * step / GRID) for step in range(GRID + 1)]
+    grid = [1.0, *(most * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
     entropies = [entropy(k) for k in grid]
     least = max(h - k * price for h, k in zip(entropies, grid, strict=True))
     least = max(0.0, least - ROUNDING * (1 + math.log(C)))

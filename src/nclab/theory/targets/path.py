@@ -13,9 +13,9 @@ from nclab.theory.targets.program import expanded, nuclear_norm, threshold, with
 from nclab.theory.targets.solve import solve
 from nclab.theory.targets.solved import Solved, shared_out
 
-STEP = 10**-0.25
+STEP = 10**-0.125
 """From one solved weight t to the next."""
-LAST = 44
+LAST = 88
 """Of them: 1e-11 of the weight that makes everything zero."""
 MOST_GROUPS = 100
 """Distinct counts up to which a path is solved; an optimum of so many takes half a second."""
