@@ -100,7 +100,7 @@ def test_one_weight_decay_penalises_the_mean_squared_feature() -> None:
     """Over samples or over classes, against descent on the sentence as it is said."""
     counts, decay = torch.tensor([4.0, 2.0, 1.0]).double(), 0.03
     for average in ("samples", "classes"):
-        share = counts / counts.sum() if average == "samples" else torch.full((3,), 1 / 3).double()
+        share = counts / counts.sum() if average == "samples" else torch.ones(3).double() / 3
 
         def function(x: np.ndarray, share: torch.Tensor = share) -> tuple[float, np.ndarray]:
             v = torch.tensor(x, requires_grad=True)
