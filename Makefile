@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup lint test check reproduce format docs benchmark clean
+.PHONY: setup lint test slow check reproduce format docs benchmark clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,10 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+
+# What takes minutes: optimisation of whole problems from random starts, beside their formulas.
+slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow --numprocesses $(WORKERS)
 
 # The same, but only the tests of what changed, as far as 45 seconds go.
 check: lint

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 import nclab
 from nclab.errors import DataError
-from nclab.theory.certificates.any_counts import any_counts, residual_bound, residual_objective
+from nclab.theory.certificates.any_counts import (
+    any_counts,
+    own_probabilities,
+    residual_bound,
+    residual_objective,
+)
 from nclab.theory.targets.program import threshold, with_weight
 from nclab.theory.targets.search import program_of_classes
 from nclab.theory.targets.solve import solve
@@ -107,6 +112,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
     targets = T[:, labels]
     entropy = float(-(targets * np.log(np.maximum(targets, 1e-300))).sum(0).mean())
     seen: list[tuple[FloatArray, float]] = []
+    others: list[tuple[FloatArray, float]] = []
     for _ in range(EACH):
         net = _network(rng, labels, C, d, [M for _, _, M in path], biased)
         slacks.networks += 1
@@ -129,6 +135,20 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
         slacks.add("share within classes", 1 - rho**2 - within if rho < 1 else 1e-12 - (rho - 1))
         if slacks.networks % 40 == 0:
             _attack_certificate(slacks, counts, soft, biased, net, loss, within)
+        if soft is None:
+            rests = np.stack([(q - targets)[:, labels == c].sum(1) for c in range(C)])
+            size = norms / math.sqrt(C * n)
+            centred = float(np.linalg.norm(net.bias - net.bias.mean()))
+            own = own_probabilities(counts, rests, size, loss, bias_norm=centred)
+            slacks.add("loss, by own probabilities", own.excess_loss / max(loss, 1e-9))
+            assert own.within_upper.value is not None
+            slacks.add("share within, by own probabilities", own.within_upper.value - within)
+            others.append((rests, centred))
+            for one, allowed in others[-6:]:
+                if allowed >= centred:  # other networks with these norms
+                    found = own_probabilities(counts, one, size, math.inf, bias_norm=allowed)
+                    slack = (loss - found.optimal_loss) / max(loss, 1e-9)
+                    slacks.add("loss, by another's probabilities", slack)
         if not biased:
             moment = (q - targets) @ (q - targets).T
             seen.append((moment, float(-(q * log_p).sum(0).mean())))

@@ -21,6 +21,14 @@ def test_table_and_json() -> None:
     assert json.loads(done.out)["loss"] == pytest.approx(0.034201678)
 
 
+def test_a_bias_may_be_none() -> None:
+    words = ("target", "--classes", 4, "--loss", "mse", "--weight-decay", "0.01,0.01", "--json")
+    plain, none = call(*words), call(*words, "--bias", "none")
+    assert plain.code == none.code == 0
+    assert json.loads(plain.out) == json.loads(none.out)
+    assert json.loads(call(*words, "--bias", "0").out)["geometry"] == "simplex ETF"
+
+
 def test_plot(tmp_path: Path) -> None:
     file = tmp_path / "target.png"
     done = call("target", "--counts", "5,5,1", "--weight-decay", "0.01", "--plot", file)
@@ -53,6 +61,18 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3"), "got neither"),
         (("--map", "sky", "--json"), "got 'sky'"),
         (("--map", "bias"), "--plot FILE or --json"),
+        (("--map", "bias", "--json", "--points", "none.csv"), "Cannot read none.csv"),
+        (("--classes", "3", "--weight-decay", "0.1", "--points", "a.csv"), "beside --map only"),
+        (("--map", "bias", "--plot", "a.txt"), ".png, .svg or .pdf"),
+        (("--counts", "0x5,3x1", "--weight-decay", "0.1"), "got '0x5'"),
+        (("--counts", "-1x5,3x1", "--weight-decay", "0.1"), "got '-1x5'"),
+        (("--counts", "9999999999x5", "--weight-decay", "0.1"), "1 to 5000 classes"),
+        (("--counts", "x5,3x1", "--weight-decay", "0.1"), "got 'x5'"),
+        (("--counts", "5,nan", "--weight-decay", "0.1"), "got nan for class 1"),
+        (("--classes", "3", "--weight-decay", "0.1", "--bias", "much"), "penalty or none"),
+        (("--classes", "3", "--weight-decay", "0.1", "--dim", "1"), "dimension of at least 2"),
+        (("--classes", "3", "--weight-decay", "0.1", "--loss", "hinge"), "got 'hinge'"),
+        (("--classes", "3", "--weight-decay", "0.1", "--plot", "no/such/a.png"), "Cannot write"),
         (("--map", "bias", "--classes", "3"), "--map alone"),
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "a.txt"), ".png, .svg or .pdf"),
     ],

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import nclab
 from nclab.metrics.catalogue import METRICS
+from nclab.metrics.toward import MEANINGS
 
 CLASSES = 3
 Y = torch.arange(90) % CLASSES
@@ -112,12 +113,13 @@ def test_rows_for_a_data_frame() -> None:
     sizes = {"layer", "dim", "samples", "num_classes", "zero_features", "ignored", "bias_norm"}
     assert len(rows) == len(REPORT.layers) == 5
     for row, layer in zip(rows, REPORT.layers, strict=True):
-        assert set(row) == sizes | {metric.name for metric in METRICS}
+        assert set(row) == sizes | {metric.name for metric in METRICS} | set(MEANINGS)
         assert row["layer"] == layer.layer
         assert row["nc1_trace_pinv"] == layer.nc1_trace_pinv
         assert row["samples"] == 90
         assert row["num_classes"] == CLASSES
     assert [row["loss"] is None for row in rows] == [True] * 4 + [False]
+    assert [row["target_distance"] is None for row in rows] == [True] * 4 + [False]
 
 
 def test_layers_by_name_and_by_position() -> None:

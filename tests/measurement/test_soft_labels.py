@@ -1,5 +1,6 @@
 """One-hot, smoothed and mixed labels: what is offered, and the loss of soft ones."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,8 +41,18 @@ def test_the_loss_is_that_of_the_labels_and_the_rest_that_of_the_largest(targets
     assert (
         found.notes["excess_loss"] == "the bound is that of hard labels, the loss that of soft ones"
     )
+    # Bounds on classes are those of the labels' classes; the loss of the labels has its own.
+    certificate, expected = found.certificate(), hard.certificate()
+    assert certificate.loss == pytest.approx(hard.balanced_loss, rel=1e-10)
+    assert certificate.alignment_lower.value == pytest.approx(
+        expected.alignment_lower.value, abs=1e-9
+    )
+    for solved in (certificate, found.certificate(pairs=False)):
+        assert solved.any_counts is not None
+        assert solved.any_counts.loss == found.loss
+        assert solved.any_counts.optimal_loss <= found.loss
     with pytest.raises(nclab.DataError, match="optimal_loss is missing"):
-        found.certificate()
+        replace(found, residuals=None).certificate()
 
 
 def test_a_tiny_loss_keeps_its_digits() -> None:

@@ -28,14 +28,22 @@ def command(
     smoothing: Annotated[float | None, typer.Option(help="Of label_smoothing; 0.1.")] = None,
     focus: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
     bias: Annotated[
-        float | None, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
-    ] = None,
+        str, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
+    ] = "none",
     features: Annotated[str, typer.Option(help="free, or relu for no negative features.")] = "free",
     dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
     depth: Annotated[int, typer.Option(help="Linear maps behind the features.")] = 1,
     phase: Annotated[
         str | None,
         typer.Option("--map", help="Where optima change: imbalance, bias or depth; no setting."),
+    ] = None,
+    points: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Networks on the map: .csv or .json with imbalance and weight_decay; "
+            "weight_decay_share and bias_penalty; or classes and depth; and their state.",
+        ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
@@ -49,13 +57,17 @@ def command(
     Of measured norms: [bold]nclab target --counts 10,10,1,1 --norms 2.2,2.3 --bias 0[/bold]
 
     Where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
+
+    With networks on it: [bold]nclab target --map imbalance --points nets.csv --plot m.png[/bold]
     """
     if phase is not None:
         given = (classes, counts, weight_decay, norms)
         if any(one is not None for one in given):
             raise DataError("Expected --map alone or a setting, got both.")
-        _map(phase, plot, as_json)
+        _map(phase, points, plot, as_json)
         return
+    if points is not None:
+        raise DataError("Expected --points beside --map only, got it alone.")
     from nclab.theory.targets.target import target
 
     found = target(
@@ -65,7 +77,7 @@ def command(
         loss=loss,
         weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
         norms=None if norms is None else _numbers("--norms", norms),
-        bias=bias,
+        bias=_bias(bias),
         features=features,
         depth=depth,
         smoothing=smoothing,
@@ -79,38 +91,72 @@ def command(
         print_table(found, *([f"drew {plot}"] if plot else []))
 
 
-def _map(name: str, plot: Path | None, as_json: bool) -> None:
-    from nclab.theory.targets.phase_maps import draw_map, phase_map
+def _map(name: str, points: Path | None, plot: Path | None, as_json: bool) -> None:
+    from nclab.theory.targets.map_points import read_points, with_points
+    from nclab.theory.targets.phase_maps import check_map, draw_map, phase_map
 
+    check_map(name)
+    if plot is None and not as_json:
+        raise DataError("Expected --plot FILE or --json beside --map, got neither.")
+    if plot is not None:
+        _check_suffix(plot)
+    rows = None if points is None else read_points(points)
+    if rows is not None:
+        with_points({"map": name}, rows)  # refused before the map is computed
     numbers = phase_map(name)
+    if rows is not None:
+        numbers = with_points(numbers, rows)
     if plot is not None:
         _save(draw_map(numbers), plot)
     if as_json:
         print_json(numbers)
-    elif plot is None:
-        raise DataError("Expected --plot FILE or --json beside --map, got neither.")
     else:
         print_table(f"drew {plot}")
 
 
 def _save(figure: Any, path: Path) -> None:
+    from nclab.files import explained
+
+    _check_suffix(path)
+    with explained("write", str(path), DataError):
+        figure.savefig(path, dpi=150)
+
+
+def _check_suffix(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
-    figure.savefig(path, dpi=150)
 
 
 def _counts(text: str) -> list[float]:
     """10,10,1 or 2x10,1."""
+    from nclab.theory.targets.setting import MOST_CLASSES
+
     found: list[float] = []
     for part in text.split(","):
-        many, _, each = part.rpartition("x")
+        many, cross, each = part.rpartition("x")
         try:
-            found += [float(each)] * (int(many) if many else 1)
+            count, times = float(each), int(many) if cross else 1
         except ValueError:
             raise DataError(
                 f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
             ) from None
+        if not 1 <= times <= MOST_CLASSES:
+            raise DataError(
+                f"Expected 1 to {MOST_CLASSES} classes before the x of --counts, "
+                f"got {part.strip()!r}."
+            )
+        found += [count] * times
     return found
+
+
+def _bias(text: str) -> float | None:
+    """A penalty, or none."""
+    if text.strip().lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise DataError(f"Expected --bias as a penalty or none, got {text!r}.") from None
 
 
 def _numbers(option: str, text: str) -> Any:

@@ -189,7 +189,8 @@ def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Colo
     shade = axis.pcolormesh(x, y, values, cmap=palette, norm=norm, shading=shading, lw=0)
     shade.set_rasterized(rows * columns > 2500)
     axis.grid(False)
-    axis.set_aspect("equal")
+    flat = len(panel.x) and np.ptp(x) > 3 * np.ptp(y)  # squares would leave a strip
+    axis.set_aspect("auto" if flat else "equal")
     if len(panel.x):
         if panel.centre is not None:
             axis.contour(x, y, values, [panel.centre], colors=colours.ink, linewidths=0.9)

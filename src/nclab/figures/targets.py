@@ -46,6 +46,25 @@ def map_picture(numbers: Row) -> Picture:
     return {"imbalance": _imbalance, "bias": _bias, "depth": _depth}[kind](numbers)
 
 
+def _networks(
+    numbers: Row, x: str, y: str, shift: float = 0.0, first: int = 2
+) -> tuple[Series, ...]:
+    """The points on a map, a series for every state."""
+    points = numbers.get("points", ())
+    states = dict.fromkeys(point["state"] for point in points)
+    return tuple(
+        Series(
+            state,
+            [point[x] for point in points if point["state"] == state],
+            [point[y] + shift for point in points if point["state"] == state],
+            colour=first + place,
+            style="none",
+            marker=("filled", "hollow", "cross")[place % 3],
+        )
+        for place, state in enumerate(states)
+    )
+
+
 def _imbalance(numbers: Row) -> Picture:
     large, small = numbers["classes"]
     x = [math.log10(one) for one in numbers["weight_decays"]]
@@ -69,6 +88,7 @@ def _imbalance(numbers: Row) -> Picture:
         (
             Series("minority merges above", numbers["ratios"], numbers["merge_at"], colour=0),
             Series("everything is zero above", numbers["ratios"], numbers["zero_at"], colour=1),
+            *_networks(numbers, "imbalance", "weight_decay"),
         ),
         x_scale="log",
         y_scale="log",
@@ -94,10 +114,13 @@ def _bias(numbers: Row) -> Picture:
         y=numbers["shares"],
     )
     border = Panel(
-        "simplex ETF below, then on to an orthogonal frame",
+        "where it changes",
         "weight decay / critical",
         "penalty of the bias",
-        (Series("simplex ETF until", numbers["shares"], numbers["simplex_until"]),),
+        (
+            Series("simplex ETF until", numbers["shares"], numbers["simplex_until"]),
+            *_networks(numbers, "weight_decay_share", "bias_penalty", first=1),
+        ),
         y_scale="log",
     )
     caption = f"Mean squared error, {C} balanced classes: from −1/(C−1) to 0."
@@ -122,4 +145,7 @@ def _depth(numbers: Row) -> Picture:
         "A search may find lower ones."
     )
     title = "When the simplex ETF gives way to lower rank"
-    return Picture("target_depth", title, (heat,), 1, caption, (6.4, 3.0))
+    panels: tuple[Panel | HeatMap, ...] = (heat,)
+    if points := _networks(numbers, "classes", "depth", shift=1.0, first=0):
+        panels += (Panel("networks", "classes", "factors", points),)
+    return Picture("target_depth", title, panels, 1, caption, (6.4, 3.0))

@@ -56,6 +56,8 @@ class Asked:
     groups: int = 0
     """Of the jackknife; 0 for no intervals."""
     null: bool = False
+    residuals: bool = False
+    """Of the classifier's probabilities, also where there are many classes."""
     labels: Tensor | None = None
     """All labels where they are known before the first pass, to be shuffled as a whole."""
 
@@ -81,7 +83,13 @@ class Asked:
                 f"Expected intervals=True or a number of groups from {FEWEST_GROUPS} on, "
                 f"got {intervals!r}."
             )
-        return cls(Extras(chosen(metrics)), int(groups), null, labels if null else None)
+        return cls(
+            Extras(chosen(metrics)),
+            int(groups),
+            null,
+            metrics == "all",
+            labels if null else None,
+        )
 
     def beside(
         self, moments: ClassMoments, head: "Head | None", num_classes: int | None

@@ -14,9 +14,17 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
+from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
+from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondLook
-from nclab.theory.certificates.any_counts import any_counts
+from nclab.statistics.residuals import Residuals
+from nclab.theory.certificates.any_counts import (
+    AnyCounts,
+    any_counts,
+    own_probabilities,
+    own_residuals,
+)
 from nclab.theory.certificates.certificate import Certificate, certify
 from nclab.theory.targets.distance import TargetDistance, distance_to
 from nclab.theory.targets.target import Target, target
@@ -101,6 +109,9 @@ class Collapse(Shown):
     """(C,) share of samples that the classifier is right about."""
     left_out: tuple[int, ...] = ()
     """Classes with fewer samples than `min_count`."""
+    residuals: Residuals | None = None
+    """Sums of the classifier's probabilities less the labels: of up to d classes and no more than
+    1000, 128 where labels are soft; of up to 4096 with metrics="all"."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -143,7 +154,9 @@ class Collapse(Shown):
         """What norms and losses of this layer guarantee, with a bound for every single class.
 
         Needs a classifier and samples of every class. Costs milliseconds, and up to seconds for
-        the bound on pairs of classes, which `pairs=False` leaves out.
+        the bound on pairs of classes and the optimum of unequal counts, which `pairs=False` leaves
+        out: what the mean loss over samples guarantees then comes from the network's own
+        probabilities, as does that of soft labels which differ within a class.
 
         >>> import nclab
         >>> features = [[2.0, 0.0], [-2.0, 0.0], [2.0, 0.1], [-2.0, 0.1]]
@@ -153,16 +166,21 @@ class Collapse(Shown):
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        for name in ("balanced_loss", "optimal_loss"):
+        soft = None if self.residuals is None else self.residuals.soft
+        for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
             if getattr(self, name) is None:
                 raise DataError(
                     f"Expected a measurement with classifier and loss, but {name} is missing: "
                     f"{self.notes[name]}."
                 )
         own: Any = self  # where these two are measured, nothing that follows is None
+        losses, mean = own.class_loss, own.balanced_loss
+        if soft is not None:
+            losses = soft.hard_losses / self.counts
+            mean = float(losses.mean())
         certificate = certify(
-            *(own.num_classes, own.alpha, own.beta, own.balanced_loss, delta),
-            class_losses=own.class_loss.cpu().numpy(),
+            *(own.num_classes, own.alpha, own.beta, mean, delta),
+            class_losses=losses.cpu().numpy(),
             class_alphas=own.class_alpha.cpu().numpy(),
             class_betas=own.class_beta.cpu().numpy(),
             bias_norm=self.bias_norm,
@@ -170,12 +188,39 @@ class Collapse(Shown):
         )
         measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
         measured["within_share"] = self._mean(own.variances) / self._mean(own.class_alpha.square())
-        by_samples = None
-        if pairs and len(self.counts.unique()) > 1:  # of equal counts it says nothing new
-            alpha = math.sqrt(self._mean(own.class_alpha.square()))
-            counts = self.counts.cpu()
-            by_samples = any_counts(counts, alpha * own.beta, own.loss, bias=self.bias_norm > 0)
-        return replace(certificate, measured=measured, any_counts=by_samples)
+        return replace(certificate, measured=measured, any_counts=self._by_samples(pairs))
+
+    def _by_samples(self, solved: bool) -> AnyCounts | None:
+        """What the mean loss over samples guarantees; of hard labels and equal counts nothing new.
+
+        By the optimum of counts and targets if that is `solved`, else by the own probabilities.
+        """
+        rests = self.residuals
+        soft = None if rests is None else rests.soft
+        if soft is None and len(self.counts.unique()) == 1:
+            return None
+        own: Any = self
+        counts = self.counts.cpu()
+        product = math.sqrt(self._mean(own.class_alpha.square())) * own.beta
+        targets = None
+        if soft is not None:
+            mean = soft.targets.cpu() / counts[:, None]
+            spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
+            targets = mean.T if spread <= 1e-9 * self.samples else None
+        if solved and (soft is None or targets is not None):
+            return any_counts(counts, product, own.loss, bias=self.bias_norm > 0, targets=targets)
+        if rests is None:
+            return None
+        if soft is None:
+            return own_probabilities(
+                counts, rests.sums, product, own.loss, bias_norm=self.bias_norm
+            )
+        probabilities = rests.sums + self.counts.double().diag().to(rests.sums)
+        gain = float((probabilities - soft.targets).sum(0).norm()) / self.samples * self.bias_norm
+        of_q, of_targets = (soft.entropies / self.samples).tolist()
+        return own_residuals(
+            soft.moment.cpu(), (of_q, of_targets), self.samples, product, own.loss, bias=gain
+        )
 
     def target(
         self,
@@ -196,27 +241,69 @@ class Collapse(Shown):
         >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
         ('simplex ETF', 0.0)
         """
-        if self.weight is None:
-            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+        rows = float(self._classifier().double().square().sum())
         alpha = math.sqrt(self._mean(self.class_alpha.square()))
-        rows = float(self.weight.double().square().sum())
         setting: dict[str, Any] = {"counts": self.counts.cpu(), "dim": self.dim, "loss": loss}
         setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
         if weight_decay is None:
             return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
         if isinstance(weight_decay, tuple | list):
             return target(**setting, weight_decay=(weight_decay[0], weight_decay[1]))
-        inferred = weight_decay * rows / (alpha**2 * self.samples)
+        inferred = self._inferred(weight_decay)
         found = target(**setting, weight_decay=(weight_decay, inferred))
         note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
         return replace(found, notes=(note, *found.notes))
+
+    def _classifier(self) -> Tensor:
+        if self.weight is None:
+            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+        return self.weight
+
+    def _inferred(self, weight_decay: float) -> float:
+        """That of the features at an optimum, where both penalties are equal."""
+        features = self._mean(self.class_alpha.square()) * self.samples
+        rows = float(self._classifier().double().square().sum())
+        return weight_decay * rows / features if features else 0.0
 
     def distance_to(self, target: Target) -> TargetDistance:
         """How far class means, classifier and loss are from a target, and from the simplex ETF."""
         if not isinstance(target, Target):
             raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
         loss = self.loss if target.setting.loss == "cross_entropy" else None
-        return distance_to(target, self.moments.means, self.weight, loss)
+        return distance_to(target, self.moments.means, self.weight, loss, counts=self.counts)
+
+    def map_point(self, weight_decay: float, state: str | None = None) -> dict[str, Any]:
+        """This network as a row for `nclab target --map imbalance --points`.
+
+        `weight_decay` is that of the classifier; that of the features is inferred from the balance
+        of norms, and both are given as one, t sqrt n. Without a `state` the map takes that of
+        `minority_cosine`.
+        """
+        weight = self._classifier()
+        t = math.sqrt(weight_decay * self._inferred(weight_decay))
+        cosine = metrics.minority_cosine(self.moments, weight)
+        return {
+            "imbalance": float(self.counts.max() / self.counts.min()),
+            "weight_decay": t * math.sqrt(self.samples),
+            "minority_cosine": _finite(cosine),
+            **({} if state is None else {"state": state}),
+        }
+
+    @cached_property
+    def toward(self) -> Toward | None:
+        """How far this is from the optimum of its own counts and norms, beside the simplex ETF.
+
+        Under cross-entropy with free features; None where there is no classifier, or where that
+        optimum is dear, with the reason in the notes of `to_dict`. `target` takes other settings.
+        """
+        return self._toward[0]
+
+    @cached_property
+    def _toward(self) -> tuple[Toward | None, str]:
+        try:
+            return toward(self), ""
+        except NclabError as error:
+            return None, "" if self.weight is None else str(error)
 
     def strata(self, groups: int = DECILES, *, by: Share = "samples") -> Strata:
         """Classes in groups by frequency, each with its own spread, accuracies, loss and norms.
@@ -253,7 +340,8 @@ class Collapse(Shown):
             "ignored": self.ignored,
             "bias_norm": self.bias_norm,
         }
-        return {**head, "num_classes": self.num_classes, **self.scalars(), **tail}
+        own = dict.fromkeys(MEANINGS) if self.toward is None else self.toward.values()
+        return {**head, "num_classes": self.num_classes, **self.scalars(), **own, **tail}
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""
@@ -269,7 +357,8 @@ class Collapse(Shown):
             one, other = (self.name_of(number) for number in self.max_inter_pair)
             worst = self.class_names[int(self.intra_cosine.argmin())]
             named = [f"{of}least alike within {worst}, most alike between {one} and {other}"]
-        return [*named, f"{of}{self.verdict}"]
+        own = "" if self.toward is None else self.toward.in_words()
+        return [*named, f"{of}{self.verdict}", *([f"{of}{own}"] if own else [])]
 
     def name_of(self, number: int) -> str:
         """What a measured class is called: its name, or its number where it has none."""
@@ -318,8 +407,9 @@ Class means: a simplex ETF (cosines off by 0).
         names = ("intra_cosine", "nc3_alignment", "class_loss", "class_alpha", "class_beta")
         scalars = {name: _finite(value) for name, value in self.scalars().items()}
         certificate, why = self._recorded_certificate()
-        if why:
-            notes["certificate"] = why
+        for name, reason in (("certificate", why), ("target_distance", self._toward[1])):
+            if reason:
+                notes[name] = reason
         return {
             **self.to_row(),
             **scalars,
@@ -335,8 +425,13 @@ Class means: a simplex ETF (cosines off by 0).
             "warnings": list(self.warnings),
             "verdict": self.verdict,
             **self._shown_strata(),
+            **({} if self.toward is None else {"own_target": self._own_target(self.toward)}),
             **self._uncertainty(),
         }
+
+    def _own_target(self, own: Toward) -> dict[str, Any]:
+        """What a record keeps of the own optimum beside its scalars."""
+        return {"geometry": own.distance.geometry, "weight_decay": list(own.weight_decay)}
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
         """What a record keeps of the certificate, or why it has none; no word without a loss."""

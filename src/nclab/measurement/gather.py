@@ -129,6 +129,7 @@ def gather(
         weight=None if weight is None else weight[classes],
         class_accuracy=None if view.logits is None else _shares(view.logits, classes),
         left_out=left_out,
+        residuals=None if missing or left_out or view.logits is None else view.logits.residuals,
     )
 
 

@@ -27,6 +27,7 @@ from nclab.statistics.checks import (
 )
 from nclab.statistics.logits import logit_blocks
 from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.residuals import MOST_ASKED, MOST_CLASSES, MOST_SOFT
 from nclab.statistics.wide_logits import add_wide, is_wide
 
 SCATTER_LIMIT = 4096
@@ -191,7 +192,10 @@ class LayerStream:
     def new_logits(self) -> LogitStatistics:
         """Empty sums of logits, beside the moments."""
         size, device = self.moments.num_classes, self.moments.device
-        return LogitStatistics(size, ignore_index=self.ignore_index, device=device)
+        usual = min(MOST_SOFT if self.soft else MOST_CLASSES, self.moments.dim)
+        most = MOST_ASKED if self.asked.residuals else usual
+        soft = self.soft if size <= most else None
+        return LogitStatistics(size, ignore_index=self.ignore_index, device=device, residuals=soft)
 
     def update(
         self,

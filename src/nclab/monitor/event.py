@@ -79,9 +79,15 @@ class Event:
         return {
             f"nc/{data}{collapse.layer}/{name}": value
             for collapse in self.layers
-            for name, value in collapse.scalars().items()
+            for name, value in (collapse.scalars() | _toward(collapse)).items()
             if value is not None
         }
+
+    @property
+    def own_target(self) -> str:
+        """Of the layer that the classifier reads: how far its own optimum is, in words."""
+        found = next((one.toward for one in reversed(self.layers) if one.toward), None)
+        return "" if found is None else found.in_words()
 
     def to_record(self) -> dict[str, Any]:
         """One line of a journal: plain JSON values."""
@@ -102,3 +108,7 @@ class Event:
         if not read:
             return {}
         return {"loss": read[-1].loss, "accuracy": read[-1].accuracy}
+
+
+def _toward(collapse: Collapse) -> dict[str, float | None]:
+    return {} if collapse.toward is None else collapse.toward.values()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nclab.errors import NclabWarning
+from nclab.metrics.toward import progress
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
 from nclab.records.run import refuse_other
@@ -60,6 +61,19 @@ class History:
             row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
         ]
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
+
+    def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
+        """In words: how much of the way to its own optimum the training has come since the start.
+
+        >>> row = {"layer": "a", "target_distance": 0.5, "etf_distance": 0.6, "epoch": 1}
+        >>> now = {**row, "target_distance": 0.16, "etf_distance": 0.5, "epoch": 9}
+        >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:38]
+        '68 % of the way to its own optimum (di'
+        """
+        own, etf = (
+            self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
+        )
+        return progress(own, etf)
 
 
 class RecordWriter(Protocol):

@@ -5,7 +5,7 @@ from typing import Any
 
 from nclab.records.schema import last_layer
 
-NOTHING = "At this loss nothing is guaranteed: a whole class could be lost."
+NOTHING = "At this loss no single class is guaranteed anything: a whole class could be lost."
 OLDER = "No certificate: this record is older than certificates in records."
 ROWS = (
     ("cos(classifier, mean) ≥", "alignment_lower", "nc3_alignment_min"),
@@ -47,6 +47,19 @@ def guarantees(measurement: Mapping[str, Any]) -> dict[str, Any] | None:
         }
         for name, bound, measured in ROWS
     ]
+    within = _number(certificate.get("within_upper"))
+    if within is not None:
+        share = _number(certificate.get("within_share"))
+        rows.append(
+            {
+                "quantity": "share within classes, all samples ≤",
+                "guaranteed": within,
+                "otherwise": "nothing",
+                "measured": share,
+                "thesis": None,
+                "collapse": 0.0,
+            }
+        )
     promised, seen = _numbers(certificate.get("class_intra_lower")), layer.get("intra_cosine")
     every: dict[str, Any] | None = None
     if promised and seen:
@@ -71,6 +84,9 @@ def class_names(layer: Mapping[str, Any]) -> dict[str, str]:
 def _words(certificate: Mapping[str, Any], promised: list[float]) -> str:
     excess = _number(certificate.get("excess_loss")) or 0.0
     words = f"The loss is {excess:.3g} above the best that these norms allow. "
+    if (by_samples := _number(certificate.get("samples_excess_loss"))) is not None:
+        words = f"Averaged over classes, the loss is {excess:.3g} above the best that these norms "
+        words += f"allow; over samples, as it was trained, at most {by_samples:.3g}. "
     rho = _number(certificate.get("alignment_lower"))
     words += NOTHING if rho is None else f"Every class has alignment at least {rho:.4f}."
     mean = sum(promised) / max(len(promised), 1)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from nclab.metrics.toward import MEANINGS, progress
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.report.columns import PLACES, evenly, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
@@ -82,6 +83,7 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
         "cosines": _cosines(run, space),
         "geometry": _geometry(run, space),
         "certificate": guarantees(last),
+        "toward": _toward(run),
         "alarms": run.alarms[-50:],
     }
 
@@ -111,9 +113,16 @@ def _metrics(run: GrowingRun, classes: Any) -> list[dict[str, Any]]:
         ideal = None
         if metric and metric.ideal and isinstance(classes, int) and classes > 1:
             ideal = metric.ideal(classes)
-        meaning = metric.meaning if metric else ""
+        meaning = metric.meaning if metric else MEANINGS.get(name, "")
         found.append({"name": name, "meaning": meaning, "ideal": ideal})
     return found
+
+
+def _toward(run: GrowingRun) -> str:
+    """How far the training has come to its own optimum, in words; empty where none is known."""
+    layer = next(iter(run.last_layers()), "")
+    own, etf = (run.curve((layer, name), "step")[1] for name in ("target_distance", "etf_distance"))
+    return progress(own, etf)
 
 
 def _first(run: GrowingRun, names: list[str]) -> list[str]:

@@ -165,6 +165,25 @@ def rank_logits(
 
 
 @_compiled
+def add_losses_and_residuals(
+    powers: Array, classes: Array, gaps: Array, loss_sums: Array, residual_sums: Array
+) -> None:
+    """`add_losses`, and the probabilities less the class itself to the row of the class."""
+    for i in range(powers.shape[0]):
+        c, total = classes[i], 0.0
+        for j in range(powers.shape[1]):
+            total += powers[i, j]
+        rest = np.log(total) - gaps[i]
+        small = np.exp(-abs(rest))
+        loss_sums[c] += max(rest, 0.0) + np.log1p(small)
+        wrong = (1.0 if rest > 0.0 else small) / (1.0 + small)  # 1 - q of the label
+        scale = wrong / total
+        for j in range(powers.shape[1]):
+            residual_sums[c, j] += powers[i, j] * scale
+        residual_sums[c, c] -= wrong
+
+
+@_compiled
 def add_losses(powers: Array, classes: Array, gaps: Array, loss_sums: Array) -> None:
     """Add log(1 + sum_j exp(z_j - z_y)) by class, of exp(z - z_m) and z_y - z_m."""
     for i in range(powers.shape[0]):

@@ -17,6 +17,7 @@ from nclab.statistics.blocks import (
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
 from nclab.statistics.ranks import Group, Ranks
+from nclab.statistics.residuals import Residuals
 
 LOGITS = 2**21
 """Logits on the CPU that are computed before they are used."""
@@ -92,7 +93,10 @@ def logit_blocks(
 class LogitStatistics:
     """Per class the count, summed loss, correct predictions and smallest margin.
 
-    Costs a few reads of the logits; memory O(C).
+    Costs a few reads of the logits; memory O(C), with `residuals` O(C^2).
+
+    Args:
+        residuals: None for no sums of probabilities; whether labels are soft where there are.
 
     >>> statistics = LogitStatistics(num_classes=2)
     >>> predicted = statistics.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])
@@ -106,8 +110,12 @@ class LogitStatistics:
         *,
         ignore_index: int | None = IGNORE_INDEX,
         device: torch.device | str = "cpu",
+        residuals: bool | None = None,
     ) -> None:
         device = device_with_float64(torch.device(device))
+        self.residuals: Residuals | None = None
+        if residuals is not None:
+            self.residuals = Residuals.empty(num_classes, device, soft=residuals)
         self.ignore_index = ignore_index
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.correct = torch.zeros_like(self.counts)
@@ -152,6 +160,8 @@ class LogitStatistics:
         if targets is not None:  # how far the others lie below the label
             below = (logits - gaps[:, None]).scatter_(1, classes[:, None], 0.0)
         losses = _log1p_sum_exp(logits, gaps)
+        if self.residuals is not None:
+            self.residuals.add(logits, classes, gaps, losses, targets)
         if targets is not None and below is not None:
             losses = losses * targets.sum(1) - (targets * below).sum(1)
         self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
@@ -161,29 +171,37 @@ class LogitStatistics:
 
     def _add_compiled(self, logits: Tensor, classes: Tensor) -> Tensor:
         """The rest of `add_checked` in compiled form, in parts that stay in the cache."""
-        from nclab.statistics.kernel import add_losses, rank_logits
+        from nclab.statistics.kernel import add_losses, add_losses_and_residuals, rank_logits
 
         gaps, predicted = logits.new_empty(len(logits)), torch.empty_like(classes)
         correct, margins, loss_sums = (
             part.numpy() for part in (self.correct, self.margins, self.loss_sums)
         )
+        rests = None if self.residuals is None else self.residuals.sums.numpy()
         step = max(1, 2 * CPU_BLOCK // self.num_classes)
         parts = (tensor.split(step) for tensor in (logits, classes, gaps, predicted))
         for part in zip(*parts, strict=True):
             z, own, gap, found = (tensor.numpy() for tensor in part)
             rank_logits(z, own, correct, margins, gap, found)
             part[0].exp_()
-            add_losses(z, own, gap, loss_sums)
+            if rests is None:
+                add_losses(z, own, gap, loss_sums)
+            else:
+                add_losses_and_residuals(z, own, gap, loss_sums, rests)
         return predicted
 
     def sums(self) -> dict[str, Tensor]:
         """All that was added up, as plain tensors, for `load_sums`."""
-        return {name: getattr(self, name).clone() for name in _SUMS}
+        own = {} if self.residuals is None else self.residuals.tensors()
+        return {
+            name: one.clone() for name, one in ({n: getattr(self, n) for n in _SUMS} | own).items()
+        }
 
     def load_sums(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what `sums` of a stream of the same classes gave."""
         for name in _SUMS:
             getattr(self, name).copy_(state[name])
+        self._residuals_of(state)
 
     def merge(self, other: Self) -> None:
         """Add what another stream of the same classes has seen."""
@@ -195,16 +213,32 @@ class LogitStatistics:
         self.correct += other.correct.to(self.counts.device)
         self.loss_sums += other.loss_sums.to(self.counts.device)
         self.margins = torch.minimum(self.margins, other.margins.to(self.counts.device))
+        self._residuals_of(other.sums(), add=True)
+
+    def _residuals_of(self, state: Mapping[str, Tensor], *, add: bool = False) -> None:
+        """Take the residuals of another stream; where it has none there are none of the whole."""
+        own = {} if self.residuals is None else self.residuals.tensors()
+        if self.residuals is None or not own.keys() <= state.keys():
+            self.residuals = None
+        elif add:
+            self.residuals.merge(state)
+        else:
+            for name, one in own.items():
+                one.copy_(state[name])
 
     def all_reduce(self, group: Group = None) -> None:
         """What all processes of a torch.distributed group have seen, in each of them.
 
-        Costs three messages of 4 C numbers together.
+        Costs four messages of 4 C numbers together, and one of the residuals where there are some.
         """
         ranks = Ranks(group)
         ranks.agree("number of classes of the logits", [self.num_classes])
         ranks.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
         ranks.reduce_(self.margins, dist.ReduceOp.MIN)
+        if not bool(ranks.gather([int(self.residuals is not None)]).all()):
+            self.residuals = None
+        elif self.residuals is not None:
+            ranks.sum_(self.residuals.tensors())
 
 
 _SUMS = ("counts", "correct", "loss_sums", "margins")

@@ -29,6 +29,7 @@ def add_wide(statistics: LogitStatistics, logits: Tensor, classes: Tensor) -> No
     (['1.92875e-22', '1.31326'], [1, 0])
     """
     size, device = statistics.num_classes, statistics.counts.device
+    statistics.residuals = None  # those of every sample, or none
     step = max(1, BLOCK // size)
     scratch = logits.new_empty(min(step, len(logits)), size, dtype=torch.float32)
     here, count = classes.to(logits.device), len(logits)

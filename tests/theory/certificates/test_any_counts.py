@@ -10,7 +10,12 @@ import torch
 
 import nclab
 from nclab.errors import DataError
-from nclab.theory.certificates.any_counts import any_counts, residual_bound, residual_objective
+from nclab.theory.certificates.any_counts import (
+    any_counts,
+    own_probabilities,
+    residual_bound,
+    residual_objective,
+)
 from nclab.theory.layer_peeled import g_inverse
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +26,7 @@ def test_no_network_violates_a_bound() -> None:
     slacks = bench["attack"](400, seed=5)
     assert slacks.networks >= 400
     assert not slacks.violations
-    assert len(slacks.checks) == 7
+    assert len(slacks.checks) == 10
 
 
 def test_the_attack_notices_a_wrong_bound() -> None:
@@ -68,12 +73,45 @@ def test_residuals_of_the_optimum_are_tight() -> None:
     assert residual_bound(rest @ rest.T, entropy, 33, norm) == pytest.approx(found.loss, rel=1e-5)
 
 
+def test_own_probabilities_are_tight_at_the_optimum_and_no_worse_than_residuals() -> None:
+    counts = torch.tensor([10, 10, 10, 1, 1, 1])
+    found = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
+    labels = torch.repeat_interleave(torch.arange(6), counts)
+    norm = float(torch.linalg.svdvals(found.logits * counts.double().sqrt()).sum())
+    product = norm / math.sqrt(6 * 33)
+    noise = torch.randn(6, 33, generator=torch.Generator().manual_seed(0)).double()
+    for size in (0.0, 0.5):
+        logits = found.logits[:, labels] + size * noise
+        q = torch.softmax(logits, 0)
+        rest = q - torch.eye(6).double()[:, labels]
+        loss = float(-torch.log_softmax(logits, 0)[labels, torch.arange(33)].mean())
+        sums = torch.stack([rest[:, labels == c].sum(1) for c in range(6)])
+        own = own_probabilities(counts, sums, product, loss)
+        moment = residual_bound(rest @ rest.T, float(-(q * q.log()).sum(0).mean()), 33, norm)
+        assert own.optimal_loss >= moment - 1e-12
+        assert own.optimal_loss <= found.loss * (1 + 1e-9)
+        if not size:
+            assert own.optimal_loss == pytest.approx(found.loss, rel=1e-4)
+            assert own.within_upper.value == pytest.approx(0.0, abs=1e-4)
+
+
+def test_certify_says_what_it_does_not_know() -> None:
+    with pytest.raises(TypeError, match=r"^certify\(\) got an unexpected keyword argument 'foo'$"):
+        nclab.certify(6, 2.0, 1.0, 0.3, foo=1)  # type: ignore[call-arg]
+    with pytest.raises(DataError, match="matrix of numbers"):
+        nclab.certify(6, 2.0, 1.0, 0.3, counts=[1] * 6, targets="x")
+    words = " ".join(str(nclab.certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])).split())
+    assert "no single class is guaranteed anything" in words
+    assert "at most 0.1012 of the squared feature norm is within classes" in words
+    assert "a small class may carry most of the loss" in words
+
+
 def test_certify_with_counts() -> None:
     counts = [10, 10, 10, 1, 1, 1]
     certificate = nclab.certify(6, 2.0, 1.0, 0.3, counts=counts)
     assert certificate.any_counts is not None
     assert certificate.any_counts.optimal_loss == pytest.approx(0.26746353, abs=1e-8)
-    assert "best for these counts" in str(certificate)
+    assert "no network has less than 0.267464" in str(certificate)
     assert certificate.to_dict()["any_counts"]["within_upper"]["value"] < 0.2
     # Without class arrays the class-averaged side takes the worst that the counts allow.
     assert certificate.loss == pytest.approx(0.3 * 33 / 6)
@@ -123,8 +161,15 @@ def test_a_trained_long_tailed_network() -> None:
     assert within.value is not None
     assert seen is not None
     assert seen <= within.value < 1
-    assert "within classes, any counts" in str(certificate)
-    assert collapse.certificate(pairs=False).any_counts is None
+    assert "share within classes" in str(certificate)
+    streamed = collapse.certificate(pairs=False).any_counts
+    assert streamed is not None
+    assert streamed.proof == "the network's own probabilities"
+    assert streamed.optimal_loss <= certificate.any_counts.optimal_loss * (1 + 1e-9)
+    assert seen <= (streamed.within_upper.value or 0.0)
+    assert "nothing is guaranteed" not in str(certificate)
+    record = collapse.to_dict()["certificate"]
+    assert record["within_share"] <= record["within_upper"] < 1
 
 
 def test_losses_below_what_can_be_computed_are_neither_refused_nor_bounded() -> None:

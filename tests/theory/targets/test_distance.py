@@ -65,6 +65,18 @@ def test_a_target_of_zero_has_no_distance() -> None:
     assert found.to_dict()["mean_norm_ratios"] == [None] * 3
 
 
+def test_a_limit_and_other_counts_are_said() -> None:
+    collapse = network(nclab.target(counts=[30, 10, 3], weight_decay=0.001))
+    found = collapse.distance_to(nclab.target(counts=[30, 10, 3], weight_decay=0))
+    assert found.excess_loss is None
+    assert float(found.mean_norm_ratios.mean()) == pytest.approx(1.0)
+    assert "is a limit" in str(found)
+    other = collapse.distance_to(nclab.target(counts=[3, 10, 30], weight_decay=0.001))
+    assert "other counts than those measured" in " ".join(str(other).split())
+    twice = collapse.distance_to(nclab.target(counts=[60, 20, 6], weight_decay=0.001))
+    assert twice.notes == ()
+
+
 def test_other_numbers_of_classes_are_refused() -> None:
     with pytest.raises(DataError, match="Expected 3 classes as measured, got a target of 4"):
         distance_to(nclab.target(4, weight_decay=0.1), torch.eye(3))

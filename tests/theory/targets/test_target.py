@@ -14,6 +14,7 @@ from nclab.errors import DataError
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.targets.regression import regression_target
 from nclab.theory.targets.search import search
+from nclab.theory.targets.setting import AVERAGES
 
 
 def whole_problem(
@@ -64,17 +65,17 @@ def whole_problem(
     ("counts", "decays", "kind"),
     [
         ([4, 2, 2, 1], (0.01, 0.02), {}),
-        ([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.0}),
-        ([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.1}),
-        ([3, 1, 1], (0.02, 0.01), {"smoothing": 0.2}),
+        pytest.param([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.0}, marks=pytest.mark.slow),
+        pytest.param([4, 2, 2, 1], (0.01, 0.02), {"bias": 0.1}, marks=pytest.mark.slow),
+        pytest.param([3, 1, 1], (0.02, 0.01), {"smoothing": 0.2}, marks=pytest.mark.slow),
         ([4, 2, 1], (0.01, 0.01), {"relu": True, "dim": 4}),
-        ([4, 2, 1], (0.01, 0.01), {"loss": "mse"}),
-        ([4, 2, 1], (0.01, 0.01), {"loss": "mse", "bias": 0.0}),
+        pytest.param([4, 2, 1], (0.01, 0.01), {"loss": "mse"}, marks=pytest.mark.slow),
+        pytest.param([4, 2, 1], (0.01, 0.01), {"loss": "mse", "bias": 0.0}, marks=pytest.mark.slow),
         ([4, 2, 1], (0.01, 0.02), {"loss": "mse", "bias": 0.3}),
-        ([2, 2, 2], (0.02, 0.02), {"loss": "mse", "depth": 2}),
-        ([2, 2, 2], (0.005, 0.005), {"focus": 2.0}),
-        ([3, 2, 1], (0.005, 0.005), {"focus": 2.0}),
-        ([3, 2, 1], (0.01, 0.01), {"loss": "mse", "dim": 2}),
+        pytest.param([2, 2, 2], (0.02, 0.02), {"loss": "mse", "depth": 2}, marks=pytest.mark.slow),
+        pytest.param([2, 2, 2], (0.005, 0.005), {"focus": 2.0}, marks=pytest.mark.slow),
+        pytest.param([3, 2, 1], (0.005, 0.005), {"focus": 2.0}, marks=pytest.mark.slow),
+        pytest.param([3, 2, 1], (0.01, 0.01), {"loss": "mse", "dim": 2}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -93,6 +94,39 @@ def test_no_random_start_is_lower_and_one_is_as_low(
     best = min(whole_problem(counts, decays, seed=seed, **kind) for seed in range(starts))
     assert best > found.objective * (1 - 1e-7)
     assert best < found.objective * (1 + 1e-4)
+
+
+def test_one_weight_decay_penalises_the_mean_squared_feature() -> None:
+    """Over samples or over classes, against descent on the sentence as it is said."""
+    counts, decay = torch.tensor([4.0, 2.0, 1.0]).double(), 0.03
+    for average in ("samples", "classes"):
+        share = counts / counts.sum() if average == "samples" else torch.ones(3).double() / 3
+
+        def function(x: np.ndarray, share: torch.Tensor = share) -> tuple[float, np.ndarray]:
+            v = torch.tensor(x, requires_grad=True)
+            W, H = v[:9].view(3, 3), v[9:].view(3, 3)
+            losses = -torch.log_softmax(W @ H, 0).diagonal()
+            value = losses @ counts / counts.sum() + decay / 2 * W.square().sum()
+            value = value + decay / 2 * H.square().sum(0) @ share
+            value.backward()
+            assert v.grad is not None
+            return float(value.detach()), v.grad.numpy()
+
+        start = np.random.default_rng(0).normal(size=18)
+        options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-10}
+        best = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
+        found = nclab.target(counts=counts, weight_decay=decay, average=average)
+        assert best.fun == pytest.approx(found.objective, rel=1e-8)
+    even = [nclab.target(counts=[5] * 4, weight_decay=decay, average=a) for a in AVERAGES]
+    assert even[0].objective == pytest.approx(even[1].objective, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_search_exchanges_classes_in_the_plane() -> None:
+    """Of 24 random starts one ends here; the others are up to .4 % above."""
+    found = nclab.target(counts=[20, 10, 5, 3, 2, 1], dim=2, weight_decay=(0.002, 0.002))
+    assert found.objective == pytest.approx(0.220883725, abs=5.1e-10)
+    assert found.proof == "best of 24 starts and of classes exchanged: no proof"
 
 
 def test_balanced_cross_entropy_is_the_simplex_etf_as_before() -> None:
@@ -189,6 +223,14 @@ def test_search_finds_what_is_known() -> None:
     assert found.loss + found.penalty == pytest.approx(known, rel=1e-7)
 
 
+def test_squared_error_in_one_dimension() -> None:
+    found = nclab.target(counts=[4, 2, 1], weight_decay=(0.01, 0.01), loss="mse", dim=1)
+    best = min(
+        whole_problem([4, 2, 1], (0.01, 0.01), seed=seed, loss="mse", dim=1) for seed in (0, 1)
+    )
+    assert best == pytest.approx(found.objective, rel=1e-7)
+
+
 def test_regression() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(size=(40, 2)) @ np.array([[1.5, 0.4], [0.0, 0.5]])
@@ -237,6 +279,20 @@ def test_json_and_plot() -> None:
         ({"num_classes": 3}, "got neither"),
         ({"num_classes": 3, "weight_decay": 0.1, "norms": (1, 1)}, "got both"),
         ({"num_classes": 3, "weight_decay": 0.1, "dim": 1}, "dimension of at least 2"),
+        ({"num_classes": 3, "weight_decay": 0.1, "dim": 2.5}, "got 2.5"),
+        ({"num_classes": 3, "weight_decay": 0.1, "dim": math.nan}, "got nan"),
+        ({"num_classes": 10**9, "weight_decay": 0.1}, "from 2 to 5000"),
+        ({"num_classes": 2.5, "weight_decay": 0.1}, "got 2.5"),
+        ({"num_classes": math.nan, "weight_decay": 0.1}, "got nan"),
+        ({"counts": [3, math.nan], "weight_decay": 0.1}, "got nan for class 1"),
+        ({"num_classes": 3, "weight_decay": math.nan}, "got nan"),
+        ({"num_classes": 3, "weight_decay": "x"}, "two numbers, got 'x'"),
+        ({"num_classes": 2, "weight_decay": 0.1, "targets": "x"}, "matrix of numbers, got 'x'"),
+        (
+            {"num_classes": 6, "weight_decay": (0.1, 0.1), "loss": "mse", "features": "relu"}
+            | {"depth": 4, "dim": 3},
+            "dim of at least 6",
+        ),
         ({"num_classes": 3, "weight_decay": 0.1, "loss": "hinge"}, "got 'hinge'"),
         ({"num_classes": 3, "weight_decay": -0.1}, "positive weight decays"),
         ({"num_classes": 3, "weight_decay": (0.1, 0.0)}, "positive weight decays"),
@@ -260,7 +316,9 @@ def test_given_norms_bound_the_loss_itself() -> None:
     assert found.lower_bound == found.loss
 
 
-@pytest.mark.parametrize("options", [{"dim": 2}, {"loss": "focal"}])
+@pytest.mark.parametrize(
+    "options", [{"dim": 2}, pytest.param({"loss": "focal"}, marks=pytest.mark.slow)]
+)
 def test_a_search_has_the_norms_that_were_given(options: Any) -> None:
     found = nclab.target(counts=[8, 2, 1, 1, 1], norms=(1.5, 2.5), **options)
     assert float(found.classifier_norms.square().mean().sqrt()) == pytest.approx(2.5, rel=1e-6)

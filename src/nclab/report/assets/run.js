@@ -223,6 +223,7 @@ nclab.runPage = () => {
     const box = document.getElementById("certificate");
     const found = data.certificate;
     box.textContent = "";
+    if (data.toward) box.appendChild(nclab.element("p", { text: data.toward }));
     if (!found) {
       box.appendChild(
         nclab.element("p", {

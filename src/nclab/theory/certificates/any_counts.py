@@ -27,6 +27,9 @@ from nclab.theory.targets.solve import MANY, Optimum, clustered, solve
 
 ROUNDING = 1e-15
 """Of a mean entropy."""
+GRID = 160
+"""Sizes of own residuals that are tried, twenty a decade."""
+OWN = "the network's own probabilities"
 SOURCE = "docs/certificates.md, any counts and targets"
 
 
@@ -42,6 +45,10 @@ class AnyCounts:
     """rho: on cos(W, G H^T), the classifier and the best combination of the features."""
     within_upper: Bound
     """On the share of the features' squared norm that is within classes, 1 - rho^2."""
+    proof: str = "the optimum of these counts and targets"
+    """Which distributions the dual bound takes."""
+    soft: bool = False
+    """Whether labels are distributions; class-averaged bounds are those of hard ones even then."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -49,6 +56,7 @@ class AnyCounts:
         bounds = (self.alignment_lower, self.within_upper)
         return {
             **plain,
+            "proof": self.proof,
             "alignment_lower": bounds[0].to_dict(),
             "within_upper": bounds[1].to_dict(),
         }
@@ -96,6 +104,100 @@ def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(f"Expected a square moment of samples, got {tuple(S.shape)} of {samples}.")
     return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
+
+
+def own_probabilities(
+    counts: Any, residuals: Any, product: float, loss: float, *, bias_norm: float = 0.0
+) -> AnyCounts:
+    r"""`any_counts` of hard labels, from a network's own probabilities: no program is solved.
+
+    With $\bar q_c$ the mean probabilities of class c and $q^k_c = e_c + k(\bar q_c - e_c)$,
+
+    $$L \ge \operatorname{mean}H(q^k) - k\Bigl(\tfrac1n\|(\bar Q - I)D^{1/2}\|_2\|W\|_F\|H\|_F
+    + \|\bar r\|\,\|b\|\Bigr)$$
+
+    for every k that leaves no probability negative; the best is taken. It is never worse than that
+    of the moment of the samples' own residuals: averaging raises entropies and lowers norms. A
+    network at its optimum is told so; far from it the optimum's own distributions say more.
+
+    Args:
+        residuals: (C, C) sums of q - e_c over the samples of class c, in row c.
+        product: alpha beta, with alpha the root mean square norm of all features.
+        bias_norm: norm of the centred bias; the bound is on networks with no larger one.
+
+    Costs eigenvalues of a C x C matrix.
+
+    >>> rests = [[-0.5, 0.5], [0.5, -0.5]]  # one sample each, probabilities of 1/2
+    >>> found = own_probabilities([1, 1], rests, 1e-9, math.log(2))
+    >>> round(found.optimal_loss, 6), found.alignment_lower.valid
+    (0.693147, False)
+    """
+    many = torch.as_tensor(counts).detach().double().cpu()
+    rest = torch.as_tensor(residuals).detach().double().cpu().T / many  # columns are classes
+    n, C, share = float(many.sum()), len(many), many / many.sum()
+    off = rest.clone()
+    off.diagonal().zero_()
+    off = off.clamp(min=0)
+    wrong = off.sum(0)
+    rest = off - wrong.diag()
+    scaled = rest * many.sqrt() / n
+    steep = math.sqrt(max(float(torch.linalg.eigvalsh(scaled @ scaled.T)[-1]), 0.0)) * (1 + 1e-12)
+    norm = math.sqrt(C * n) * product
+    price = steep * norm + float((rest @ share).norm()) * bias_norm
+    logs = torch.special.xlogy(off, off).sum(0)
+
+    def entropy(k: float) -> float:
+        own = -(1 - k * wrong) * torch.log1p(-(k * wrong).clamp(max=1 - 1e-16))
+        return float(share @ (own - k * (logs + math.log(k) * wrong)))
+
+    most = min(1 / max(float(wrong.max()), 1e-300), 1e300)
+    grid = [1.0, *(most * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
+    entropies = [entropy(k) for k in grid]
+    least = max(h - k * price for h, k in zip(entropies, grid, strict=True))
+    least = max(0.0, least - ROUNDING * (1 + math.log(C)))
+    slack = ROUNDING * (1 + math.log(C))
+    forced = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
+    forced -= float((rest @ share).norm()) * bias_norm
+    rho = min(max(forced / (steep * norm), 0.0), 1.0) if steep * norm > 0 else 0.0
+    reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
+    return AnyCounts(
+        loss=float(loss),
+        optimal_loss=min(least, float(loss)),
+        excess_loss=max(float(loss) - least, 0.0),
+        alignment_lower=Bound(rho, reason, SOURCE),
+        within_upper=Bound(1 - rho**2, reason, SOURCE),
+        proof=OWN,
+    )
+
+
+def own_residuals(
+    moment: ArrayLike | Tensor,
+    entropies: tuple[float, float],
+    samples: int,
+    product: float,
+    loss: float,
+    *,
+    bias: float = 0.0,
+) -> AnyCounts:
+    r"""`any_counts` of labels that differ from sample to sample, from a network's own residuals.
+
+    `residual_bound` with the mean entropies of probabilities and of targets, the larger of the two;
+    `bias` is what a bias of the measured norm could gain, |mean residual| |b|.
+    """
+    C = len(torch.as_tensor(moment))
+    price = _steepest(moment, samples) * math.sqrt(C * samples) * product
+    least = max(entropies[0] - price - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
+    rho = min(max((entropies[0] - loss - bias) / max(price, 1e-300), 0.0), 1.0)
+    reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
+    return AnyCounts(
+        loss=float(loss),
+        optimal_loss=max(min(least, float(loss)), 0.0),
+        excess_loss=max(float(loss) - least, 0.0),
+        alignment_lower=Bound(rho, reason, SOURCE),
+        within_upper=Bound(None, "needs the optimum of targets that a class shares", SOURCE),
+        proof=OWN,
+        soft=True,
+    )
 
 
 def any_counts(
@@ -164,6 +266,7 @@ def any_counts(
         excess_loss=max(float(loss) - least, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
+        soft=targets is not None,
     )
 
 

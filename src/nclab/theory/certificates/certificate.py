@@ -87,6 +87,9 @@ class Certificate:
     """Measured values by metric, of the layer that the certificate is about."""
     any_counts: AnyCounts | None = None
     """From the mean loss over samples, where the counts were given."""
+    at_worst: bool = False
+    """Whether alpha and loss are the most that means over samples leave possible, for want of those
+    of every class."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
@@ -127,7 +130,21 @@ class Certificate:
             "excess_loss": self.excess_loss,
             **{name: bound.value if bound.valid else None for name, bound in bounds.items()},
             "class_intra_lower": _listed(self.class_intra_lower),
+            **self._recorded_counts(),
             "reasons": {name: bound.reason for name, bound in bounds.items() if not bound.valid},
+        }
+
+    def _recorded_counts(self) -> dict[str, Any]:
+        """Of the mean loss over samples, where that is another than the mean over classes."""
+        found = self.any_counts
+        if found is None:
+            return {}
+        within = found.within_upper
+        share = None if self.measured is None else self.measured.get("within_share")
+        return {
+            "samples_excess_loss": found.excess_loss,
+            "within_upper": within.value if within.valid else None,
+            "within_share": share,
         }
 
     def __rich__(self) -> Any:
@@ -180,9 +197,11 @@ def certify(
     """
     if delta is not None and not 0 < as_number("delta", delta) < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
+    if unknown := set(classes) - CountedArrays.__optional_keys__:
+        raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     counts, targets = classes.pop("counts", None), classes.pop("targets", None)
     arrays = cast(ClassArrays, classes)
-    by_samples = None
+    by_samples, at_worst = None, False
     if counts is None and targets is not None:
         raise DataError("Expected counts beside targets, got targets alone.")
     if counts is not None:
@@ -190,7 +209,7 @@ def certify(
         by_samples = any_counts(
             counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
         )
-        alpha, loss = _class_means(num_classes, alpha, loss, counts, arrays)
+        alpha, loss, at_worst = _class_means(num_classes, alpha, loss, counts, arrays)
     given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
     num_classes, bias_norm = given.num_classes, given.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
@@ -241,13 +260,14 @@ def certify(
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
         any_counts=by_samples,
+        at_worst=at_worst,
     )
 
 
 def _class_means(
     num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
-) -> tuple[float, float]:
-    """Alpha and loss with classes weighted equally, or the most that they can be."""
+) -> tuple[float, float, bool]:
+    """Alpha and loss with classes weighted equally, or the most that they can be; whether so."""
     many = np.asarray(counts, dtype=np.float64)
     if many.shape != (num_classes,):
         raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
@@ -260,7 +280,8 @@ def _class_means(
         loss = float(np.asarray(losses, dtype=np.float64).mean())
     elif most > 1:
         loss = float(loss) * most
-    return alpha, loss
+    known = all(arrays.get(name) is not None for name in ("class_alphas", "class_losses"))
+    return alpha, loss, most > 1 and not known
 
 
 def _inter(

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from nclab.theory.certificates.certificate import Certificate
 
 
+NO_CLASS = "At this loss no single class is guaranteed anything: a whole class could be lost."
+
+
 class _Row(NamedTuple):
     quantity: str
     guaranteed: str
@@ -35,20 +38,38 @@ def certificate_table(certificate: "Certificate") -> Group:
     table.add_column("at collapse", justify="right", style="dim")
     for row in _rows(certificate, measured):
         table.add_row(*(row if measured is not None else (*row[:2], *row[3:])))
-    head = (
-        f"loss {certificate.loss:.6g}, best for alpha * beta = "
-        f"{certificate.alpha * certificate.beta:.4g}: {certificate.optimal_loss:.6g}, "
-        f"excess {certificate.excess_loss:.3g}"
-    )
-    if (by_samples := certificate.any_counts) is not None:
-        head += (
-            f"\nmean over samples {by_samples.loss:.6g}, best for these counts: "
-            f"{by_samples.optimal_loss:.6g}, excess {by_samples.excess_loss:.3g}"
-        )
     names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
     reasons = [(name, getattr(certificate, name).reason) for name in names]
     lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
-    return Group(Text(head), table, *lines, Text(in_words(certificate)))
+    return Group(*map(Text, _heads(certificate)), table, *lines, Text(in_words(certificate)))
+
+
+def _heads(certificate: "Certificate") -> list[str]:
+    """The loss beside the best that the norms allow: as it was trained, and averaged over classes.
+
+    >>> from nclab.theory.certificates.certificate import certify
+    >>> for line in _heads(certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])): print(line)
+    mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
+excess 0.0325
+    mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
+    and class_alphas to know), best for alpha * beta at most 4.69: 0.0178103, excess 1.63
+    """
+    by_samples, product = certificate.any_counts, certificate.alpha * certificate.beta
+    best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
+    if by_samples is None:
+        return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
+    most, why = "", ""
+    labels = ", of hard labels," if by_samples.soft else ""
+    if certificate.at_worst:
+        most = "at most "
+        why = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
+        why += " know)"
+    best = f"best for alpha * beta {most or '= '}{product:.4g}: {best}"
+    return [
+        f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
+        f"less than {by_samples.optimal_loss:.6g}: excess {by_samples.excess_loss:.3g}",
+        f"mean loss over classes{labels} {most}{certificate.loss:.6g}{why}, {best}",
+    ]
 
 
 def in_words(certificate: "Certificate") -> str:
@@ -56,17 +77,45 @@ def in_words(certificate: "Certificate") -> str:
 
     >>> from nclab.theory.certificates.certificate import certify
     >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
-    At this loss nothing is guaranteed: a whole class could be lost.
+    At this loss no single class is guaranteed anything: a whole class could be lost.
     """
-    alignment, intra = certificate.fraction_alignment_lower, certificate.fraction_intra_lower
-    if not alignment.valid or alignment.value is None:
-        return "At this loss nothing is guaranteed: a whole class could be lost."
+    alignment = certificate.fraction_alignment_lower
+    first = NO_CLASS
+    if alignment.valid and alignment.value is not None:
+        first = _of_classes(certificate, alignment.value)
+    return " ".join(part for part in (first, _own_losses(certificate), _whole(certificate)) if part)
+
+
+def _own_losses(certificate: "Certificate") -> str:
+    """What the measured loss of each class adds, on average over classes."""
+    if certificate.class_intra_lower is None:
+        return ""
+    mean = float(certificate.class_intra_lower.mean())
+    if mean <= 0:
+        return ""
+    return (
+        f"By their own losses the classes have intra-class cosines of at least {_down(mean)}, "
+        "averaged over classes."
+    )
+
+
+def _whole(certificate: "Certificate") -> str:
+    """What holds of all samples together, whatever the counts."""
+    found = certificate.any_counts
+    if found is None or not found.within_upper.valid or found.within_upper.value is None:
+        return ""
+    return (
+        f"Of all samples together at most {_up(found.within_upper.value)} of the squared feature "
+        "norm is within classes."
+    )
+
+
+def _of_classes(certificate: "Certificate", alignment: float) -> str:
+    intra = certificate.fraction_intra_lower
     who = (
         "Every class" if certificate.fraction == 1 else f"{certificate.fraction:.0%} of the classes"
     )
-    text = (
-        f"{who}: the mean feature has cosine at least {_down(alignment.value)} with its classifier"
-    )
+    text = f"{who}: the mean feature has cosine at least {_down(alignment)} with its classifier"
     if intra.valid and intra.value is not None:
         text += f", and two features have cosine at least {_down(intra.value)} on average"
     text += "."
@@ -80,12 +129,6 @@ def in_words(certificate: "Certificate") -> str:
         text += (
             f" In {certificate.fraction:.0%} of the pairs of classes it is guaranteed: there "
             f"features have cosine at most {_up(most.value)} on average."
-        )
-    if certificate.class_intra_lower is not None:
-        mean = float(certificate.class_intra_lower.mean())
-        text += (
-            f" By their own losses the classes have intra-class cosines of at least {_down(mean)}, "
-            "averaged over classes."
         )
     return text
 
@@ -123,7 +166,7 @@ def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | Non
     if certificate.any_counts is not None:
         within = _cell(certificate.any_counts.within_upper, "<=")
         share = seen("within_share")
-        rows.append(_Row("within classes, any counts", within, share, ideal="0"))
+        rows.append(_Row("share within classes", within, share, ideal="0"))
     return rows
 
 

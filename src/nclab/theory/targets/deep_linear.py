@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from nclab.theory.targets.search import losses, search
+from nclab.theory.targets.search import losses, search, starts_for
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solved import Solved, shared_out
 
@@ -75,7 +75,7 @@ def shape_value(setting: Setting, shape: Candidate, weight: float) -> tuple[floa
     return best_size(cost, most)
 
 
-def solve_deep_linear(setting: Setting, weight: float, *, starts: int = 6) -> Solved:
+def solve_deep_linear(setting: Setting, weight: float) -> Solved:
     """The lowest of the known geometries and of random starts, and which it is."""
     known = []
     if setting.balanced:
@@ -83,7 +83,7 @@ def solve_deep_linear(setting: Setting, weight: float, *, starts: int = 6) -> So
             rank = int(torch.linalg.matrix_rank(shape.logits))
             if setting.dim is None or rank <= setting.dim:
                 known.append((*shape_value(setting, shape, weight), shape))
-    found = search(setting, starts=starts)
+    found, starts = search(setting), starts_for(setting)
     words = [f"{shape.name} {value:.9g}" for _, value, shape in known]
     words.append(f"{starts} random starts {found.loss + found.penalty:.9g}")
     notes = ("objectives: " + ", ".join(words),)

@@ -130,6 +130,11 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     if not setting.balanced or setting.bias is not None:
         raise DataError("Expected equal counts and no bias for deep ReLU heads, got others.")
     C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
+    if setting.dim is not None and setting.dim < C:
+        raise DataError(
+            f"Expected dim of at least {C}, one a class, for deep ReLU heads, got {setting.dim}: "
+            "narrower ones have no known optimum."
+        )
     sigma = shrunk(setting.counts.sqrt(), setting.samples, weight, F)
     loss = float((sigma - math.sqrt(m)).square().sum()) / (2 * setting.samples)
     penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())

@@ -1,6 +1,6 @@
 """How far a network is from a target, beside how far it is from the simplex ETF."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,20 +42,30 @@ class TargetDistance:
     classifier_raw: float | None
     etf: dict[str, float | None]
     """The same four distances to the simplex ETF."""
+    apart: float | None
+    """Centred class means of the target from the simplex ETF; None where it is zero."""
     mean_norm_ratios: Tensor
-    """(C,) norm of each class mean over the target's; inf where the target has none."""
+    """(C,) norm of each class mean over the target's; inf where the target has none. Of a limit,
+    whose norms grow without end, divided by their mean."""
     classifier_norm_ratios: Tensor | None
     """(C,) likewise of the rows."""
     excess_loss: float | None
-    """Mean loss over samples minus the target's."""
+    """Mean loss over samples minus the target's; None where the two are no losses of one kind."""
+    notes: tuple[str, ...] = field(default=())
+    """What keeps the two from being compared in full."""
 
     @property
     def nearer(self) -> str:
         """Which of the two the class means are nearer to: target, etf, or the same."""
         here, there = self.means, self.etf["means"]
-        if here is None or there is None or abs(here - there) < 1e-3:
+        if here is None or there is None or abs(here - there) < SAME:
             return "the same"
         return "target" if here < there else "etf"
+
+    @property
+    def is_etf(self) -> bool:
+        """Whether the target itself is the simplex ETF, as far as centred means tell."""
+        return self.apart is not None and self.apart < SAME
 
     def in_words(self) -> str:
         """What the distances of the means say."""
@@ -75,8 +85,10 @@ class TargetDistance:
         return {
             **{name: getattr(self, name) for name in names},
             "etf": dict(self.etf),
+            "apart": self.apart,
             "mean_norm_ratios": _finite(self.mean_norm_ratios),
             "classifier_norm_ratios": None if rows is None else _finite(rows),
+            "notes": list(self.notes),
         }
 
     def __rich__(self) -> Any:
@@ -103,7 +115,7 @@ class TargetDistance:
                 lines.append(f"Norms of {what} over the target's: {low:.4g} to {high:.4g}.")
         if self.excess_loss is not None:
             lines.append(f"Loss above the target's: {self.excess_loss:.4g}.")
-        return Group(table, *lines)
+        return Group(table, *lines, *(f"! {note}" for note in self.notes))
 
     def __str__(self) -> str:
         return as_text(self)
@@ -111,10 +123,21 @@ class TargetDistance:
     __repr__ = __str__
 
 
+SAME = 1e-3
+"""Distances that differ by less are the same."""
+
+
 def distance_to(
-    target: Target, means: Tensor, weight: Tensor | None = None, loss: float | None = None
+    target: Target,
+    means: Tensor,
+    weight: Tensor | None = None,
+    loss: float | None = None,
+    *,
+    counts: Tensor | None = None,
 ) -> TargetDistance:
     """From class means (C, d), classifier rows (C, d) and mean loss to a target.
+
+    `counts` (C,) are those of the samples; a note says where the target has others.
 
     >>> from nclab.theory.targets.target import target
     >>> corners = torch.eye(3, dtype=torch.float64)
@@ -126,6 +149,7 @@ def distance_to(
     if len(means) != C or (weight is not None and len(weight) != C):
         raise DataError(f"Expected {len(means)} classes as measured, got a target of {C}.")
     P = torch.eye(C, dtype=torch.float64) - 1 / C
+    limit = target.setting.weight_decay == (0.0, 0.0)
     etf: dict[str, float | None] = {}
     own: dict[str, float | None] = {}
     ratios: list[Tensor | None] = []
@@ -140,19 +164,40 @@ def distance_to(
             continue
         rows = rows.detach().double().cpu()
         found = rows @ rows.T
-        centred = P @ found @ P
-        own[name], etf[name] = gram_distance(centred, P @ gram @ P), gram_distance(centred, P)
+        centred = _centred(found)
+        own[name], etf[name] = gram_distance(centred, _centred(gram)), gram_distance(centred, P)
         own[f"{name}_raw"], etf[f"{name}_raw"] = gram_distance(found, gram), gram_distance(found, P)
-        ratios.append(rows.norm(dim=1) / gram.diagonal().clamp(min=0).sqrt())
+        ratio = rows.norm(dim=1) / gram.diagonal().clamp(min=0).sqrt()
+        ratios.append(ratio / ratio.mean() if limit else ratio)
     assert ratios[0] is not None
+    notes = []
+    if limit:
+        notes.append("The target is a limit: norms are compared up to scale, its loss of 0 is not.")
+        loss = None
+    if counts is not None and not _proportional(counts.detach().double().cpu(), target.counts):
+        notes.append(
+            "The target is one of other counts than those measured: it is not where this goes."
+        )
     return TargetDistance(
         geometry=target.geometry,
         etf=etf,
+        apart=gram_distance(_centred(target.mean_gram), P),
         mean_norm_ratios=ratios[0],
         classifier_norm_ratios=ratios[1],
         excess_loss=None if loss is None else loss - target.loss,
+        notes=tuple(notes),
         **own,
     )
+
+
+def _centred(gram: Tensor) -> Tensor:
+    """P G P in one pass."""
+    middle = gram.mean(0)
+    return gram - middle - middle[:, None] + middle.mean()
+
+
+def _proportional(one: Tensor, other: Tensor) -> bool:
+    return bool(torch.allclose(one / one.sum(), other / other.sum(), rtol=1e-6, atol=0))
 
 
 def _finite(values: Tensor) -> list[float | None]:

@@ -126,14 +126,19 @@ def depth_map(*, decay: float = 1e-3, largest: int = 20, deepest: int = 8) -> di
 MAPS = {"imbalance": imbalance_map, "bias": bias_map, "depth": depth_map}
 
 
+def check_map(name: str) -> None:
+    """Refuse what is no map."""
+    if name not in MAPS:
+        raise DataError(f"Expected a map of {', '.join(MAPS)}, got {name!r}.")
+
+
 def phase_map(name: str) -> dict[str, Any]:
     """The numbers of one map.
 
     >>> phase_map("bias")["cosines"][0][0]  # a free bias: the simplex ETF
     -0.1111111111111111
     """
-    if name not in MAPS:
-        raise DataError(f"Expected a map of {', '.join(MAPS)}, got {name!r}.")
+    check_map(name)
     return MAPS[name]()  # type: ignore[operator]
 
 

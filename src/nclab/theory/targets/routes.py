@@ -62,10 +62,11 @@ def solve_setting(setting: Setting) -> Solved:
     if setting.balanced:
         weight = None if setting.norms is not None else setting.weight
         found = solve_balanced(setting, weight)
+        rank = setting.num_classes - 1
     else:
         found = _program(setting)
-    rank = int(torch.linalg.matrix_rank(found.logits, rtol=1e-6)) if found.norm > 0 else 0
-    return found if rank <= room else _crowded(setting)
+        rank = int(torch.linalg.matrix_rank(found.logits, rtol=1e-6))
+    return found if rank <= room or not found.norm > 0 else _crowded(setting)
 
 
 def _closed(solver: Callable[[Setting, float], Solved], setting: Setting) -> Solved:

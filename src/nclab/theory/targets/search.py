@@ -1,39 +1,54 @@
 """Where nothing is proved: the whole problem over weights and features, from random starts."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from nclab.theory.targets.descent import descend
+from nclab.progress import track
+from nclab.theory.targets.descent import Function, descend
 from nclab.theory.targets.program import Program
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solve import solve
-from nclab.theory.targets.solved import Solved
+from nclab.theory.targets.solved import Solved, shared_out
 from nclab.threads import one_thread
 
-STARTS = 6
+STARTS = 24
+"""Of up to `SMALL` classes; of more so many fewer, down to `FEWEST`."""
+SMALL, FEWEST = 12, 6
 STEPS = 4000
+SMOOTHED = (1e-1, 1e-4, 1e-8)
+"""Added to squared singular values, in units of D: steps on the way to sigma^(2/F)."""
+RANK = 1e-3
+"""Singular values this small, relatively, are given up."""
 
 
-def search(setting: Setting, *, starts: int = STARTS, seed: int = 0) -> Solved:
+def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solved:
     """The lowest objective that random starts find, with the means of all classes free.
 
     Features that are not negative are squares. Samples of a class share one feature, which is no
-    restriction for losses that are convex in the logits.
+    restriction for losses that are convex in the logits. Where unequal classes are crowded, the
+    best is tried again with the places of two classes exchanged, until no exchange is better.
     """
+    C, starts = setting.num_classes, starts or starts_for(setting)
     with one_thread():
-        found = min(
-            (_one(setting, torch.Generator().manual_seed(seed + k)) for k in range(starts)),
-            key=lambda one: one.loss + one.penalty,
+        numbers = track(range(starts), "random starts")
+        tried = [_one(setting, seed + k) for k in numbers]
+        point = min(tried, key=lambda one: one[0])[1]
+        exchanged = setting.dim is not None and setting.dim < C - 1 and not setting.balanced
+        if exchanged := exchanged and C <= SMALL:
+            point = _exchanged(setting, point)
+        words = " and of classes exchanged" if exchanged else ""
+        return _found(setting, point)._replace(
+            lower=_relaxed(setting), proof=f"best of {starts} starts{words}: no proof"
         )
-        return found._replace(
-            lower=_relaxed(setting),
-            proof=f"best of {starts} starts: no proof",
-            source="docs/targets.md, search",
-        )
+
+
+def starts_for(setting: Setting) -> int:
+    """How many random starts a search makes."""
+    return max(FEWEST, STARTS * SMALL // max(setting.num_classes, SMALL))
 
 
 def _relaxed(setting: Setting) -> float | None:
@@ -57,31 +72,87 @@ def program_of_classes(setting: Setting, weight: float) -> Program:
     )
 
 
-def _one(setting: Setting, generator: torch.Generator) -> Solved:
-    shapes = _shapes(setting)
-    start = torch.cat([torch.randn(a * b, generator=generator).double() for a, b in shapes])
-    start *= 0.5
+def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
+    """Objective and point of one random start; deep heads begin with one rank after the other."""
+    C, dim, generator = setting.num_classes, _dim(setting), torch.Generator().manual_seed(seed)
+    start = 0.5 * torch.randn(2 * C * dim, generator=generator).double()
     if setting.bias is not None:
-        start = torch.cat([start, torch.zeros(setting.num_classes).double()])
+        start = torch.cat([start, torch.zeros(C).double()])
+    if setting.depth > 1:
+        most = max(min(dim, C - 1), 1)
+        rank = most - seed % max(most - 1, 1)
+        start[: C * dim].view(C, dim)[:, rank:] = 0.0
+        start[C * dim : 2 * C * dim].view(dim, C)[rank:] = 0.0
+        for smoothed in SMOOTHED:
+            function = _objective(setting, smoothed)
+            start = descend(function, start, steps=STEPS // 20, rest=1e-9, memory=30).point
+    return _descended(setting, start)
 
-    def function(x: Tensor) -> tuple[float, Tensor]:
-        x = x.detach().requires_grad_()
-        loss, penalty = _costs(setting, *_split(setting, shapes, x))
-        value = loss + penalty
-        (slope,) = torch.autograd.grad(value, x)
-        return float(value.detach()), slope
 
-    x = descend(function, start, steps=STEPS, rest=1e-14, memory=30).point
-    parts, bias = _split(setting, shapes, x)
-    loss, penalty = _costs(setting, parts, bias)
-    read = parts[-1]
-    for part in reversed(parts[1:-1]):
-        read = part @ read
-    scale = 1.0 if setting.weight_decay is None else setting.weight / setting.weight_decay[0]
-    left, right = parts[0] @ parts[0].T / scale, read.T @ read * scale
+def _descended(setting: Setting, start: Tensor) -> tuple[float, Tensor]:
+    """The point below a start; of deep heads with the rank that it has come to."""
+    if setting.depth > 1:
+        start = _without_small(setting, start)
+    found = descend(_objective(setting), start, steps=STEPS, rest=1e-14, memory=30)
+    return found.value, found.point
+
+
+def _without_small(setting: Setting, point: Tensor) -> Tensor:
+    """The same logits without their smallest singular values; no descent brings these back."""
+    weight, features, bias = _split(setting, point)
+    roots, width = setting.metric.sqrt(), weight.shape[1]
+    left, values, right = torch.linalg.svd(weight @ features * roots)
+    least = RANK * torch.maximum(values.max(), roots.max())
+    kept = torch.where(values > least, values, 0.0).sqrt()[:width]
+    parts = [left[:, :width] * kept, kept[:, None] * right[:width] / roots]
+    return torch.cat(
+        [part.flatten() for part in (*parts, bias[: len(point) - 2 * left.shape[0] * width])]
+    )
+
+
+def _exchanged(setting: Setting, point: Tensor) -> Tensor:
+    """The best of descents from a point with two classes exchanged, again and again."""
+    value, better = _objective(setting)(point)[0], True
+    while better:
+        better = False
+        for start in _neighbours(setting, point):
+            new_value, new = _descended(setting, start)
+            if new_value < value * (1 - 1e-9):
+                value, point, better = new_value, new, True
+                break
+    return point
+
+
+def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
+    C, dim = setting.num_classes, _dim(setting)
+    for a, b in combinations(range(C), 2):
+        if setting.targets is None and setting.counts[a] == setting.counts[b]:
+            continue
+        order = torch.arange(C)
+        order[a], order[b] = b, a
+        weight, features = (
+            part.flatten()
+            for part in (
+                point[: C * dim].view(C, dim)[order],
+                point[C * dim : 2 * C * dim].view(dim, C)[:, order],
+            )
+        )
+        bias = point[2 * C * dim :]
+        yield torch.cat([weight, features, bias[order] if len(bias) else bias])
+
+
+def _found(setting: Setting, point: Tensor) -> Solved:
+    weight, features, bias = _split(setting, point)
+    logits = weight @ features
+    loss, penalty = _costs(setting, (weight, features, bias))
+    if setting.depth == 1:
+        scale = 1.0 if setting.weight_decay is None else setting.weight / setting.weight_decay[0]
+        left, right = weight @ weight.T / scale, features.T @ features * scale
+    else:
+        left, right, _ = shared_out(logits, setting.metric, setting.factors)
     norm = math.sqrt(float(left.trace()) * float(right.diagonal() @ setting.metric))
     return Solved(
-        logits=parts[0] @ read,
+        logits=logits,
         bias=bias,
         loss=float(loss),
         penalty=float(penalty),
@@ -90,50 +161,65 @@ def _one(setting: Setting, generator: torch.Generator) -> Solved:
         lower=None,
         proof="",
         geometry="found by search",
-        source="",
+        source="docs/targets.md, search",
         norm=norm,
         weight=0.0 if setting.weight_decay is None else setting.weight,
     )
 
 
-def _shapes(setting: Setting) -> list[tuple[int, int]]:
-    C = setting.num_classes
-    dim = C if setting.dim is None else min(setting.dim, C)
-    return [(C, dim), *[(dim, dim)] * (setting.depth - 1), (dim, C)]
+def _dim(setting: Setting) -> int:
+    return min(setting.dim or setting.num_classes, setting.num_classes)
 
 
-def _split(
-    setting: Setting, shapes: Sequence[tuple[int, int]], x: Tensor
-) -> tuple[list[Tensor], Tensor]:
-    """Factors from the last linear map to the features, and the bias."""
-    parts, place = [], 0
-    for rows, columns in shapes:
-        parts.append(x[place : place + rows * columns].view(rows, columns))
-        place += rows * columns
-    bias = x[place:] if setting.bias is not None else x.new_zeros(setting.num_classes)
+Parts = tuple[Tensor, Tensor, Tensor]
+"""Classifier (C, d), means (d, C) and bias (C,)."""
+
+
+def _split(setting: Setting, x: Tensor) -> Parts:
+    C, dim = setting.num_classes, _dim(setting)
+    weight, features = x[: C * dim].view(C, dim), x[C * dim : 2 * C * dim].view(dim, C)
+    bias = x[2 * C * dim :] if setting.bias is not None else x.new_zeros(C)
     if setting.features == "relu":
-        parts[-1] = parts[-1].square()
+        features = features.square()
     if setting.norms is not None:
         alpha, beta = setting.norms
         total = float(setting.metric.sum())
-        size = (parts[-1].square() @ setting.metric).sum().sqrt()
-        parts[0] = parts[0] * (beta * math.sqrt(setting.num_classes) / parts[0].norm())
-        parts[-1] = parts[-1] * (alpha * math.sqrt(total) / size)
-    return parts, bias
+        size = (features.square() @ setting.metric).sum().sqrt()
+        weight = weight * (beta * math.sqrt(C) / weight.norm())
+        features = features * (alpha * math.sqrt(total) / size)
+    return weight, features, bias
 
 
-def _costs(setting: Setting, parts: Sequence[Tensor], bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and penalty."""
-    logits = parts[-1]
-    for part in reversed(parts[:-1]):
-        logits = part @ logits
-    logits = logits + bias[:, None]
+def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
+    def function(x: Tensor) -> tuple[float, Tensor]:
+        x = x.detach().requires_grad_()
+        loss, penalty = _costs(setting, _split(setting, x), smoothed)
+        value = loss + penalty
+        (slope,) = torch.autograd.grad(value, x)
+        return float(value.detach()), slope
+
+    return function
+
+
+def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Loss and penalty; of deep heads that of singular values, F/2 lambda sum sigma^(2/F)."""
+    weight, features, bias = parts
+    product = weight @ features
+    logits = product + bias[:, None]
     penalty = logits.new_zeros(()) + (setting.bias or 0.0) / 2 * bias.square().sum()
-    if setting.weight_decay is not None:
+    if setting.depth > 1:
+        rooted = product * setting.metric.sqrt()
+        squares = torch.linalg.eigvalsh(rooted @ rooted.T)
+        if smoothed:
+            squares = squares.clamp(min=0) + smoothed * setting.metric.mean()
+        else:
+            squares = squares[squares > 1e-12 * squares.detach()[-1]]
+        each = setting.factors / 2 * setting.weight
+        penalty = penalty + each * (squares ** (1 / setting.factors)).sum()
+    elif setting.weight_decay is not None:
         on_weights, on_features = setting.weight_decay
-        for part in parts[:-1]:
-            penalty = penalty + on_weights / 2 * part.square().sum()
-        penalty = penalty + on_features / 2 * (parts[-1].square() @ setting.metric).sum()
+        penalty = penalty + on_weights / 2 * weight.square().sum()
+        penalty = penalty + on_features / 2 * (features.square() @ setting.metric).sum()
     return (setting.counts * losses(setting, logits)).sum() / setting.samples, penalty
 
 
@@ -149,8 +235,3 @@ def losses(setting: Setting, logits: Tensor) -> Tensor:
     if setting.targets is not None:
         return -(setting.targets * log_p).sum(0)
     return -(1 - setting.smoothing) * log_p.diagonal() - setting.smoothing * log_p.mean(0)
-
-
-def without_dimension(setting: Setting) -> Setting:
-    """The same with as many dimensions as the optimum wants."""
-    return replace(setting, dim=None)

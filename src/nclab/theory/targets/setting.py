@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ FEATURES = ("free", "relu")
 AVERAGES = ("samples", "classes")
 FOCUS = 2.0
 SMOOTHING = 0.1
+MOST_CLASSES = 5000
+"""An optimum is some C x C matrices; beyond this they fill a memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +115,13 @@ def checked(
             raise DataError(f"Expected {name} {' or '.join(known)}, got {value!r}.")
     many = _counts(num_classes, counts)
     C = len(many)
-    if dim is not None and (dim % 1 or dim < min(2, C - 1)):
+    least = 1 if loss == "mse" else min(2, C - 1)
+    if dim is not None and (not _whole(dim) or dim < least):
         raise DataError(
-            f"Expected a dimension of at least {min(2, C - 1)} for {C} classes, got {dim}."
+            f"Expected a dimension of at least {least} for {C} classes and loss {loss}, got {dim}."
         )
     depth = rest["depth"]
-    if depth % 1 or depth < 1:
+    if not _whole(depth) or depth < 1:
         raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth}.")
     if (weight_decay is None) == (norms is None):
         got = "neither" if norms is None else "both"
@@ -125,7 +129,8 @@ def checked(
     if bias is not None and as_number("the penalty of the bias", bias) < 0:
         raise DataError(f"Expected a penalty of the bias >= 0, or None for no bias, got {bias}.")
     if weight_decay is not None:
-        weight_decay = _decays(weight_decay, float(many.sum()))
+        features = float(many.sum()) if rest["average"] == "samples" else float(C)
+        weight_decay = _decays(weight_decay, features)
     if norms is not None:
         norms = _pair("norms", norms)
         if min(norms) <= 0:
@@ -155,7 +160,10 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if counts is None:
         if num_classes is None:
             raise DataError("Expected num_classes or counts, got neither.")
-        counts = [1.0] * int(as_number("a number of classes", num_classes))
+        number = as_number("a number of classes", num_classes)
+        if number % 1 or number > MOST_CLASSES:
+            raise DataError(_too_many(f"{number:g}"))
+        counts = [1.0] * int(number)
     try:
         many = torch.as_tensor(counts).detach().double().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -163,6 +171,8 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if many.ndim != 1 or len(many) < 2:
         got = len(many) if many.ndim == 1 else f"shape {tuple(many.shape)}"
         raise DataError(f"Expected counts of at least 2 classes, got {got}.")
+    if len(many) > MOST_CLASSES:
+        raise DataError(_too_many(str(len(many))))
     if num_classes is not None and num_classes != len(many):
         raise DataError(f"Expected counts of {num_classes} classes, got {len(many)}.")
     if not bool((torch.isfinite(many) & (many > 0)).all()):
@@ -171,11 +181,22 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     return many
 
 
-def _decays(given: Any, samples: float) -> tuple[float, float]:
-    """Two weight decays; one of nclab's kind, on mean squared features, is that and that / n."""
-    if isinstance(given, (int, float)):
+def _too_many(got: str) -> str:
+    return f"Expected a whole number of classes from 2 to {MOST_CLASSES}, got {got}."
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value) and float(value) % 1 == 0
+
+
+def _decays(given: Any, features: float) -> tuple[float, float]:
+    """Two weight decays; one of nclab's kind, on mean squared features, is λ and λ/`features`.
+
+    The mean is over n samples or, where every class counts once, over C classes.
+    """
+    if isinstance(given, Real):
         value = as_number("weight_decay", given)
-        given = (value, value / samples)
+        given = (value, value / features)
     pair = _pair("weight_decay", given)
     if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
         raise DataError(f"Expected positive weight decays, or 0 for their limit, got {pair}.")
@@ -206,7 +227,10 @@ def _targets(given: Any, num_classes: int, loss: str) -> Tensor | None:
         return None
     if loss != "cross_entropy":
         raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
-    targets = torch.as_tensor(given).detach().double().cpu()
+    try:
+        targets = torch.as_tensor(given).detach().double().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"Expected targets as a matrix of numbers, got {given!r}.") from error
     if targets.shape != (num_classes, num_classes):
         raise DataError(
             f"Expected targets of shape ({num_classes}, {num_classes}), a column for each class, "

@@ -248,8 +248,8 @@ def target(
         num_classes: C with one sample each; or `counts`, the samples of every class.
         dim: dimension of the features; None for as many as the optimum wants.
         loss: cross_entropy, label_smoothing, focal or mse (half the squared error).
-        weight_decay: (λ_W, λ_H); one number λ means (λ, λ/n), a penalty of the mean squared
-            feature; 0 is the limit.
+        weight_decay: (λ_W, λ_H); one number λ is a penalty of the mean squared feature, that is
+            (λ, λ/n), or (λ, λ/C) where classes count once; 0 is the limit.
         norms: (α, β) instead: root mean square norm of all features, and of the classifier's rows.
         bias: penalty of the bias, 0 for a free one, None for no bias.
         features: free, or relu for features that are not negative.
@@ -278,7 +278,11 @@ def target(
         targets=targets,
         average=average,
     )
-    found = solve_setting(setting)
+    return target_of(setting, solve_setting(setting))
+
+
+def target_of(setting: Setting, found: Solved) -> Target:
+    """A solved setting, with the norms shared out between classifier and features."""
     share = _share(setting, found)
     penalised = setting.weight_decay is not None
     return Target(

@@ -1,0 +1,75 @@
+"""A measurement against its own optimum: rows, records, words; and nothing where it is dear."""
+
+import pytest
+import torch
+
+import nclab
+from nclab.metrics.toward import MEANINGS
+from tests.theory.targets.test_distance import network
+
+LONG_TAILED = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
+
+
+def test_beside_every_measurement_is_what_distance_to_says() -> None:
+    collapse = network(LONG_TAILED, noise=0.02)
+    exact = collapse.distance_to(collapse.target())
+    row = collapse.to_row()
+    assert set(MEANINGS) <= set(row)
+    assert row["target_distance"] == pytest.approx(exact.means, abs=2e-3)
+    assert row["target_distance_weights"] == pytest.approx(exact.classifier, abs=2e-3)
+    assert row["etf_distance"] == exact.etf["means"]
+    assert exact.excess_loss is not None
+    assert row["target_excess_loss"] >= exact.excess_loss - 1e-12
+    assert row["target_excess_loss"] == pytest.approx(exact.excess_loss, abs=0.01)
+    record = collapse.to_dict()
+    assert record["own_target"]["geometry"] == "between simplex ETF and SELI"
+    # The weight decays whose optimum it is, from the norms alone.
+    assert record["own_target"]["weight_decay"] == pytest.approx([0.01, 0.004], rel=0.15)
+    assert "Own optimum" in str(collapse)
+    assert "inferred from their balance" in " ".join(str(collapse).split())
+
+
+def test_a_balanced_network_goes_to_the_etf_and_no_line_is_added() -> None:
+    collapse = network(nclab.target(counts=[10] * 4, weight_decay=0.01), noise=0.1)
+    assert collapse.toward is not None
+    assert collapse.toward.distance.is_etf
+    assert len(collapse.lines()) == 1
+    assert collapse.to_row()["target_distance"] == pytest.approx(collapse.to_row()["etf_distance"])
+
+
+def test_where_it_is_dear_the_record_says_so() -> None:
+    torch.manual_seed(0)
+    labels, rows = torch.arange(40) % 5, torch.randn(40, 3)
+    collapse = nclab.measure_features(rows, labels, weight=torch.randn(5, 3))
+    assert collapse.toward is None
+    assert "d = 3 is below C - 1" in collapse.to_dict()["notes"]["target_distance"]
+    assert "target_distance" not in nclab.measure_features(rows, labels).to_dict()["notes"]
+
+
+def test_monitor_keeps_it_and_says_how_far_the_training_has_come() -> None:
+    torch.manual_seed(0)
+    labels = torch.tensor([0] * 40 + [1] * 12 + [2] * 4)
+    inputs = 2 * torch.randn(3, 6)[labels] + 0.3 * torch.randn(56, 6)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 3))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=5e-3)
+    seen: list[nclab.monitor.Event] = []
+    with nclab.Monitor(net, every=20, sinks=seen.append) as monitor:
+        for _ in range(60):
+            for batch in monitor.watch([(inputs, labels)]):
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(net(batch[0]), batch[1]).backward()
+                optimiser.step()
+    assert "nc/0/target_distance" in seen[-1].scalars()
+    epochs, distances = monitor.history.series("target_distance")
+    assert epochs == [20, 40, 60]
+    assert all(0 < one < 2 for one in distances)
+    assert "its own optimum" in monitor.history.progress()
+    assert "Own optimum" in seen[-1].own_target
+
+
+def test_a_network_as_a_point_of_the_map() -> None:
+    point = network(LONG_TAILED).map_point(0.01)
+    assert point["imbalance"] == 20
+    assert point["weight_decay"] == pytest.approx((0.01 * 0.004 * 92) ** 0.5, rel=1e-6)
+    assert "state" not in point
+    assert network(LONG_TAILED).map_point(0.01, "seen")["state"] == "seen"

@@ -1,0 +1,60 @@
+"""Networks on maps: from rows, CSV and JSON; refused in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.errors import DataError
+from nclab.figures.targets import map_picture
+from nclab.theory.targets.map_points import COLUMNS, read_points, with_points
+from nclab.theory.targets.phase_maps import bias_map, depth_map, imbalance_map
+
+NUMBERS: dict[str, Any] = {
+    "imbalance": imbalance_map(large=2, small=2, steps=3),
+    "bias": bias_map(steps=4),
+    "depth": depth_map(largest=6, deepest=3),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_points_are_drawn_by_state(kind: str) -> None:
+    first, second = COLUMNS[kind]
+    rows = [{first: 5, second: 2, "state": "a"}, {first: "7", second: "3", "state": "b", "x": 1}]
+    picture = map_picture(with_points(NUMBERS[kind], rows))
+    labels = [one.label for panel in picture.panels for one in getattr(panel, "series", ())]
+    assert labels[-2:] == ["a", "b"]
+    plain = map_picture(NUMBERS[kind])
+    assert len(plain.panels) + (kind == "depth") == len(picture.panels)
+
+
+def test_rows_of_a_sweep_have_a_state_by_their_cosine(tmp_path: Path) -> None:
+    file = tmp_path / "nets.csv"
+    file.write_text("imbalance,weight_decay,minority_cosine\n10,0.01,0.999\n10,0.001,-0.1\n3,1,\n")
+    points = with_points(NUMBERS["imbalance"], read_points(file))["points"]
+    assert [point["state"] for point in points] == ["merged", "apart", "network"]
+    other = tmp_path / "nets.json"
+    other.write_text(json.dumps({"rows": [{"imbalance": 2, "weight_decay": 0.1}]}))
+    assert with_points(NUMBERS["imbalance"], read_points(other))["points"][0]["imbalance"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("nets.txt", "", "as .csv or .json"),
+        ("nets.json", "{", "Expected JSON"),
+        ("nets.json", '{"a": 1}', "list of rows"),
+        ("nets.json", "[5]", "rows with columns, got 5"),
+        ("nets.json", "[]", "at least one point"),
+        ("nets.csv", "imbalance\n3\n", "weight_decay = None in row 1"),
+        ("nets.csv", "imbalance,weight_decay\n3,-1\n", "weight_decay = '-1' in row 1"),
+    ],
+)
+def test_bad_files_are_one_line(tmp_path: Path, name: str, text: str, words: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(DataError) as raised:
+        with_points({"map": "imbalance"}, read_points(file))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
