@@ -105,5 +105,5 @@ def test_what_leaves_a_class_empty_is_refused() -> None:
     with pytest.raises(DataError, match="got 1 of class 0"):
         Selection(test_share=0.5).split(few)
     pair = samples(classes=2, each=1)
-    with pytest.raises(DataError, match="noise of 0.5 leaves none of class"):
+    with pytest.raises(DataError, match=r"noise of 0\.5 leaves none of class"):
         Selection(label_noise=0.5).split(pair)
