@@ -15,7 +15,7 @@ from nclab.data.conic_hull import ConicHull
 from nclab.data.fashion_mnist_samples import FashionMNIST
 from nclab.data.modular_addition import ModularAddition
 from nclab.data.samples import SampleFile
-from nclab.data.selection import Selection
+from nclab.data.selection import SampleSelection
 from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
 from nclab.models.mlp import Shape
@@ -119,7 +119,7 @@ def test_one_flag_means_one_thing() -> None:
 def test_every_field_of_a_sweep_is_an_option() -> None:
     flags = set(re.findall(r"--[a-z0-9-]+", call("sweep", "--help").out))
     kinds = (ConicHull, SampleFile, Teacher, FashionMNIST, ModularAddition)
-    for config in (SweepConfig, Shape, Recipe, Selection, *kinds):
+    for config in (SweepConfig, Shape, Recipe, SampleSelection, *kinds):
         for one in fields(config):
             name = RENAMED.get(one.name, one.name).replace("_", "-")
             asked = {f"--{name}", f"--teacher-{name}", f"--data-{name}"}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nclab.data.samples import Samples
-from nclab.data.selection import Selection
+from nclab.data.selection import SampleSelection
 from nclab.errors import DataError
 
 
@@ -18,7 +18,7 @@ def samples(classes: int = 4, each: int = 100) -> Samples:
 
 def test_by_default_nothing_is_done() -> None:
     given = samples()
-    train, test = Selection().split(given)
+    train, test = SampleSelection().split(given)
     assert train is given
     assert test is None
 
@@ -33,24 +33,30 @@ def test_by_default_nothing_is_done() -> None:
     ],
 )
 def test_counts_of_long_tails(options: dict[str, Any], counts: list[int]) -> None:
-    assert Selection(**options).split(samples()).train.counts == counts
+    assert SampleSelection(**options).split(samples()).train.counts == counts
 
 
 def test_an_odd_number_of_classes_has_one_more_large_one() -> None:
-    assert Selection(imbalance=2).split(samples(classes=5)).train.counts == [100, 100, 100, 50, 50]
+    assert SampleSelection(imbalance=2).split(samples(classes=5)).train.counts == [
+        100,
+        100,
+        100,
+        50,
+        50,
+    ]
 
 
 def test_scarce_classes_set_the_scale() -> None:
     """Ten samples of a large class: the small ones have two each, whatever there is."""
     labels = torch.cat([torch.full((10,), 0), torch.full((300,), 1), torch.full((50,), 2)])
     given = Samples.checked(torch.rand(360, 2), labels)
-    assert Selection(imbalance=5).split(given).train.counts == [10, 10, 2]
+    assert SampleSelection(imbalance=5).split(given).train.counts == [10, 10, 2]
 
 
 def test_held_out_samples_are_others_and_do_not_depend_on_the_rest() -> None:
     given = samples()
-    plain = Selection(test_share=0.25).split(given)
-    other = Selection(test_share=0.25, imbalance=10, label_noise=0.3).split(given)
+    plain = SampleSelection(test_share=0.25).split(given)
+    other = SampleSelection(test_share=0.25, imbalance=10, label_noise=0.3).split(given)
     assert plain.test is not None
     assert other.test is not None
     assert torch.equal(plain.test.inputs, other.test.inputs)
@@ -64,7 +70,7 @@ def test_held_out_samples_are_others_and_do_not_depend_on_the_rest() -> None:
 
 def test_noise_moves_its_share_of_labels_to_all_other_classes() -> None:
     given = samples(classes=3, each=2000)
-    train = Selection(label_noise=0.3).split(given).train
+    train = SampleSelection(label_noise=0.3).split(given).train
     clean = train.inputs[:, 0].long() % 3
     wrong = train.labels != clean
     assert int(wrong.sum()) == 1800
@@ -74,10 +80,10 @@ def test_noise_moves_its_share_of_labels_to_all_other_classes() -> None:
 
 
 def test_the_seed_alone_decides() -> None:
-    chosen = Selection(imbalance=3, label_noise=0.2, test_share=0.1, selection_seed=7)
+    chosen = SampleSelection(imbalance=3, label_noise=0.2, test_share=0.1, selection_seed=7)
     first, second = chosen.split(samples()), chosen.split(samples())
     assert first.train.digest() == second.train.digest()
-    other = Selection(imbalance=3, label_noise=0.2, test_share=0.1, selection_seed=8)
+    other = SampleSelection(imbalance=3, label_noise=0.2, test_share=0.1, selection_seed=8)
     assert first.train.digest() != other.split(samples()).train.digest()
     assert first.train.digest().startswith("be408f00ba3abcb1"), "as on every machine"
 
@@ -95,15 +101,15 @@ def test_the_seed_alone_decides() -> None:
 )
 def test_bad_selections_are_one_line(options: dict[str, Any], pattern: str) -> None:
     with pytest.raises(DataError, match=pattern):
-        Selection(**options)
+        SampleSelection(**options)
 
 
 def test_what_leaves_a_class_empty_is_refused() -> None:
     with pytest.raises(DataError, match="an imbalance of 1000 leaves none beside 100"):
-        Selection(imbalance=1000).split(samples())
+        SampleSelection(imbalance=1000).split(samples())
     few = samples(classes=4, each=1)
     with pytest.raises(DataError, match="got 1 of class 0"):
-        Selection(test_share=0.5).split(few)
+        SampleSelection(test_share=0.5).split(few)
     pair = samples(classes=2, each=1)
     with pytest.raises(DataError, match=r"noise of 0\.5 leaves none of class"):
-        Selection(label_noise=0.5).split(pair)
+        SampleSelection(label_noise=0.5).split(pair)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nclab.data.samples import Samples
 from nclab.errors import DataError
 
-Tail = Literal["step", "exponential"]
+LongTail = Literal["step", "exponential"]
 
 
 class Split(NamedTuple):
@@ -22,23 +22,23 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Selection:
+class SampleSelection:
     """What is done to samples, from the seed alone; by default nothing.
 
     Held-out samples are chosen first and keep their labels, so that they are the same whatever the
     imbalance and the noise.
 
     >>> samples = Samples.checked(torch.eye(40), torch.arange(40) % 4)
-    >>> train, test = Selection(imbalance=4, test_share=0.2).split(samples)
+    >>> train, test = SampleSelection(imbalance=4, test_share=0.2).split(samples)
     >>> train.counts, test.counts
     ([8, 8, 2, 2], [2, 2, 2, 2])
-    >>> Selection(imbalance=8, tail="exponential").split(samples).train.counts
+    >>> SampleSelection(imbalance=8, tail="exponential").split(samples).train.counts
     [10, 5, 2, 1]
     """
 
     imbalance: float = 1.0
     """Samples of the largest class over those of the smallest; at 1 all samples are taken."""
-    tail: Tail = "step"
+    tail: LongTail = "step"
     """How: the latter half of the classes is small, or each smaller than the one before."""
     label_noise: float = 0.0
     """Share of the training samples that get the label of another class, each alike."""
@@ -50,7 +50,7 @@ class Selection:
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < math.inf:
             raise DataError(f"Expected an imbalance of 1 or more, got {self.imbalance:g}.")
-        if self.tail not in get_args(Tail):
+        if self.tail not in get_args(LongTail):
             raise DataError(f"Expected tail 'step' or 'exponential', got {self.tail!r}.")
         for name in ("label_noise", "test_share"):
             if not 0 <= getattr(self, name) < 1:

@@ -10,7 +10,7 @@ from numba.extending import get_cython_function_address
 from torch import Tensor
 
 from nclab.training import epoch_kernel
-from nclab.training.epoch_kernel import Numbers, Plan, Work, run_epoch
+from nclab.training.epoch_kernel import Choices, Numbers, Vectors, Work, run_epoch
 from nclab.training.optimizers import corrections, decays, sums_into
 from nclab.training.portable import EPSILON, RUNNING
 from nclab.training.recipe import Recipe
@@ -41,20 +41,23 @@ def train_epoch(
     # Memory of torch begins at a multiple of 64 bytes, on which the last bits of MKL depend.
     room = -(-max(shape.widths) * recipe.batch // ALIGNMENT) * ALIGNMENT
     features, active = torch.empty(2, shape.layers, room, dtype=dtype)
-    active = active if norm else features[1:]
-    slopes = torch.empty_like(features) if shape.activation == "gelu" else features
-    moments = torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype)
-    both = decays(state, recipe, rate=rate, weight_decay=weight_decay)
-    steps_adam = [corrections(recipe, taken + step, rate=rate) for step in range(1, steps + 1)]
-    room_for_work = (features, active, slopes, torch.empty(2, room, dtype=dtype), moments)
-    numbers = ([(decay.added, decay.left) for decay in both], steps_adam)
-    work = [*room_for_work, *(torch.tensor(values, dtype=dtype) for values in numbers)]
+    parts = decays(state, recipe, rate=rate, weight_decay=weight_decay)
+    adam = [corrections(recipe, taken + step, rate=rate) for step in range(1, steps + 1)]
+    work = Work(
+        features=features,
+        active=active if norm else features[1:],
+        slopes=torch.empty_like(features) if shape.activation == "gelu" else features,
+        gradients=torch.empty(2, room, dtype=dtype),
+        moments=torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype),
+        decays=torch.tensor([(part.added, part.left) for part in parts], dtype=dtype),
+        corrections=torch.tensor(adam, dtype=dtype),
+    )
     sums = sums_into(state, recipe)
     vectors = (state.parameters, state.momenta, state.squares, sums, state.statistics)
     run_epoch(
         gemm_address(dtype),
-        epoch_kernel.State(*(vector.numpy() for vector in vectors)),
-        _plan(state, recipe, plain=sums is state.momenta),
+        Vectors(*(vector.numpy() for vector in vectors)),
+        _choices(state, recipe, plain=sums is state.momenta),
         (inputs.numpy(), labels.numpy(), order.numpy(), recipe.batch),
         Work(*(tensor.numpy() for tensor in work)),
         _numbers(recipe, rate, dtype),
@@ -63,13 +66,13 @@ def train_epoch(
     return losses, hits
 
 
-def _plan(state: State, recipe: Recipe, *, plain: bool) -> Plan:
+def _choices(state: State, recipe: Recipe, *, plain: bool) -> Choices:
     """Names as the kernel's numbers."""
     names = (state.shape.activation.upper(), recipe.loss.upper())
     rule = "SGD" if plain else RULES[recipe.rule]
     activation, loss, optimizer = (getattr(epoch_kernel, name) for name in (*names, rule))
     where = places(state.shape, state.norm).numpy()
-    return Plan(where, state.norm != "none", activation, loss, optimizer, recipe.nesterov)
+    return Choices(where, state.norm != "none", activation, loss, optimizer, recipe.nesterov)
 
 
 def _numbers(recipe: Recipe, rate: float, dtype: torch.dtype) -> Numbers:

@@ -40,7 +40,7 @@ def _compiled(function: Function) -> Function:
     return cast(Function, numba.njit(**options, fastmath=freedoms)(function))
 
 
-class Plan(NamedTuple):
+class Choices(NamedTuple):
     """What is trained, and how."""
 
     places: Array
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     nesterov: bool
 
 
-class State(NamedTuple):
+class Vectors(NamedTuple):
     """Flat vectors, which a step changes."""
 
     parameters: Array
@@ -114,7 +114,7 @@ class LayerArrays(NamedTuple):
 
 @_compiled
 def run_epoch(
-    blas: int, state: State, plan: Plan, data: Any, work: Work, numbers: Numbers, results: Any
+    blas: int, state: Vectors, plan: Choices, data: Any, work: Work, numbers: Numbers, results: Any
 ) -> None:
     """Step by step through the order."""
     inputs, labels, order, batch = data
@@ -139,7 +139,13 @@ def run_epoch(
 
 @_compiled
 def _forward(
-    blas: int, state: State, plan: Plan, inputs: Array, rows: Array, work: Work, numbers: Numbers
+    blas: int,
+    state: Vectors,
+    plan: Choices,
+    inputs: Array,
+    rows: Array,
+    work: Work,
+    numbers: Numbers,
 ) -> Array:
     """The logits (C, n) of a batch; what the way back needs stays in `work`."""
     parameters, places = state.parameters, plan.places
@@ -167,8 +173,8 @@ def _forward(
 @_compiled
 def _backward(
     blas: int,
-    state: State,
-    plan: Plan,
+    state: Vectors,
+    plan: Choices,
     G: Array,
     work: Work,
     numbers: Numbers,
@@ -218,7 +224,7 @@ def _layer(flat: Array, place: Array) -> LayerArrays:
 
 
 @_compiled
-def _prepare(state: State, plan: Plan, decays: Array, numbers: Numbers) -> None:
+def _prepare(state: Vectors, plan: Choices, decays: Array, numbers: Numbers) -> None:
     """What the first gradients are added to."""
     for index in range(plan.places.shape[0]):
         for part in range(2):
@@ -233,7 +239,7 @@ def _prepare(state: State, plan: Plan, decays: Array, numbers: Numbers) -> None:
 
 
 @_compiled
-def _part(state: State, place: Array, part: int) -> Any:
+def _part(state: Vectors, place: Array, part: int) -> Any:
     """A layer's vectors: of what has the weight decay of all, and of what has its own."""
     first, end = place[2 if part == 0 else 6], place[6 + part]
     return (
@@ -246,7 +252,13 @@ def _part(state: State, place: Array, part: int) -> Any:
 
 @_compiled
 def _descend(
-    state: State, plan: Plan, place: Array, work: Work, numbers: Numbers, step: int, again: bool
+    state: Vectors,
+    plan: Choices,
+    place: Array,
+    work: Work,
+    numbers: Numbers,
+    step: int,
+    again: bool,
 ) -> None:
     """A step of one layer; then its sums are ready for the gradients of the next."""
     for part in range(2):
@@ -323,7 +335,7 @@ def _activate(
     H: Array,
     S: Array,
     layer: LayerArrays,
-    plan: Plan,
+    plan: Choices,
     moments: Array,
     statistics: Array,
     numbers: Numbers,

@@ -10,7 +10,7 @@ from nclab.models.mlp import Norm
 Optimizer = Literal["sgd", "sgdw", "adam", "adamw", "signum", "signumw"]
 """Those with a w take weight decay from the weights, the others add it to the gradient."""
 Rule = Literal["sgd", "adam", "signum"]
-Schedule = Literal["milestones", "cosine", "constant"]
+RateSchedule = Literal["milestones", "cosine", "constant"]
 Loss = Literal["cross_entropy", "label_smoothing", "focal", "mse"]
 
 
@@ -70,7 +70,7 @@ class Recipe:
     """What Adam keeps of its mean squared gradient."""
     epsilon: float = 1e-8
     """Added to the root of Adam's mean squared gradient."""
-    schedule: Schedule = "milestones"
+    schedule: RateSchedule = "milestones"
     """The rate falls at the milestones, as half a cosine down to 0, or stays, epoch by epoch."""
     warmup: float = 0.0
     """Share of the epochs in which the rate first rises to `rate` in equal steps."""
@@ -141,4 +141,4 @@ class Recipe:
 
 _BELOW = dict.fromkeys(("rate", "decay", "epsilon", "focusing"), math.inf)
 _BELOW |= dict.fromkeys(("momentum", "beta1", "beta2", "warmup", "smoothing"), 1.0)
-_CHOICES: dict[str, Any] = {"optimizer": Optimizer, "schedule": Schedule, "loss": Loss}
+_CHOICES: dict[str, Any] = {"optimizer": Optimizer, "schedule": RateSchedule, "loss": Loss}

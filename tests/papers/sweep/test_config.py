@@ -8,7 +8,7 @@ import pytest
 
 import nclab
 from nclab.data.samples import SampleFile
-from nclab.data.selection import Selection
+from nclab.data.selection import SampleSelection
 from nclab.data.teacher import Teacher
 from nclab.models.mlp import Shape
 from nclab.papers.sweep.config import ALWAYS, SweepConfig, measured_epochs
@@ -38,7 +38,7 @@ def test_names_are_readable_and_differ_with_every_option() -> None:
         {"shape": Shape(layers=3, width=8, activation="tanh")},
         {"recipe": Recipe(epochs=8, batch=32, optimizer="adam")},
         {"recipe": Recipe(epochs=8, batch=32, optimizer="adam", beta2=0.9)},
-        {"selection": Selection(label_noise=0.1)},
+        {"selection": SampleSelection(label_noise=0.1)},
     ]
     plans = [small(**change) for change in changes]
     names = {plan.plan(*plan.draw())[0].name for plan in plans} | {first.name}

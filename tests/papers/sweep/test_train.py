@@ -11,7 +11,7 @@ import torch
 import nclab
 from nclab.data.conic_hull import ConicHull
 from nclab.data.modular_addition import ModularAddition
-from nclab.data.selection import Selection
+from nclab.data.selection import SampleSelection
 from nclab.engine import Job, ReportStep, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.models.mlp import MLP, Shape
@@ -143,7 +143,7 @@ def test_everything_new_resumes_and_says_what_it_is(tmp_path: Path) -> None:
     recipe = {"optimizer": "adamw", "loss": "mse", "schedule": "cosine", "head_bias_decay": 0.1}
     config = small(
         data=ModularAddition(5),
-        selection=Selection(imbalance=2, label_noise=0.1, test_share=0.2),
+        selection=SampleSelection(imbalance=2, label_noise=0.1, test_share=0.2),
         shape=Shape(layers=3, width=8, features=3, activation="gelu"),
         norms=("affine",),
         weight_decays=(1e-3,),

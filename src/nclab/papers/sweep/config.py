@@ -14,7 +14,7 @@ from nclab.data.conic_hull import ConicHull
 from nclab.data.fashion_mnist_samples import FashionMNIST
 from nclab.data.modular_addition import ModularAddition
 from nclab.data.samples import SampleFile, Samples
-from nclab.data.selection import Selection, Split
+from nclab.data.selection import SampleSelection, Split
 from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
 from nclab.models.mlp import Norm, Shape
@@ -57,7 +57,7 @@ class SweepConfig:
 
     data: Source = field(default_factory=Teacher)
     """Where the samples come from."""
-    selection: Selection = field(default_factory=Selection)
+    selection: SampleSelection = field(default_factory=SampleSelection)
     """Which of them are trained on: long tails, label noise, a held-out share."""
     shape: Shape = field(default_factory=Shape)
     """Layers and width; inputs and classes are taken from the data."""
@@ -199,7 +199,7 @@ class RunPlan:
 def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """The fields of a config that are not the default, and some whatever they are.
 
-    >>> plain(Selection(imbalance=10), always=["tail"])
+    >>> plain(SampleSelection(imbalance=10), always=["tail"])
     {'imbalance': 10, 'tail': 'step'}
     """
     values = {one.name: (one.default, getattr(config, one.name)) for one in fields(config)}
