@@ -224,6 +224,11 @@ def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def show(row: dict[str, Any]) -> None:
+    """A line as soon as it is known."""
+    print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
 def main() -> None:
     """Everything on one thread, in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -243,11 +248,13 @@ def main() -> None:
         for other in OTHERS if options.recipes else ({},):
             shape = Shape(width=width, layers=layers)
             rows.append(compare(shape, options.norm, options.backend, options.rounds, other))
+            if not options.json:
+                show(rows[-1])
     if options.json:
         print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    elif options.blas:
+        for row in rows:
+            show(row)
 
 
 if __name__ == "__main__":
