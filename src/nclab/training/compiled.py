@@ -42,7 +42,8 @@ def train_epoch(
     room = -(-max(shape.widths) * recipe.batch // ALIGNMENT) * ALIGNMENT
     features, active = torch.empty(2, shape.layers, room, dtype=dtype)
     parts = decays(state, recipe, rate=rate, weight_decay=weight_decay)
-    adam = [corrections(recipe, taken + step, rate=rate) for step in range(1, steps + 1)]
+    counted = range(taken + 1, taken + 1 + (steps if recipe.rule == "adam" else 0))
+    adam = [corrections(recipe, step, rate=rate) for step in counted]
     work = Work(
         features=features,
         active=active if norm else features[1:],
@@ -50,7 +51,7 @@ def train_epoch(
         gradients=torch.empty(2, room, dtype=dtype),
         moments=torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype),
         decays=torch.tensor([(part.added, part.left) for part in parts], dtype=dtype),
-        corrections=torch.tensor(adam, dtype=dtype),
+        corrections=torch.tensor(adam, dtype=dtype).reshape(-1, 2),
     )
     sums = sums_into(state, recipe)
     vectors = (state.parameters, state.momenta, state.squares, sums, state.statistics)

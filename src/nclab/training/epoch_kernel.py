@@ -159,8 +159,12 @@ def _forward(
         A = _matrix(work.active[index], layer.weight.shape[0], n)
         multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, A)
         H = _matrix(work.features[index + 1], layer.weight.shape[0], n)
-        S = _matrix(work.slopes[index], layer.weight.shape[0], n)
-        _activate(A, H, S, layer, plan, work.moments[index], state.statistics[index], numbers)
+        relu = plan.activation == RELU
+        if not relu:
+            S = _matrix(work.slopes[index], layer.weight.shape[0], n)
+            _bend(A, S, layer.bias, plan.activation, numbers)
+        moments, statistics = work.moments[index], state.statistics[index]
+        _activate(A, H, layer, plan.norm, relu, moments, statistics, numbers)
     layer = _layer(parameters, places[last])
     logits = _matrix(work.gradients[0], layer.weight.shape[0], n)
     multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
@@ -330,44 +334,50 @@ def _sign(theta: Array, v: Array, g: Array, added: Any, left: Any, numbers: Numb
 
 
 @_compiled
+def _bend(A: Array, S: Array, bias: Array, activation: int, numbers: Numbers) -> None:
+    """A <- tanh(A + bias) or GELU(A + bias), whose slope is kept."""
+    half, root_half = A.dtype.type(0.5), A.dtype.type(math.sqrt(0.5))
+    density = A.dtype.type(1 / math.sqrt(2 * math.pi))
+    for j in range(A.shape[0]):
+        own = bias[j] if bias.shape[0] > 0 else numbers.zero
+        for i in range(A.shape[1]):
+            z = A[j, i] + own
+            if activation == TANH:
+                A[j, i] = math.tanh(z)
+            else:
+                below = half * (numbers.one + math.erf(z * root_half))  # of the normal distribution
+                A[j, i] = z * below
+                S[j, i] = below + z * density * math.exp(-half * z * z)
+
+
+@_compiled
 def _activate(
     A: Array,
     H: Array,
-    S: Array,
     layer: LayerArrays,
-    plan: Choices,
+    norm: bool,
+    relu: bool,
     moments: Array,
     statistics: Array,
     numbers: Numbers,
 ) -> None:
-    """A <- activation(A + bias); H <- scale (A - mean) / sigma + shift, neuron by neuron."""
+    """A <- relu(A + bias); H <- scale (A - mean) / sigma + shift, neuron by neuron.
+
+    A stays as it is for other activations, which come before it.
+    """
     n = A.shape[1]
     count, unbiased = A.dtype.type(n), A.dtype.type(n / max(n - 1, 1))
-    half, root_half = A.dtype.type(0.5), A.dtype.type(math.sqrt(0.5))
-    density = A.dtype.type(1 / math.sqrt(2 * math.pi))
-    biased, affine = layer.bias.shape[0] > 0, layer.scale.shape[0] > 0
+    biased, affine = relu and layer.bias.shape[0] > 0, layer.scale.shape[0] > 0
+    floor = numbers.zero if relu else numbers.lowest
     for j in range(A.shape[0]):
         bias = layer.bias[j] if biased else numbers.zero
         total = numbers.zero
-        if plan.activation == RELU:
-            for i in range(n):
-                z = A[j, i] + bias
-                z = numbers.zero if z < numbers.zero else z  # a nan stays one
-                A[j, i] = z
-                total += z
-        elif plan.activation == TANH:
-            for i in range(n):
-                z = math.tanh(A[j, i] + bias)
-                A[j, i] = z
-                total += z
-        else:
-            for i in range(n):
-                z = A[j, i] + bias
-                below = half * (numbers.one + math.erf(z * root_half))  # of the normal distribution
-                A[j, i] = z * below
-                S[j, i] = below + z * density * math.exp(-half * z * z)
-                total += A[j, i]
-        if not plan.norm:
+        for i in range(n):
+            z = A[j, i] + bias
+            z = floor if z < floor else z  # a nan stays one
+            A[j, i] = z
+            total += z
+        if not norm:
             continue
         mean = total / count
         squares = numbers.zero
