@@ -265,7 +265,7 @@ def _descend(
     again: bool,
 ) -> None:
     """A step of one layer; then its sums are ready for the gradients of the next."""
-    for part in range(2):
+    for part in range(2 if place[6] < place[7] else 1):
         theta, m, s, g = _part(state, place, part)
         added, left = work.decays[part, 0], work.decays[part, 1]
         if plan.optimizer == SGD:
