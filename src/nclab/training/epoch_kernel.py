@@ -207,7 +207,15 @@ def _backward(
             below = _matrix(work.gradients[(last - index + 1) % 2], layer.weight.shape[1], n)
             multiply(blas, layer.weight, TRANSPOSED, G, PLAIN, 0.0, below)
             G = below
-        _descend(state, plan, places[index], work, numbers, step, again)
+        start, cut, end = places[index, 2], places[index, 6], places[index, 7]
+        if plan.optimizer == SGD:
+            added = work.decays[0, 0]
+            _sgd(parameters[start:cut], state.momenta[start:cut], added, numbers, again)
+            added = work.decays[1, 0]
+            if cut < end:
+                _sgd(parameters[cut:end], state.momenta[cut:end], added, numbers, again)
+        else:
+            _descend(state, plan, places[index], work, numbers, step)
 
 
 @_compiled
@@ -262,15 +270,12 @@ def _descend(
     work: Work,
     numbers: Numbers,
     step: int,
-    again: bool,
 ) -> None:
     """A step of one layer; then its sums are ready for the gradients of the next."""
     for part in range(2 if place[6] < place[7] else 1):
         theta, m, s, g = _part(state, place, part)
         added, left = work.decays[part, 0], work.decays[part, 1]
-        if plan.optimizer == SGD:
-            _sgd(theta, m, added, numbers, again)
-        elif plan.optimizer == MOMENTUM:
+        if plan.optimizer == MOMENTUM:
             _momentum(theta, m, g, added, left, numbers, plan.nesterov)
         elif plan.optimizer == ADAM:
             _adam(theta, m, s, g, added, left, numbers, work.corrections[step])
