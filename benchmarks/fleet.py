@@ -1,11 +1,14 @@
 """CPU time of a fleet's training step against plain PyTorch loops, in one run on one thread.
 
-Baselines: nn.Sequential, autograd and torch.optim.SGD fed (a) by DataLoader(TensorDataset,
+Baselines: nn.Sequential, autograd and torch.optim fed (a) by DataLoader(TensorDataset,
 batch_size=128, shuffle=True) and (b) by indexing with a random permutation. All take turns, epoch
 by epoch, and the best epoch of each counts. The peak of sgemm is that of the step's own matrix
 products or of a product of 1024 x 1024 matrices, whichever is higher, in the same run.
+What torch.optim does not have, decoupled SGD and the sign of the momentum, is compared with SGD,
+the cheapest of those it has.
 
     python benchmarks/fleet.py [--json] [--rounds 5] [--norm affine] [--backend auto]
+    python benchmarks/fleet.py --recipes [--json]    # every optimiser and loss, 6 layers
     python benchmarks/fleet.py --blas [--json]    # where the matrix products come from
 """
 
@@ -24,10 +27,17 @@ from torch.utils.data import DataLoader, TensorDataset
 from nclab.models.mlp import Norm, Shape
 from nclab.training import Fleet, Member, Recipe
 from nclab.training.backend import Backend
+from nclab.training.recipe import Loss, Optimizer
 
 SIZES = ((64, 6), (300, 6), (64, 15), (300, 15))
 SAMPLES = 10_000
 BATCH = 128
+OTHERS = [
+    *({"optimizer": name} for name in get_args(Optimizer) if name != "sgd"),
+    {"nesterov": True},
+    *({"loss": name} for name in get_args(Loss) if name != "cross_entropy"),
+]
+"""What else a recipe may be; each beside SGD on cross-entropy."""
 MEMBERS = 3
 """Trained together by the fleet, so that they compete for the caches as in a sweep."""
 
@@ -47,8 +57,36 @@ def samples() -> tuple[Tensor, Tensor]:
     return inputs, sides[:, 0] + 2 * sides[:, 1]
 
 
+def plain_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss as anyone would write it."""
+    if recipe.loss == "focal":
+
+        def focal(logits: Tensor, labels: Tensor) -> Tensor:
+            surprise = nn.functional.cross_entropy(logits, labels, reduction="none")
+            return ((1 - torch.exp(-surprise)) ** recipe.focusing * surprise).mean()
+
+        return focal
+    if recipe.loss == "mse":
+        squares = nn.MSELoss()
+        return lambda logits, labels: squares(
+            logits, nn.functional.one_hot(labels, logits.shape[1]).float()
+        )
+    smoothing = recipe.smoothing if recipe.loss == "label_smoothing" else 0.0
+    return nn.CrossEntropyLoss(label_smoothing=smoothing)
+
+
+def plain_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser of torch, or SGD in place of what it does not have."""
+    options: Any = {"lr": recipe.rate, "weight_decay": 1e-3}
+    if recipe.rule == "adam":
+        kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
+        return kind(network.parameters(), **options)
+    options |= {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+    return torch.optim.SGD(network.parameters(), **options)
+
+
 def plain_loop(
-    shape: Shape, norm: Norm, batches: Callable[[], Iterator[Any]]
+    shape: Shape, norm: Norm, recipe: Recipe, batches: Callable[[], Iterator[Any]]
 ) -> Callable[[], None]:
     """An epoch as anyone would write it."""
     modules: list[nn.Module] = []
@@ -57,11 +95,11 @@ def plain_loop(
         if norm != "none":
             modules.append(nn.BatchNorm1d(outputs, affine=norm == "affine"))
     network = nn.Sequential(*modules, nn.Linear(shape.widths[-2], shape.classes))
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.0679, momentum=0.9, weight_decay=1e-3)
+    optimiser, measure = plain_optimizer(network, recipe), plain_loss(recipe)
 
     def epoch() -> None:
         for inputs, labels in batches():
-            loss = nn.functional.cross_entropy(network(inputs), labels)
+            loss = measure(network(inputs), labels)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -105,18 +143,22 @@ def products(shape: Shape) -> tuple[Callable[[], None], float]:
     return step, work
 
 
-def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str, Any]:
+def compare(
+    shape: Shape, norm: Norm, backend: Backend, rounds: int, other: dict[str, Any]
+) -> dict[str, Any]:
     """One row: milliseconds a model-step of each way, ratios, share of the sgemm peak."""
     inputs, labels = samples()
-    recipe = Recipe(batch=BATCH)
+    # Small steps where every weight takes one of full size, so that the numbers stay usual.
+    small: dict[str, Any] = {"rate": 1e-3} if other.get("optimizer", "sgd")[:3] != "sgd" else {}
+    recipe = Recipe(batch=BATCH, **small, **other)
     members = [Member(norm, 1e-3, seed) for seed in range(MEMBERS)]
     fleet = Fleet(shape, members, recipe, inputs, labels, backend=backend)
     step, work = products(shape)
     left, right, out = torch.randn(1024, 1024), torch.randn(1024, 1024), torch.empty(1024, 1024)
     steps = recipe.steps(SAMPLES)
     ways: dict[str, tuple[Callable[[], object], float]] = {
-        "dataloader": (plain_loop(shape, norm, by_loader(inputs, labels)), steps),
-        "index": (plain_loop(shape, norm, by_index(inputs, labels)), steps),
+        "dataloader": (plain_loop(shape, norm, recipe, by_loader(inputs, labels)), steps),
+        "index": (plain_loop(shape, norm, recipe, by_index(inputs, labels)), steps),
         "fleet": (fleet.train_epoch, steps * MEMBERS),
         "products": (lambda: [step() for _ in range(steps)], steps),
         "square": (lambda: torch.mm(left, right, out=out), 2 * 1024.0**3 / work),
@@ -131,6 +173,7 @@ def compare(shape: Shape, norm: Norm, backend: Backend, rounds: int) -> dict[str
     return {
         "width": shape.width,
         "layers": shape.layers,
+        **other,
         "ratio_dataloader": round(best["dataloader"] / best["fleet"], 2),
         "ratio_index": round(best["index"] / best["fleet"], 2),
         "sgemm_share": round(peak / best["fleet"], 3),
@@ -181,6 +224,11 @@ def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def show(row: dict[str, Any]) -> None:
+    """A line as soon as it is known."""
+    print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
 def main() -> None:
     """Everything on one thread, in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -188,20 +236,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="epochs of each; the best counts")
     parser.add_argument("--norm", choices=get_args(Norm), default="affine")
     parser.add_argument("--backend", choices=get_args(Backend), default="auto")
+    parser.add_argument("--recipes", action="store_true", help="every optimiser and loss")
     parser.add_argument("--blas", action="store_true", help="compare libraries and orders instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
     if options.blas:
         rows = [row for width in (64, 300) for row in compare_blas(width, options.rounds)]
-    for width, layers in () if options.blas else SIZES:
-        shape = Shape(width=width, layers=layers)
-        rows.append(compare(shape, options.norm, options.backend, options.rounds))
+    sizes = () if options.blas else SIZES[:2] if options.recipes else SIZES
+    for width, layers in sizes:
+        for other in OTHERS if options.recipes else ({},):
+            shape = Shape(width=width, layers=layers)
+            rows.append(compare(shape, options.norm, options.backend, options.rounds, other))
+            if not options.json:
+                show(rows[-1])
     if options.json:
         print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    elif options.blas:
+        for row in rows:
+            show(row)
 
 
 if __name__ == "__main__":

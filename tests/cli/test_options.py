@@ -12,7 +12,10 @@ from nclab.cli import sweep
 from nclab.cli.main import app
 from nclab.cli.options import ConfigGroup, Given, Options, with_options
 from nclab.data.conic_hull import ConicHull
+from nclab.data.fashion_mnist_samples import FashionMNIST
+from nclab.data.modular_addition import ModularAddition
 from nclab.data.samples import SampleFile
+from nclab.data.selection import SampleSelection
 from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
 from nclab.models.mlp import Shape
@@ -20,7 +23,7 @@ from nclab.papers.sweep import SweepConfig
 from nclab.training import Recipe
 from tests.cli.runner import call
 
-NOT_OPTIONS = {"shape", "recipe", "data", "cones", "path"}
+NOT_OPTIONS = {"shape", "recipe", "selection", "data", "cones", "path"}
 """Configs inside configs, and what no words of a command line can say."""
 RENAMED = {"norms": "norm", "weight_decays": "weight_decay"}
 
@@ -114,8 +117,9 @@ def test_one_flag_means_one_thing() -> None:
 
 
 def test_every_field_of_a_sweep_is_an_option() -> None:
-    flags = set(re.findall(r"--[a-z-]+", call("sweep", "--help").out))
-    for config in (SweepConfig, Shape, Recipe, ConicHull, SampleFile, Teacher):
+    flags = set(re.findall(r"--[a-z0-9-]+", call("sweep", "--help").out))
+    kinds = (ConicHull, SampleFile, Teacher, FashionMNIST, ModularAddition)
+    for config in (SweepConfig, Shape, Recipe, SampleSelection, *kinds):
         for one in fields(config):
             name = RENAMED.get(one.name, one.name).replace("_", "-")
             asked = {f"--{name}", f"--teacher-{name}", f"--data-{name}"}

@@ -63,6 +63,23 @@ def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
     assert {run.name.split("_")[0] for run in tmp_path.iterdir()} <= {"teacher2", "conic"}
 
 
+def test_otherwise_trained(tmp_path: Path) -> None:
+    stream = np.random.default_rng(0)
+    rows = [f"{y},{a:.3f},{b:.3f}" for y, (a, b) in enumerate(stream.standard_normal((90, 2)))]
+    rows = [f"{int(row.split(',')[0]) % 3},{row.split(',', 1)[1]}" for row in rows]
+    (tmp_path / "mine.csv").write_text("label,a,b\n" + "\n".join(rows))
+    words = "--optimizer signum --rate 1e-3 --loss label_smoothing --schedule cosine --warmup 0.5"
+    words += " --activation tanh --features 2 --no-head-bias --imbalance 3 --tail exponential"
+    words += " --label-noise 0.1 --test-share 0.2 --selection-seed 3 --layers 3 --width 8"
+    words += " --norm affine --weight-decay 1e-3 --epochs 2 --batch 16 --workers 1 --json"
+    done = call("sweep", "--data", tmp_path / "mine.csv", *words.split(), "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    [row] = json.loads(done.out)
+    assert row["optimizer"] == "signum"
+    assert (row["head_bias"], row["tail"], row["data"]) == (False, "exponential", "mine")
+    assert row["test_accuracy"] is not None
+
+
 def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
     inputs, labels = np.ones((6, 2)), np.array([0, 1] * 3)
     cases = {
@@ -99,9 +116,25 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--layers", 1), "at least 2 layers"),
         (("--data", "nothing.npz"), "does not exist"),
         (("--data", "points.csv"), "does not exist"),
-        (("--data", "mine.npz", "--samples", 10), "--samples with teacher or conic data only"),
-        (("--data", "mine.npz", "--data-seed", 1), "--data-seed with teacher or conic data only"),
+        (
+            ("--data", "mine.npz", "--samples", 10),
+            "--samples with teacher or conic or fashion data only",
+        ),
+        (
+            ("--data", "mine.npz", "--data-seed", 1),
+            "--data-seed with teacher or conic or fashion data only",
+        ),
         (("--data", "conic", "--standardise"), "--standardise with a file"),
+        (("--data", "conic", "--modulus", 5), "--modulus with modular data only"),
+        (("--data", "modular", "--components", 5), "--components with fashion data only"),
+        (("--data", "modular", "--modulus", 1), "modulus from 2 to 512, got 1"),
+        (("--data", "modular", "--test-share", 1), "0 <= test_share < 1, got 1"),
+        (("--imbalance", 0.5), "imbalance of 1 or more, got 0.5"),
+        (("--imbalance", 1e6), "leaves none"),
+        (("--optimizer", "lion"), "lion"),
+        (("--optimizer", "adam", "--nesterov"), "nesterov with sgd or sgdw"),
+        (("--smoothing", 2), "0 <= smoothing < 1, got 2"),
+        (("--features", 0), "features to be an integer of at least 1, got 0"),
         (("--device", "tpu"), "Expected device"),
         (("--measure", "some"), "some"),
     ],

@@ -1,20 +1,102 @@
-"""What anyone would write: nn.Sequential, autograd and torch.optim.SGD; no code of nclab."""
+"""What anyone would write: nn.Sequential, autograd and torch.optim; no code of nclab."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
-def plain_network(widths: Sequence[int], norm: str, *, bias: bool = True) -> nn.Sequential:
-    """Linear, ReLU, batch norm for every hidden layer, then linear."""
+
+def plain_network(
+    widths: Sequence[int],
+    norm: str,
+    *,
+    bias: bool = True,
+    activation: str = "relu",
+    head_bias: bool = True,
+) -> nn.Sequential:
+    """Linear, activation, batch norm for every hidden layer, then linear."""
     modules: list[nn.Module] = []
     for width, following in pairwise(widths[:-1]):
-        modules += [nn.Linear(width, following, bias=bias), nn.ReLU()]
+        modules += [nn.Linear(width, following, bias=bias), ACTIVATIONS[activation]()]
         if norm != "none":
             modules.append(nn.BatchNorm1d(following, affine=norm == "affine"))
-    return nn.Sequential(*modules, nn.Linear(widths[-2], widths[-1], bias=bias))
+    return nn.Sequential(*modules, nn.Linear(widths[-2], widths[-1], bias=bias and head_bias))
+
+
+class Signum(torch.optim.Optimizer):
+    """theta <- theta - lr sign(v), v <- momentum v + gradient + weight_decay theta."""
+
+    def __init__(self, params: Any, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One step of every parameter."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad + group["weight_decay"] * parameter
+                v = self.state[parameter].get("v", torch.zeros_like(parameter))
+                self.state[parameter]["v"] = v = group["momentum"] * v + gradient
+                parameter -= group["lr"] * torch.sign(v)
+
+
+class Decoupled(torch.optim.Optimizer):
+    """Another optimiser without weight decay, after theta <- (1 - lr weight_decay) theta."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+        for group in inner.param_groups:
+            group["own_decay"], group["weight_decay"] = group["weight_decay"], 0.0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Shrink, then step."""
+        for group in self.inner.param_groups:
+            for parameter in group["params"]:
+                parameter *= 1 - group["lr"] * group["own_decay"]
+        self.inner.step()
+
+
+def plain_optimizer(name: str, groups: Any, *, rate: float, nesterov: bool) -> Any:
+    """What `name` is in torch; sgdw and signum, which torch does not have, from its parts."""
+    if name == "adam":
+        return torch.optim.Adam(groups, lr=rate)
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=rate)
+    if name.startswith("sgd"):
+        found = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=nesterov)
+    else:
+        found = Signum(groups, rate, 0.9, 0.0)  # type: ignore[assignment]
+    return Decoupled(found) if name.endswith("w") else found
+
+
+def plain_loss(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss by torch.nn where it has it."""
+    if name == "label_smoothing":
+        return nn.CrossEntropyLoss(label_smoothing=0.1)
+    if name == "focal":
+        each = nn.CrossEntropyLoss(reduction="none")
+
+        def focal(logits: Tensor, labels: Tensor) -> Tensor:
+            surprise = each(logits, labels)
+            return ((1 - torch.exp(-surprise)) ** 2 * surprise).mean()
+
+        return focal
+    if name == "mse":
+        return lambda logits, labels: (
+            nn.functional.mse_loss(
+                logits,
+                nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype),
+                reduction="sum",
+            )
+            / (2 * len(labels))
+        )
+    return nn.CrossEntropyLoss()
 
 
 def plain_training(
@@ -26,21 +108,30 @@ def plain_training(
     rate: float,
     milestones: Sequence[int],
     weight_decay: float,
+    optimizer: str = "sgd",
+    nesterov: bool = False,
+    loss: str = "cross_entropy",
+    head_bias_decay: float | None = None,
 ) -> list[float]:
     """Train on the rows of each epoch's batches; the mean loss of every epoch."""
-    optimiser = torch.optim.SGD(
-        network.parameters(), lr=rate, momentum=0.9, weight_decay=weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, list(milestones), gamma=0.1)
+    head = [p for p in [network[-1].bias] if p is not None]
+    rest = [p for p in network.parameters() if all(p is not one for one in head)]
+    own = weight_decay if head_bias_decay is None else head_bias_decay
+    groups = [{"params": rest, "weight_decay": weight_decay}]
+    groups += [{"params": head, "weight_decay": own}] if head else []
+    optimiser = plain_optimizer(optimizer, groups, rate=rate, nesterov=nesterov)
+    steps = getattr(optimiser, "inner", optimiser)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(steps, list(milestones), gamma=0.1)
+    measure = plain_loss(loss)
     means = []
     for epoch in batches:
         total = 0.0
         for rows in epoch:
-            loss = nn.functional.cross_entropy(network(inputs[rows]), labels[rows])
+            value = measure(network(inputs[rows]), labels[rows])
             optimiser.zero_grad()
-            loss.backward()
+            value.backward()
             optimiser.step()
-            total += float(loss.detach()) * len(rows)
+            total += float(value.detach()) * len(rows)
         means.append(total / sum(len(rows) for rows in epoch))
         schedule.step()
     return means

@@ -1,7 +1,7 @@
 """`nclab sweep`: train many models and measure their collapse."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from nclab.errors import NclabError
 def _configs() -> dict[str, Options]:
     """What the options are made of: the models, and each kind of samples."""
     from nclab.data.conic_hull import ConicHull
+    from nclab.data.fashion_mnist_samples import FashionMNIST
+    from nclab.data.modular_addition import ModularAddition
     from nclab.data.samples import SampleFile
     from nclab.data.teacher import Teacher
     from nclab.papers.sweep import SweepConfig
@@ -23,11 +25,13 @@ def _configs() -> dict[str, Options]:
     elsewhere = ("data", "shape.inputs", "shape.classes")
     names = {"seed": "data_seed"}
     names |= {name: f"teacher_{name}" for name in ("depth", "width", "balance", "max_ratio")}
-    drawn = "Teacher or conic data"
+    drawn = "Data that are not a file's"
     return {
         "sweep": Options(SweepConfig, "Models and measurement", models, elsewhere),
         "teacher": Options(Teacher, drawn, names),
         "conic": Options(ConicHull, drawn, names, ("cones",)),
+        "fashion": Options(FashionMNIST, drawn, names),
+        "modular": Options(ModularAddition, drawn),
         "file": Options(SampleFile, "Data of a file", leave_out=("path",)),
     }
 
@@ -38,8 +42,9 @@ def command(
     data: Annotated[
         str,
         typer.Option(
-            help="teacher, conic, or a .npz or .safetensors file with X|features|inputs and "
-            "y|labels|targets."
+            help="teacher, conic, fashion (FashionMNIST), modular (addition), or a .npz or "
+            ".safetensors file with X|features|inputs and y|labels|targets, or a .csv file with "
+            "a label in every row."
         ),
     ] = "teacher",
     workers: Annotated[
@@ -60,26 +65,37 @@ def command(
 
     On your own arrays: [bold]nclab sweep --data mine.npz --standardise --epochs 100[/bold]
 
+    Otherwise trained: [bold]nclab sweep --data fashion --components 64 --imbalance 10
+    --test-share 0.2 --optimizer adamw --rate 1e-3 --loss focal --schedule cosine[/bold]
+
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
     from nclab.papers.sweep import train_sweep
     from nclab.papers.sweep.rows_table import rows_table
 
-    if data in ("teacher", "conic"):
-        for flag in given["file"].changed():
-            raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
-        source = given[data].build()
-    else:
-        for flag in given["conic"].changed():
-            raise NclabError(
-                f"Expected {flag} with teacher or conic data only, got it with {data}: a file is "
-                "taken whole."
-            )
-        source = given["file"].build(path=data)
-    config = given["sweep"].build(data=source)
+    config = given["sweep"].build(data=_source(given, data))
     with chosen(engine, address) as place:
         rows = train_sweep(config, out, workers=workers, device=device, engine=place)
     if as_json:
         print_json(rows)
     else:
         print_table(rows_table(rows), f"{len(rows)} runs in {out}")
+
+
+def _source(given: Given, data: str) -> Any:
+    """The samples that --data names, without options of other kinds that would do nothing."""
+    known = ("teacher", "conic", "fashion", "modular")
+    kind = data if data in known else "file"
+    own = {option.flag for option in given[kind].all()}
+    for name in (*known, "file"):
+        for flag in given[name].changed():
+            if flag in own or (name == "teacher" and kind == "conic"):
+                continue
+            if name == "file":
+                raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
+            having = [one for one in known if any(o.flag == flag for o in given[one].all())]
+            why = ": a file is taken whole" if kind == "file" else ""
+            raise NclabError(
+                f"Expected {flag} with {' or '.join(having)} data only, got it with {data}{why}."
+            )
+    return given[kind].build(path=data) if kind == "file" else given[kind].build()

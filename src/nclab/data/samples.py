@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nclab.data.arrays import LABELS, pick, read_arrays
+from nclab.data.csv_samples import read_csv
 from nclab.errors import DataError
 
 INPUTS = ("X", "features", "inputs")
@@ -89,12 +90,16 @@ def check_artificial(data: Any, *sizes: str) -> None:
 def read_samples(path: str | os.PathLike[str]) -> Samples:
     """The samples of a .npz or .safetensors file: X|features|inputs and y|labels|targets.
 
+    Or of a .csv file: a row each, the label in the last column or the one of that name.
+
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
     >>> np.savez(file, X=np.eye(4), y=[0, 1, 0, 1])
     >>> read_samples(file).inputs.shape
     torch.Size([4, 4])
     """
+    if Path(path).suffix == ".csv":
+        return Samples.checked(*read_csv(Path(path)))
     arrays = read_arrays(path)
     return Samples.checked(pick(arrays, INPUTS, path), pick(arrays, LABELS, path))
 

@@ -1,4 +1,4 @@
-"""The thesis's multi-layer perceptron: linear, ReLU and batch norm, in that order, per layer."""
+"""The thesis's multi-layer perceptron: linear, activation, batch norm, in that order, per layer."""
 
 import copy
 from collections import OrderedDict
@@ -12,14 +12,17 @@ from nclab.errors import ModelError
 
 Norm = Literal["affine", "plain", "none"]
 """Batch norm with scale and shift, batch norm without them, or no batch norm."""
+Activation = Literal["relu", "gelu", "tanh"]
+"""As `nn.ReLU`, `nn.GELU` (the exact one, by erf) and `nn.Tanh`."""
+MODULES: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The sizes of an MLP; the defaults are those of pan2023.
+    """The sizes and the activation of an MLP; the defaults are those of pan2023.
 
-    >>> Shape(layers=3, width=8).widths
-    (16, 8, 8, 4)
+    >>> Shape(layers=3, width=8).widths, Shape(layers=3, width=8, features=2).widths
+    ((16, 8, 8, 4), (16, 8, 2, 4))
     """
 
     inputs: int = 16
@@ -32,23 +35,45 @@ class Shape:
     """Neurons of each hidden layer."""
     bias: bool = True
     """Whether linear layers have a bias."""
+    features: int | None = None
+    """Neurons of the last hidden layer, d, fewer than the classes or more; `width` by default."""
+    activation: Activation = "relu"
+    """Between a linear layer and its batch norm."""
+    head_bias: bool = True
+    """Whether the classifier has a bias, where linear layers have one."""
 
     def __post_init__(self) -> None:
-        for name, lowest in {"inputs": 1, "classes": 2, "layers": 1, "width": 1}.items():
+        lowest_sizes = {"inputs": 1, "classes": 2, "layers": 1, "width": 1, "features": 1}
+        for name, lowest in lowest_sizes.items():
             value = getattr(self, name)
+            if name == "features" and value is None:
+                continue
             if not isinstance(value, int) or value < lowest:
                 raise ModelError(
                     f"Expected {name} to be an integer of at least {lowest}, got {value!r}."
                 )
+        if self.features is not None and self.layers == 1:
+            raise ModelError(f"Expected 2 layers or more for {self.features} features, got 1.")
+        if self.activation not in MODULES:
+            raise ModelError(
+                f"Expected activation 'relu', 'gelu' or 'tanh', got {self.activation!r}."
+            )
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Neurons of every hidden layer."""
+        if self.layers == 1:
+            return ()
+        return (*[self.width] * (self.layers - 2), self.features or self.width)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Dimensions from the input to the logits."""
-        return (self.inputs, *[self.width] * (self.layers - 1), self.classes)
+        return (self.inputs, *self.hidden, self.classes)
 
 
 class MLP(nn.Module):
-    """Hidden blocks of linear, ReLU and batch norm, then a linear classifier.
+    """Hidden blocks of linear, activation and batch norm, then a linear classifier.
 
     What a layer's features are is what the next linear map reads: the output of its batch norm.
     `nclab.measure(model, loader, layers="all")` takes the same.
@@ -69,8 +94,8 @@ class MLP(nn.Module):
         self.shape = shape
         self.norm = norm
         pairs = list(zip(shape.widths, shape.widths[1:], strict=False))
-        self.hidden = nn.ModuleList(_block(*pair, norm, bias=shape.bias) for pair in pairs[:-1])
-        self.classifier = nn.Linear(*pairs[-1], bias=shape.bias)
+        self.hidden = nn.ModuleList(_block(*pair, norm, shape) for pair in pairs[:-1])
+        self.classifier = nn.Linear(*pairs[-1], bias=shape.bias and shape.head_bias)
 
     @classmethod
     def seeded(cls, shape: Shape, norm: Norm = "affine", *, seed: int) -> tuple[Self, Tensor]:
@@ -91,7 +116,7 @@ class MLP(nn.Module):
         return logits
 
     def features(self, inputs: Tensor) -> list[Tensor]:
-        """The features (n, width) of every hidden layer, after batch norm where there is one."""
+        """The features (n, neurons) of every hidden layer, after batch norm where there is one."""
         features = []
         for block in self.hidden:
             inputs = block(inputs)
@@ -107,8 +132,8 @@ class MLP(nn.Module):
         model = copy.deepcopy(self).eval()
         with torch.no_grad():
             for block in model.hidden:
-                linear, relu, *norms = block.children()
-                parts = [relu(linear(part)) for part in inputs.split(batch)]
+                linear, activation, *norms = block.children()
+                parts = [activation(linear(part)) for part in inputs.split(batch)]
                 for norm in norms:
                     assert isinstance(norm, nn.BatchNorm1d)
                     _set_statistics(norm, parts)
@@ -117,8 +142,9 @@ class MLP(nn.Module):
         return model
 
 
-def _block(inputs: int, outputs: int, norm: Norm, *, bias: bool) -> nn.Sequential:
-    block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, bias), relu=nn.ReLU())
+def _block(inputs: int, outputs: int, norm: Norm, shape: Shape) -> nn.Sequential:
+    block = OrderedDict[str, nn.Module](linear=nn.Linear(inputs, outputs, shape.bias))
+    block[shape.activation] = MODULES[shape.activation]()
     if norm != "none":
         block["norm"] = nn.BatchNorm1d(outputs, affine=norm == "affine")
     return nn.Sequential(block)

@@ -1,4 +1,4 @@
-"""Training: many models at once, with exactly the steps of `torch.optim.SGD`."""
+"""Training: many models at once, with exactly the steps of `torch.optim`."""
 
 from nclab.training.fleet import EpochStats, Fleet
 from nclab.training.recipe import Member, Recipe

@@ -1,6 +1,7 @@
 """The compiled kernel's door: memory and numbers for one epoch of one member."""
 
 import ctypes
+import math
 from functools import cache
 from pathlib import Path
 
@@ -8,16 +9,29 @@ import torch
 from numba.extending import get_cython_function_address
 from torch import Tensor
 
-from nclab.training.epoch_kernel import Numbers, Work, run_epoch
+from nclab.training import epoch_kernel
+from nclab.training.epoch_kernel import Choices, Numbers, Vectors, Work, run_epoch
+from nclab.training.optimizers import corrections, decays, sums_into
 from nclab.training.portable import EPSILON, RUNNING
 from nclab.training.recipe import Recipe
 from nclab.training.state import ALIGNMENT, State, places
 
+RULES = {"sgd": "MOMENTUM", "adam": "ADAM", "signum": "SIGN"}
+"""Of optimisers whose gradients are added to a vector of their own, as the kernel calls them."""
+
 
 def train_epoch(
-    state: State, inputs: Tensor, labels: Tensor, order: Tensor, recipe: Recipe, **rates: float
+    state: State,
+    inputs: Tensor,
+    labels: Tensor,
+    order: Tensor,
+    recipe: Recipe,
+    *,
+    rate: float,
+    weight_decay: float,
+    taken: int,
 ) -> tuple[Tensor, Tensor]:
-    """The steps of one epoch, in place; the mean loss and the hits of every batch.
+    """The steps of one epoch after those `taken`, in place; mean loss and hits of every batch.
 
     Ends early at a loss that is not finite; the batches after it have zeros.
     """
@@ -27,19 +41,58 @@ def train_epoch(
     # Memory of torch begins at a multiple of 64 bytes, on which the last bits of MKL depend.
     room = -(-max(shape.widths) * recipe.batch // ALIGNMENT) * ALIGNMENT
     features, active = torch.empty(2, shape.layers, room, dtype=dtype)
-    work = (features, active if norm else features[1:], torch.empty(2, room, dtype=dtype))
-    moments = torch.empty(shape.layers, 2, shape.width, dtype=dtype)
-    scalars = (rates["rate"], rates["weight_decay"], recipe.momentum, EPSILON, RUNNING, 0, 1)
+    parts = decays(state, recipe, rate=rate, weight_decay=weight_decay)
+    counted = range(taken + 1, taken + 1 + (steps if recipe.rule == "adam" else 0))
+    adam = [corrections(recipe, step, rate=rate) for step in counted]
+    work = Work(
+        features=features,
+        active=active if norm else features[1:],
+        slopes=torch.empty_like(features) if shape.activation == "gelu" else features,
+        gradients=torch.empty(2, room, dtype=dtype),
+        moments=torch.empty(shape.layers, 2, max(shape.hidden, default=0), dtype=dtype),
+        decays=torch.tensor([(part.added, part.left) for part in parts], dtype=dtype),
+        corrections=torch.tensor(adam, dtype=dtype).reshape(-1, 2),
+    )
+    sums = sums_into(state, recipe)
+    vectors = (state.parameters, state.momenta, state.squares, sums, state.statistics)
     run_epoch(
         gemm_address(dtype),
-        (state.parameters.numpy(), state.momenta.numpy(), state.statistics.numpy()),
-        (places(shape, state.norm).numpy(), norm),
+        Vectors(*(vector.numpy() for vector in vectors)),
+        _choices(state, recipe, plain=sums is state.momenta),
         (inputs.numpy(), labels.numpy(), order.numpy(), recipe.batch),
-        Work(*(tensor.numpy() for tensor in (*work, moments))),
-        Numbers(*torch.tensor(scalars, dtype=dtype).numpy()),
+        Work(*(tensor.numpy() for tensor in work)),
+        _numbers(recipe, rate, dtype),
         (losses.numpy(), hits.numpy()),
     )
     return losses, hits
+
+
+def _choices(state: State, recipe: Recipe, *, plain: bool) -> Choices:
+    """Names as the kernel's numbers."""
+    names = (state.shape.activation.upper(), recipe.loss.upper())
+    rule = "SGD" if plain else RULES[recipe.rule]
+    activation, loss, optimizer = (getattr(epoch_kernel, name) for name in (*names, rule))
+    where = places(state.shape, state.norm).numpy()
+    return Choices(where, state.norm != "none", activation, loss, optimizer, recipe.nesterov)
+
+
+def _numbers(recipe: Recipe, rate: float, dtype: torch.dtype) -> Numbers:
+    values = Numbers(
+        rate=rate,
+        momentum=recipe.momentum,
+        beta2=recipe.beta2,
+        fresh1=1 - recipe.beta1,
+        fresh2=1 - recipe.beta2,
+        adam_epsilon=recipe.epsilon,
+        smoothing=recipe.smoothing,
+        focusing=recipe.focusing,
+        epsilon=EPSILON,
+        running=RUNNING,
+        lowest=-math.inf,
+        zero=0,
+        one=1,
+    )
+    return Numbers(*torch.tensor(values, dtype=dtype).numpy())
 
 
 @cache

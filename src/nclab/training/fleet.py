@@ -25,7 +25,7 @@ class EpochStats:
     """How one member's epoch went, seen from its own training batches."""
 
     loss: float
-    """Mean cross-entropy over the epoch's samples, each seen before its step; nan when dead."""
+    """Mean of the recipe's loss over the epoch, each sample before its step; nan when dead."""
     accuracy: float
     """Share of samples whose largest logit, before the step, was their label's; nan when dead."""
     alive: bool
@@ -43,7 +43,7 @@ class Fleet:
 
         torch.manual_seed(member.seed); model = MLP(shape, member.norm)
         optimiser = torch.optim.SGD(model.parameters(), recipe.rate, recipe.momentum,
-                                    weight_decay=member.weight_decay)
+                                    weight_decay=member.weight_decay)  # or the recipe's
         for epoch: for rows in torch.randperm(n).split(recipe.batch): a step on those rows
 
     Numbers below 1.2e-38 are zeros (`torch.set_flush_denormal`), else a network that died by
@@ -79,7 +79,7 @@ class Fleet:
         self.inputs, self.labels = check_data(inputs, labels, shape, where, dtype)
         self._train_epoch = find_backend(backend, where)
         check_batches(len(self.inputs), recipe, self.members)
-        self._states = [State.start(shape, m.norm, m.seed, where, dtype) for m in self.members]
+        self._states = [State.start(shape, m, recipe, where, dtype) for m in self.members]
         self._epochs = [0] * len(self.members)
         self._deaths = [""] * len(self.members)
 
@@ -109,8 +109,8 @@ class Fleet:
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
         data = (self.inputs, self.labels, order.to(self.inputs.device))
-        rates = {"rate": rate, "weight_decay": member.weight_decay}
-        losses, hits = self._train_epoch(state, *data, self.recipe, **rates)
+        how = {"rate": rate, "weight_decay": member.weight_decay, "taken": epoch * steps}
+        losses, hits = self._train_epoch(state, *data, self.recipe, **how)
         broken = _first_broken(losses, state)
         if broken is not None:
             state.restore()

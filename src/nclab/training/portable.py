@@ -1,13 +1,16 @@
-"""One step of stochastic gradient descent in plain torch, its gradients written by hand.
+"""One step of training in plain torch, its gradients written by hand.
 
 Works on every device and in every dtype. Features are stored transposed, (width, n): torch's batch
 norm and matrix products take less time so. The matrix product that makes the gradient of a weight
-adds it to the momentum.
+adds it to what the optimiser keeps: for SGD, the momentum.
 """
 
 import torch
 from torch import Tensor
 
+from nclab.models.mlp import Activation
+from nclab.training.losses import mean_loss
+from nclab.training.optimizers import decays, descend, prepare, sums_into
 from nclab.training.recipe import Recipe
 from nclab.training.state import LayerTensors, State
 
@@ -20,53 +23,57 @@ Moments = tuple[Tensor, ...]
 
 
 def train_epoch(
-    state: State, inputs: Tensor, labels: Tensor, order: Tensor, recipe: Recipe, **rates: float
+    state: State,
+    inputs: Tensor,
+    labels: Tensor,
+    order: Tensor,
+    recipe: Recipe,
+    *,
+    rate: float,
+    weight_decay: float,
+    taken: int,
 ) -> tuple[Tensor, Tensor]:
-    """The steps of one epoch, in place; the mean loss and the hits of every batch."""
-    layers = state.layers()
+    """The steps of one epoch after those `taken`, in place; mean loss and hits of every batch."""
+    sums = sums_into(state, recipe)
+    layers = state.layers(sums)
+    parts = decays(state, recipe, rate=rate, weight_decay=weight_decay)
     losses, hits = [], []
-    for rows in order.split(recipe.batch):
-        loss, hit = step(
-            state, layers, inputs[rows], labels[rows], momentum=recipe.momentum, **rates
-        )
+    for step, rows in enumerate(order.split(recipe.batch), start=taken + 1):
+        for part in parts:
+            prepare(state, recipe, sums, part)
+        loss, hit = add_gradients(state, layers, inputs[rows], labels[rows], recipe)
+        for part in parts:
+            descend(state, recipe, sums, part, rate=rate, step=step)
         losses.append(loss)
         hits.append(hit)
     return torch.stack(losses).double().cpu(), torch.stack(hits).cpu()
 
 
-def step(
+def add_gradients(
     state: State,
     layers: list[tuple[LayerTensors, LayerTensors]],
     inputs: Tensor,
     labels: Tensor,
-    *,
-    rate: float,
-    weight_decay: float,
-    momentum: float,
+    recipe: Recipe,
 ) -> tuple[Tensor, Tensor]:
-    """theta <- theta - rate v, where v <- momentum v + gradient + weight_decay theta."""
-    state.momenta.mul_(momentum).add_(state.parameters, alpha=weight_decay)
+    """Forward and back; the mean loss of the batch and its hits."""
     H = inputs.T.contiguous()
-    passed: list[tuple[Tensor, Tensor, Moments]] = []
+    passed: list[tuple[Tensor, Tensor, Tensor, Moments]] = []
     for (layer, _), statistics in zip(layers, state.statistics, strict=False):
-        A = _linear(layer, H).relu_()
+        A, kept = _activate(_linear(layer, H), state.shape.activation)
         following, moments = (A, ()) if state.norm == "none" else _normalise(A, layer, statistics)
-        passed.append((H, A, moments))
+        passed.append((H, A, kept, moments))
         H = following
     classifier, v = layers[-1]
     logits = _linear(classifier, H)  # (C, n)
     hits = (logits.argmax(0) == labels).sum()
-    log_p = logits.log_softmax(0)
-    loss = -log_p.gather(0, labels[None]).mean()
-    G = log_p.exp_()  # the gradient in the logits, (p - onehot) / n
-    G.scatter_add_(0, labels[None], G.new_full((1, len(labels)), -1.0)).div_(len(labels))
+    loss, G = mean_loss(logits, labels, recipe)
     G = _linear_backward(v, classifier, G, H)
-    for (layer, v), (H, A, moments) in zip(layers[-2::-1], passed[::-1], strict=True):
+    for (layer, v), (H, A, kept, moments) in zip(layers[-2::-1], passed[::-1], strict=True):
         if moments:
             G = _normalise_backward(v, layer, G, A, moments)
-        G = torch.ops.aten.threshold_backward(G, A, 0)  # G where A > 0
+        G = _activate_backward(G, kept, state.shape.activation)
         G = _linear_backward(v, layer, G, H)
-    state.parameters.sub_(state.momenta, alpha=rate)
     return loss, hits
 
 
@@ -84,9 +91,26 @@ def _linear_backward(v: LayerTensors, layer: LayerTensors, G: Tensor, H: Tensor)
     return layer.weight.T @ G
 
 
+def _activate(Z: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
+    """The features, and what the way back needs of them: GELU's own inputs, else themselves."""
+    if activation == "gelu":
+        return torch.nn.functional.gelu(Z), Z
+    A = Z.relu_() if activation == "relu" else Z.tanh_()
+    return A, A
+
+
+def _activate_backward(G: Tensor, kept: Tensor, activation: Activation) -> Tensor:
+    """The gradient before the activation."""
+    if activation == "gelu":
+        return torch.ops.aten.gelu_backward(G, kept)
+    if activation == "tanh":
+        return torch.ops.aten.tanh_backward(G, kept)
+    return torch.ops.aten.threshold_backward(G, kept, 0)  # G where A > 0
+
+
 def _normalise(A: Tensor, layer: LayerTensors, statistics: Tensor) -> tuple[Tensor, Moments]:
     """Batch norm, and the batch's mean and 1 / sigma; running statistics are updated."""
-    mean, variance = statistics
+    mean, variance = statistics[:, : len(A)]
     H, *moments = torch.native_batch_norm(
         A[None], layer.scale, layer.shift, mean, variance, True, RUNNING, EPSILON
     )

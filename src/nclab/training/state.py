@@ -11,13 +11,14 @@ from torch import Tensor
 
 from nclab.errors import ModelError
 from nclab.models.mlp import MLP, Norm, Shape
+from nclab.training.recipe import Member, Recipe
 
 ALIGNMENT = 16
 """Every parameter begins at a multiple of this, for aligned vector loads: 64 bytes in float32."""
 
 
 class LayerTensors(NamedTuple):
-    """The parameters of one layer, or their momenta: views of a flat vector."""
+    """The parameters of one layer, or what goes with them: views of a flat vector."""
 
     weight: Tensor
     bias: Tensor | None
@@ -27,17 +28,20 @@ class LayerTensors(NamedTuple):
 
 @dataclass(eq=False)
 class State:
-    """Parameters, momenta and running statistics of one member, and its random generator.
+    """Parameters, moments and running statistics of one member, and its random generator.
 
-    The updates of stochastic gradient descent then are operations on whole vectors.
+    The updates of an optimiser then are operations on whole vectors.
     """
 
     shape: Shape
     norm: Norm
     parameters: Tensor
     momenta: Tensor
+    """Momentum, or Adam's running mean of the gradient."""
+    squares: Tensor
+    """Adam's running mean of the squared gradient; empty for other optimisers."""
     statistics: Tensor
-    """Running means and variances, (hidden layers, 2, width)."""
+    """Running means and variances, (hidden layers, 2, neurons of the widest)."""
     generator: torch.Generator
     """Draws the batch order; always on the CPU, so that every device trains on the same batches."""
 
@@ -46,16 +50,23 @@ class State:
 
     @classmethod
     def start(
-        cls, shape: Shape, norm: Norm, seed: int, device: torch.device, dtype: torch.dtype
+        cls,
+        shape: Shape,
+        member: Member,
+        recipe: Recipe,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> "State":
         """The model of a seed, as a script would build it after `torch.manual_seed(seed)`."""
-        model, random_state = MLP.seeded(shape, norm, seed=seed)
+        norm = member.norm
+        model, random_state = MLP.seeded(shape, norm, seed=member.seed)
         generator = torch.Generator()
         generator.set_state(random_state)
         zeros = partial(torch.zeros, device=device, dtype=dtype)
-        parameters, momenta = (zeros(_layout(shape, norm)[-1].end) for _ in range(2))
-        statistics = zeros(shape.layers - 1, 2, shape.width)
-        state = cls(shape, norm, parameters, momenta, statistics, generator)
+        size = _layout(shape, norm)[-1].end
+        squares = zeros(size if recipe.rule == "adam" else 0)
+        statistics = zeros(shape.layers - 1, 2, max(shape.hidden, default=0))
+        state = cls(shape, norm, zeros(size), zeros(size), squares, statistics, generator)
         values = model.state_dict()
         for name, view in state.named().items():
             view.copy_(values[name])
@@ -65,19 +76,20 @@ class State:
         """Views under the names of the model's own `state_dict`, without the batch counters."""
         views = named_views(self.parameters, self.shape, self.norm)
         if self.norm != "none":
-            for index, (mean, variance) in enumerate(self.statistics):
+            for index, width in enumerate(self.shape.hidden):
+                mean, variance = self.statistics[index, :, :width]
                 views[f"hidden.{index}.norm.running_mean"] = mean
                 views[f"hidden.{index}.norm.running_var"] = variance
         return views
 
-    def layers(self) -> list[tuple[LayerTensors, LayerTensors]]:
-        """Parameters and momenta of every layer, from the first to the classifier."""
+    def layers(self, sums: Tensor) -> list[tuple[LayerTensors, LayerTensors]]:
+        """Parameters of every layer, from the first to the classifier, and their part of `sums`."""
 
         def of(vector: Tensor) -> list[LayerTensors]:
             views = named_views(vector, self.shape, self.norm)
             return [LayerTensors(*map(views.get, names)) for names in _names(self.shape)]  # type: ignore[arg-type]
 
-        return list(zip(of(self.parameters), of(self.momenta), strict=True))
+        return list(zip(of(self.parameters), of(sums), strict=True))
 
     def model(self) -> MLP:
         """A copy as a module in evaluation mode."""
@@ -102,7 +114,7 @@ class State:
                 what = "none" if got is None else f"{tuple(got.shape)} {got.dtype}"
                 raise ModelError(
                     f"Expected {name} as {tuple(own.shape)} {own.dtype}, got {what}. Load what "
-                    "a fleet of the same shape, norm and dtype saved."
+                    "a fleet of the same shape, norm, optimizer and dtype saved."
                 )
         for name, view in views.items():
             view.copy_(tensors[name])
@@ -122,15 +134,16 @@ class State:
             vector.copy_(copy)
         self.generator.set_state(self._kept_generator)
 
-    def _vectors(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.parameters, self.momenta, self.statistics
+    def _vectors(self) -> tuple[Tensor, ...]:
+        return self.parameters, self.momenta, self.squares, self.statistics
 
     def _views(self) -> dict[str, Tensor]:
-        momenta = named_views(self.momenta, self.shape, self.norm)
-        return {
-            **{f"model.{name}": view for name, view in self.named().items()},
-            **{f"momentum.{name}": view for name, view in momenta.items()},
-        }
+        views = {f"model.{name}": view for name, view in self.named().items()}
+        for what, vector in (("momentum", self.momenta), ("square", self.squares)):
+            if len(vector):
+                own = named_views(vector, self.shape, self.norm)
+                views |= {f"{what}.{name}": view for name, view in own.items()}
+        return views
 
 
 def named_views(flat: Tensor, shape: Shape, norm: Norm) -> dict[str, Tensor]:
@@ -164,13 +177,18 @@ def _layout(shape: Shape, norm: Norm) -> list[_Place]:
 
 @cache
 def places(shape: Shape, norm: Norm) -> Tensor:
-    """By layer: outputs, inputs, where weight, bias, scale and shift start (or -1), its end."""
+    """By layer: outputs, inputs, where weight, bias, scale and shift start (or -1), its ends.
+
+    The first end is that of what has the weight decay of all, the second that of what has its own:
+    the classifier's bias.
+    """
     known = {place.name: place for place in _layout(shape, norm)}
     rows = []
     for names in _names(shape):
         parts = [known[name] for name in names if name in known]
         starts = [known[name].start if name in known else -1 for name in names]
-        rows.append([*parts[0].size, *starts, parts[-1].end])
+        rows.append([*parts[0].size, *starts, parts[-1].end, parts[-1].end])
+    rows[-1][6] = known["classifier.weight"].end
     return torch.tensor(rows)
 
 

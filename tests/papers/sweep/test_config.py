@@ -8,9 +8,10 @@ import pytest
 
 import nclab
 from nclab.data.samples import SampleFile
+from nclab.data.selection import SampleSelection
 from nclab.data.teacher import Teacher
 from nclab.models.mlp import Shape
-from nclab.papers.sweep.config import SweepConfig, measured_epochs
+from nclab.papers.sweep.config import ALWAYS, SweepConfig, measured_epochs
 from nclab.training import Recipe
 from tests.papers.sweep.small import small
 
@@ -34,12 +35,23 @@ def test_names_are_readable_and_differ_with_every_option() -> None:
         {"moments": 2},
         {"data": Teacher(samples=130, width=10, inputs=8, seed=1)},
         {"shape": Shape(layers=3, width=8, bias=False)},
+        {"shape": Shape(layers=3, width=8, activation="tanh")},
+        {"recipe": Recipe(epochs=8, batch=32, optimizer="adam")},
+        {"recipe": Recipe(epochs=8, batch=32, optimizer="adam", beta2=0.9)},
+        {"selection": SampleSelection(label_noise=0.1)},
     ]
     plans = [small(**change) for change in changes]
-    names = {plan.plan(plan.data.draw())[0].name for plan in plans} | {first.name}
+    names = {plan.plan(*plan.draw())[0].name for plan in plans} | {first.name}
     assert len(names) == len(changes) + 1
     same = small(checkpoint_every=5, converged=0.5)  # neither changes a number of the run
     assert same.plan(samples)[0].name == first.name
+
+
+def test_names_stay_when_options_are_added() -> None:
+    """Runs that are on disk already go on: the very name that this configuration has always had."""
+    [first, *_] = small().plan(small().data.draw())
+    assert first.name == "teacher3_L3_w8_affine_wd1e-3_s0_c9f0e3ca"
+    assert set(first.config["recipe"]) == set(ALWAYS["recipe"])
 
 
 def test_a_file_counts_by_its_content_not_its_place(tmp_path: Path) -> None:

@@ -22,6 +22,12 @@ def test_equals_nclab_measure(norm: Norm, layers: str) -> None:
     if layers == "all":
         expected = tuple(layer for layer in expected if layer.dim == 12)
     found = measure_member(model, samples, layers="all" if layers == "all" else "last")
+    held_out = Teacher(samples=90, width=10, seed=1).draw()
+    both = nclab.measure(model, [tuple(samples)], test=[tuple(held_out)], layers=layers).test
+    assert both is not None
+    tested = measure_member(model, held_out, layers="last", reference=found.layers)
+    for name in ("reference_ncc_accuracy", "strong_test_collapse", "accuracy"):
+        assert getattr(tested.layers[-1], name) == pytest.approx(getattr(both.layers[-1], name))
     assert found.geometry["layer"] == "hidden.2"
     assert len(found.geometry["means"]) == len(found.geometry["weights"]) == 4
     measured = found.layers

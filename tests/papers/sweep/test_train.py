@@ -10,13 +10,15 @@ import torch
 
 import nclab
 from nclab.data.conic_hull import ConicHull
+from nclab.data.modular_addition import ModularAddition
+from nclab.data.selection import SampleSelection
 from nclab.engine import Job, ReportStep, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.models.mlp import MLP, Shape
-from nclab.papers.sweep import train, train_sweep
+from nclab.papers.sweep import memory, train, train_sweep
 from nclab.papers.sweep.memory import bytes_of, physical_bytes
 from nclab.papers.sweep.train import deal
-from nclab.records import open_run
+from nclab.records import open_run, read_run
 from nclab.training import Recipe
 from tests.papers.sweep.small import contents, small
 
@@ -110,6 +112,55 @@ def test_the_estimate_is_that_of_the_parameters() -> None:
     shape = Shape(inputs=7, classes=3, layers=5, width=20)
     parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
     assert bytes_of(shape, 3) == 3 * 4 * 4 * parameters
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"features": 2}, {"features": 30}, {"layers": 2, "features": 9}, {"layers": 3}]
+)
+def test_the_estimate_knows_the_last_layer(sizes: dict[str, int]) -> None:
+    shape = Shape(**{"inputs": 7, "classes": 3, "layers": 5, "width": 20, **sizes})  # type: ignore[arg-type]
+    parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
+    assert bytes_of(shape, 1) == 4 * 4 * parameters
+
+
+def test_groups_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for level, (size, cores) in enumerate((("2048K", "00000001"), ("32768K", "0,000000ff"))):
+        folder = tmp_path / "caches" / f"index{level}"
+        folder.mkdir(parents=True)
+        (folder / "size").write_text(f"{size}\n")
+        (folder / "shared_cpu_map").write_text(f"{cores}\n")
+    assert memory.cache_share(tmp_path / "caches") == 4 * 2**20
+    assert memory.cache_share(tmp_path / "none") == memory.USUAL
+    monkeypatch.setattr(train, "group_size", lambda shape: 3)
+    groups = []
+    monkeypatch.setattr(train, "train_group", lambda group, tell: groups.append(len(group.plans)))
+    with pytest.raises(NclabError, match="has no manifest"):
+        train_sweep(small(seeds=(0, 1)), tmp_path / "runs", workers=0)
+    assert groups == [3, 3, 2]
+
+
+def test_everything_new_resumes_and_says_what_it_is(tmp_path: Path) -> None:
+    recipe = {"optimizer": "adamw", "loss": "mse", "schedule": "cosine", "head_bias_decay": 0.1}
+    config = small(
+        data=ModularAddition(5),
+        selection=SampleSelection(imbalance=2, label_noise=0.1, test_share=0.2),
+        shape=Shape(layers=3, width=8, features=3, activation="gelu"),
+        norms=("affine",),
+        weight_decays=(1e-3,),
+        recipe=Recipe(epochs=8, batch=16, rate=1e-3, **recipe),  # type: ignore[arg-type]
+    )
+    [row] = train_sweep(config, tmp_path, workers=0)
+    asked = {"features": 3, "activation": "gelu", "imbalance": 2, "label_noise": 0.1, **recipe}
+    assert {name: row[name] for name in asked} == asked
+    assert row["run"].startswith("mod5_L3_w8_adamw_mse_affine_wd1e-3_s0_")
+    assert 0 <= row["test_accuracy"] <= 1
+    assert row["trained_loss"] != row["loss"]
+    run = read_run(tmp_path / row["run"])
+    splits = [record.get("split") for record in run.of_kind("measurement")]
+    assert splits == [None, "test"] * len(config.measured_epochs)
+    plain = small(data=ModularAddition(5))
+    [usual, *_] = train_sweep(plain, tmp_path, workers=0)
+    assert not {"test_accuracy", "trained_loss", "optimizer", "imbalance"} & set(usual)
 
 
 def too_large_for_torch(report: ReportStep) -> None:

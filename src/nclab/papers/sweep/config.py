@@ -4,24 +4,40 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from nclab.data.conic_hull import ConicHull
+from nclab.data.fashion_mnist_samples import FashionMNIST
+from nclab.data.modular_addition import ModularAddition
 from nclab.data.samples import SampleFile, Samples
+from nclab.data.selection import SampleSelection, Split
 from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
 from nclab.models.mlp import Norm, Shape
 from nclab.text import scientific
 from nclab.training import Member, Recipe
 
-Source = Teacher | ConicHull | SampleFile
+Source = Teacher | ConicHull | FashionMNIST | ModularAddition | SampleFile
 Layers = Literal["last", "all"]
 Statistics = Literal["running", "full"]
 
-KINDS = {Teacher: "teacher", ConicHull: "conic", SampleFile: "file"}
+KINDS = {
+    Teacher: "teacher",
+    ConicHull: "conic",
+    FashionMNIST: "fashion",
+    ModularAddition: "modular",
+    SampleFile: "file",
+}
+ALWAYS = {
+    "shape": ("inputs", "classes", "layers", "width", "bias"),
+    "recipe": ("epochs", "batch", "rate", "momentum", "milestones", "decay", "drop_last"),
+}
+"""Fields in the configuration of every run. Others are there only where they are not the default,
+so that the names of runs stay when options are added."""
 MOMENTS = 12
 EPOCHS_PER_MOMENT = 20
 """A measurement costs about as much as one or two epochs."""
@@ -41,6 +57,8 @@ class SweepConfig:
 
     data: Source = field(default_factory=Teacher)
     """Where the samples come from."""
+    selection: SampleSelection = field(default_factory=SampleSelection)
+    """Which of them are trained on: long tails, label noise, a held-out share."""
     shape: Shape = field(default_factory=Shape)
     """Layers and width; inputs and classes are taken from the data."""
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
@@ -50,7 +68,7 @@ class SweepConfig:
     seeds: tuple[int, ...] = (0,)
     """Of first weights and batch order; the data have their own."""
     recipe: Recipe = field(default_factory=Recipe)
-    """Epochs, batch, rate."""
+    """Epochs, batch, rate, optimiser, loss."""
     moments: int | None = None
     """About so many epochs are measured; up to 12 by default. They are logarithmically spaced, the
     last included, and by default so few that measuring costs little beside training."""
@@ -125,15 +143,23 @@ class SweepConfig:
             self.shape, inputs=samples.inputs.shape[1], classes=samples.classes
         )
 
-    def plan(self, samples: Samples) -> "list[RunPlan]":
+    def draw(self) -> Split:
+        """The samples to train on, and those held out if any are."""
+        return self.selection.split(self.data.draw())
+
+    def plan(self, samples: Samples, test: Samples | None = None) -> "list[RunPlan]":
         """A run for every member."""
-        data = {"kind": KINDS[type(self.data)], "label": self.data.label}
+        data: dict[str, Any] = {"kind": KINDS[type(self.data)], "label": self.data.label}
         if not isinstance(self.data, SampleFile):
             data |= dataclasses.asdict(self.data)  # of a file the digest counts, not its place
+        if self.selection.changes:
+            data["selection"] = plain(self.selection)
+        if test is not None:
+            data["test_digest"] = test.digest()
         common = {
             "data": {**data, "digest": samples.digest()},
-            "shape": dataclasses.asdict(self.shape_for(samples)),
-            "recipe": dataclasses.asdict(self.recipe),
+            "shape": plain(self.shape_for(samples), ALWAYS["shape"]),
+            "recipe": plain(self.recipe, ALWAYS["recipe"]),
             "measure": {
                 "epochs": self.measured_epochs,
                 "layers": self.layers,
@@ -156,17 +182,32 @@ class RunPlan:
     @property
     def name(self) -> str:
         """Readable, and unique by a hash of the configuration."""
-        shape = self.config["shape"]
+        shape, recipe = self.config["shape"], self.config["recipe"]
         parts = (
             self.config["data"]["label"],
             f"L{shape['layers']}",
             f"w{shape['width']}",
+            *(recipe[name] for name in ("optimizer", "loss") if name in recipe),
             self.member.norm,
             f"wd{scientific(self.member.weight_decay)}",
             f"s{self.member.seed}",
             hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:8],
         )
         return "_".join(parts)
+
+
+def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of a config that are not the default, and some whatever they are.
+
+    >>> plain(SampleSelection(imbalance=10), always=["tail"])
+    {'imbalance': 10, 'tail': 'step'}
+    """
+    values = {one.name: (one.default, getattr(config, one.name)) for one in fields(config)}
+    return {
+        name: value
+        for name, (default, value) in values.items()
+        if name in always or value != default
+    }
 
 
 def measured_epochs(epochs: int, moments: int) -> list[int]:

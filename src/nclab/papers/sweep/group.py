@@ -9,11 +9,21 @@ import torch
 
 from nclab.data.samples import Samples
 from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+from nclab.models.mlp import MLP
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
-from nclab.papers.sweep.rows import summary
+from nclab.papers.sweep.rows import TEST, summary
 from nclab.records import Run, open_run, read_run
-from nclab.records.schema import EPOCH, GEOMETRY, MEASUREMENT, MeasurementRecord, Train
+from nclab.records.schema import (
+    EPOCH,
+    GEOMETRY,
+    MEASUREMENT,
+    TRAIN,
+    MeasurementRecord,
+    Train,
+    split_of,
+)
 from nclab.threads import one_thread
 from nclab.training import EpochStats, Fleet
 from nclab.training.backend import choose_backend
@@ -31,6 +41,8 @@ class Group:
     samples: Samples
     out: Path
     device: str = "cpu"
+    test: Samples | None = None
+    """Held out; measured with the class means of the samples."""
 
     @property
     def steps(self) -> int:
@@ -137,7 +149,11 @@ class _Training:
         if why is None and self.fleet.epoch < self.epochs:
             return
         run = self.runs[index]
-        found = summary(read_run(run.folder, kinds=(MEASUREMENT,)).last(MEASUREMENT))
+        records = read_run(run.folder, kinds=(MEASUREMENT,)).records
+        last = {split_of(record): record for record in records}
+        found = summary(last.get(TRAIN), last.get(TEST))
+        if self.group.config.recipe.loss != "cross_entropy":  # which `loss` is, whatever is trained
+            found["trained_loss"] = last.get(TRAIN, {}).get("train", {}).get("loss")
         if why is None:
             run.finish(**found)
         else:
@@ -152,9 +168,22 @@ class _Training:
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
             measured = measure_member(model, samples, layers=config.layers)
+            held_out = self._measure_test(model, measured.layers)
         except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
         record["layers"] = [collapse.to_dict() for collapse in measured.layers]
         run.append(record)
+        if held_out:
+            layers = [collapse.to_dict() for collapse in held_out]
+            run.append({**record, "split": TEST, "layers": layers, "train": {}})
         run.append({"kind": GEOMETRY, "step": step, "epoch": epoch, **measured.geometry})
+
+    def _measure_test(self, model: MLP, train: Sequence[Collapse]) -> list[Collapse]:
+        """The same layers over the held-out samples; nothing where there are none."""
+        test = self.group.test
+        if test is None:
+            return []
+        samples = Samples(test.inputs.to(self.fleet.inputs), test.labels.to(self.fleet.labels))
+        layers = self.group.config.layers
+        return measure_member(model, samples, layers=layers, reference=train).layers

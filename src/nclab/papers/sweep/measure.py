@@ -1,6 +1,6 @@
 """Measures a member at a moment of its training."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from nclab.data.samples import Samples
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.geometry import geometry
+from nclab.measurement.held_out import look_against
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.models.mlp import MLP
 from nclab.papers.sweep.config import Layers
@@ -26,11 +27,15 @@ class Measured(NamedTuple):
     """Where the features of the last layer lie, for a picture."""
 
 
-def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> Measured:
+def measure_member(
+    model: MLP, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
+) -> Measured:
     """The last hidden layer, or every one, over all samples; one forward pass.
 
-    Layer by layer, so that the features of two layers at most are in memory.
+    Layer by layer, so that the features of two layers at most are in memory. Held-out samples are
+    compared with the class means of a `reference`, the same layers over the training samples.
     """
+    means = {collapse.layer: collapse for collapse in reference}
     measured = []
     picture: dict[str, Any] = {}
     last = len(model.hidden) - 1
@@ -39,10 +44,10 @@ def measure_member(model: MLP, samples: Samples, *, layers: Layers) -> Measured:
         if index == last:
             classifier = model.classifier
             head = Head.checked(classifier.weight, classifier.bias, model.shape.classes)
-            measured.append(_measure(features, samples.labels, head, name, model))
+            measured.append(_measure(features, samples.labels, head, name, model, means))
             picture = {"layer": name, **geometry(features, samples.labels, classifier.weight)}
         elif layers == "all":
-            measured.append(_measure(features, samples.labels, None, name, model))
+            measured.append(_measure(features, samples.labels, None, name, model, means))
     return Measured(measured, picture)
 
 
@@ -55,10 +60,16 @@ def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:
 
 
 def _measure(
-    features: Tensor, labels: Tensor, head: Head | None, layer: str, model: MLP
+    features: Tensor,
+    labels: Tensor,
+    head: Head | None,
+    layer: str,
+    model: MLP,
+    means: Mapping[str | None, Collapse],
 ) -> Collapse:
     classes = model.shape.classes
     stream = LayerStream(num_classes=classes, head=head, ignore_index=None, layer=layer)
+    stream.against = look_against(means[layer]) if layer in means else None
     stream.update(features, labels)
     stream.look_again(features, labels)
     stream.finish_second_look()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
+from nclab.papers.sweep.config import ALWAYS
 from nclab.records import glance
 from nclab.records.schema import last_layer
 
@@ -31,16 +32,28 @@ MEASURED = (
     "zero_features",
 )
 """What a row takes from the measurement of the last layer."""
+TEST = "test"
+HELD_OUT = (
+    "accuracy",
+    "loss",
+    "nc1_trace_pinv",
+    "reference_ncc_accuracy",
+    "strong_test_collapse",
+    "weak_test_collapse",
+    "reference_mean_shift",
+)
+"""What a row takes, as test_..., from that of the held-out samples where there are some."""
 ONE_DIRECTION = 1e-6
 """Classes whose features are closer to one direction than this are not told apart."""
 
 
-def summary(measurement: dict[str, Any] | None) -> Row:
-    """The numbers of a row, from the last measurement record; None where there is none."""
+def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:
+    """The numbers of a row, from the last measurement records; None where there is none."""
     last = last_layer(measurement)
     record = measurement or {}
     numbers = {name: last.get(name) for name in MEASURED}
-    return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers}
+    held_out = {f"{TEST}_{name}": last_layer(test).get(name) for name in HELD_OUT} if test else {}
+    return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers, **held_out}
 
 
 def rows_of(out: Path, names: Sequence[str], *, threshold: float = 0.99) -> list[Row]:
@@ -62,6 +75,7 @@ def row_of(folder: Path, *, threshold: float = 0.99) -> Row:
         "weight_decay": config["member"]["weight_decay"],
         "seed": config["member"]["seed"],
         **{name: end.get(name) for name in MEASURED},
+        **{name: end[name] for name in end if name.startswith((f"{TEST}_", "trained_"))},
     }
     return {
         **row,
@@ -71,8 +85,17 @@ def row_of(folder: Path, *, threshold: float = 0.99) -> Row:
         "data": config["data"]["label"],
         "layers": config["shape"]["layers"],
         "width": config["shape"]["width"],
+        **_later_options(config),
         "run": view.name,
     }
+
+
+def _later_options(config: dict[str, Any]) -> Row:
+    """Options that a run's configuration has only where they are not the default."""
+    later = {**config["data"].get("selection", {})}
+    for part, always in ALWAYS.items():
+        later |= {name: value for name, value in config[part].items() if name not in always}
+    return later
 
 
 def has_converged(row: Row, *, threshold: float) -> bool:

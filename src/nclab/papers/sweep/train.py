@@ -10,7 +10,7 @@ from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.group import Group, train_group
-from nclab.papers.sweep.memory import check_memory
+from nclab.papers.sweep.memory import check_memory, group_size
 from nclab.papers.sweep.rows import Row, rows_of
 from nclab.progress import Bar, bar
 from nclab.records import glance
@@ -47,20 +47,23 @@ def train_sweep(
     >>> row["norm"], row["weight_decay"], row["seed"], row["converged"]
     ('affine', 0.001, 0, False)
     """
-    samples = config.data.draw()
+    samples, test = config.draw()
     check_batches(len(samples), config.recipe, config.members)
-    plans = config.plan(samples)
+    plans = config.plan(samples, test)
     missing = [plan for plan in plans if not has_ended(out / plan.name)]
+    size = group_size(config.shape_for(samples))
+    slots = engine.slots() if workers is None else max(1, workers)
     if _is_cuda(device):
         if not engine.here:
             raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
         workers = 0  # one process feeds the device
     elif engine.here:
-        check_memory(config.shape_for(samples), len(missing))
+        check_memory(config.shape_for(samples), min(len(missing), slots * size))
     if missing:
-        hands = deal(missing, engine.slots() if workers is None else max(1, workers))
+        hands = deal(missing, max(slots, -(-len(missing) // size)))
         # Absolute, as a cluster's processes have working folders of their own.
-        groups = [Group(config, hand, samples, out.absolute(), device) for hand in hands]
+        where = (out.absolute(), device, test)
+        groups = [Group(config, hand, samples, *where) for hand in hands]
         alone = engine.here and len(groups) == 1
         _run(groups, engine, 0 if alone else workers)
     return rows_of(out, [plan.name for plan in plans], threshold=config.converged)
