@@ -28,13 +28,13 @@ def executed(file: Path) -> Any:
 
 
 def smaller(notebook: Any) -> Any:
-    """Its pictures with 64 colours, which a chart does not miss."""
+    """Its pictures with 200 colours, which a chart does not miss."""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             if "image/png" in output.get("data", {}):
                 image = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
                 content = io.BytesIO()
-                image.convert("RGB").quantize(64).save(content, "png", optimize=True)
+                image.convert("RGB").quantize(200).save(content, "png", optimize=True)
                 output.data["image/png"] = base64.b64encode(content.getvalue()).decode()
     return notebook
 

@@ -1,4 +1,4 @@
-"""Docstrings as the site needs them: doctests as blocks of code, `Source:` and its kin as a list."""
+"""Docstrings as Markdown: doctests as blocks of code, `Source:` and its kin as a list."""
 
 import re
 from typing import Any
