@@ -37,11 +37,15 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	tools/pages --write
 
-# Every page that is generated; `make docs RUNS=folder` writes the results of experiments, too.
+# Every page that is generated, and the site; `make docs RUNS=folder` writes the results of
+# experiments, too, `make docs NOTEBOOKS=1` the outputs of the tutorials.
 docs: $(STAMP)
 	$(BIN)/python docs/build_formulas.py
 	$(BIN)/python docs/build_errata.py
 	$(if $(RUNS),$(BIN)/python docs/build_experiments.py $(RUNS))
+	$(if $(NOTEBOOKS),$(BIN)/python docs/build_notebooks.py)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
@@ -53,4 +57,4 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/records.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache tools/node_modules
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache tools/node_modules

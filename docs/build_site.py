@@ -31,7 +31,7 @@ def on_config(config: Any) -> Any:
     """Fill the sections of the navigation that list a whole folder."""
     rooms = [{room: f"reference/{room}.md"} for room in sorted(_rooms())]
     papers = _pages_of("experiments")
-    folders = {
+    folders: dict[str, list[Any]] = {
         "Experiments": ["experiments/index.md", *papers],
         "Reference": [
             "reference/index.md",
