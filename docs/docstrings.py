@@ -21,16 +21,10 @@ class Docstrings(Extension):
 def as_markdown(text: str) -> str:
     """A docstring as Markdown.
 
-    >>> print(as_markdown("A sum.\\n\\nSource: me, Eq. 1\\nRange: [0, 1]\\n\\n>>> 1 + 1\\n2"))
-    A sum.
-    <BLANKLINE>
-    - **Source** me, Eq. 1
-    - **Range** [0, 1]
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> as_markdown("A sum.\\n\\nSource: me, Eq. 1\\nRange: [0, 1]").splitlines()
+    ['A sum.', '', '- **Source** me, Eq. 1', '- **Range** [0, 1]']
+    >>> as_markdown(">" * 3 + " 1 + 1\\n2").splitlines()
+    ['```pycon', '>>> 1 + 1', '2', '```']
     """
     blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
     return "\n\n".join(_block(block) for block in blocks)

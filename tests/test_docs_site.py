@@ -1,6 +1,7 @@
 """The site builds strictly, fetches nothing, typesets every formula and has every public name."""
 
-import importlib
+import doctest
+import importlib.util
 import json
 import os
 import re
@@ -118,6 +119,19 @@ def test_pictures_of_the_gallery_stand_beside_their_code(site: Path) -> None:
 def experiments() -> list[Path]:
     """The pictures of the experiments' pages."""
     return sorted((ROOT / "docs" / "experiments" / "images").glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["build_site", "docstrings"])
+def test_the_examples_of_the_builders(name: str) -> None:
+    pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
+    found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_the_citation_names_this_version() -> None:
