@@ -4,6 +4,7 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.figures.history import history_picture
+from nclab.figures.picture import Panel
 
 ROWS = [
     {"epoch": epoch, "layer": layer, "split": split, "loss": 1.0 / epoch, "cdnv": epoch - 2.0}
@@ -14,8 +15,9 @@ ROWS = [
 
 
 def test_a_curve_for_each_layer_and_split() -> None:
-    picture = history_picture(ROWS, ["loss", "cdnv"])
-    loss, cdnv = picture.panels
+    loss, cdnv = history_picture(ROWS, ["loss", "cdnv"]).panels
+    assert isinstance(loss, Panel)
+    assert isinstance(cdnv, Panel)
     assert loss.y_scale == "log"
     assert cdnv.y_scale == "linear"  # it is not positive
     assert [line.label for line in loss.series] == ["a, train", "a, test", "b, train", "b, test"]
@@ -27,6 +29,7 @@ def test_a_curve_for_each_layer_and_split() -> None:
 def test_one_curve_needs_no_legend_and_gaps_are_left_out() -> None:
     rows = [{"epoch": 1, "layer": "a", "loss": 2.0}, {"epoch": 2, "layer": "a", "loss": None}]
     [panel] = history_picture(rows).panels
+    assert isinstance(panel, Panel)
     assert [(line.label, line.x, line.y) for line in panel.series] == [("", [1], [2.0])]
 
 
