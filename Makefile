@@ -13,7 +13,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev,docs]"
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -41,11 +41,15 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	tools/pages --write
 
-# Every page that is generated; `make docs RUNS=folder` writes the results of experiments, too.
+# Every page that is generated, and the site; `make docs RUNS=folder` writes the results of
+# experiments, too, `make docs NOTEBOOKS=1` the outputs of the tutorials.
 docs: $(STAMP)
 	$(BIN)/python docs/build_formulas.py
 	$(BIN)/python docs/build_errata.py
 	$(if $(RUNS),$(BIN)/python docs/build_experiments.py $(RUNS))
+	$(if $(NOTEBOOKS),$(BIN)/python docs/build_notebooks.py)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
@@ -58,4 +62,4 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/ranks.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache tools/node_modules
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache tools/node_modules

@@ -44,7 +44,7 @@ def formulas() -> list[Formula]:
             if not source:
                 continue
             formula = re.search(r"\$\$(.+?)\$\$", doc, re.DOTALL)
-            limits = re.search(r"^Range: (.+)$", doc, re.MULTILINE)
+            limits = re.search(r"^Range: ((?:.+\n?)+?)(?=\n|[A-Z][a-z ]+: |\Z)", doc, re.MULTILINE)
             found.append(
                 Formula(
                     key=source[1],
@@ -54,7 +54,7 @@ def formulas() -> list[Formula]:
                     line=node.lineno,
                     summary=doc.splitlines()[0],
                     formula=" ".join(formula[1].split()) if formula else "",
-                    range=limits[1] if limits else "",
+                    range=" ".join(limits[1].split()) if limits else "",
                 )
             )
     return found

@@ -13,11 +13,12 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "progress", "tensor_trees", "text", "threads"}
+GROUND = {"errors", "files", "frame", "progress", "tensor_trees", "text", "threads"}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
+    "frame": {"errors"},
     "progress": set(),
     "tensor_trees": {"errors", "files"},
     "text": set(),
@@ -33,8 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "figures": set(),
     "theory": {"figures", "metrics"},
     "measurement": {"data", "engine", "features", "figures", "metrics", "statistics", "theory"},
-    "ulpm": {"data", "metrics", "statistics"},
-    "monitor": {"features", "measurement", "metrics", "records", "statistics"},
+    "ulpm": {"data", "figures", "metrics", "statistics"},
+    "monitor": {"features", "figures", "measurement", "metrics", "records", "statistics"},
     "report": {"figures", "metrics", "records"},
     "papers": {
         "data",

@@ -1,9 +1,11 @@
 """Tables for people: on a narrow terminal lines go before digits do."""
 
+import pytest
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
-from nclab.text import as_text
+from nclab.text import as_html, as_text
 
 NUMBERS = ("0.0004123", "-0.3333", "6.398e-37", "1-9.9e-07", "0.08921", "-0.04002", "1.333")
 
@@ -28,3 +30,20 @@ def test_numbers_are_whole_at_every_width() -> None:
 
 def test_a_table_with_room_keeps_its_lines() -> None:
     assert "│" in as_text(wide(), width=120)
+
+
+def test_a_notebook_shows_nothing_while_text_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich would display what it prints, and write nothing, where it believes in a notebook."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    shown: list[object] = []
+    monkeypatch.setattr("rich.jupyter.display", lambda *parts: shown.append(parts))
+    assert "6.398e-37" in as_text(wide(), width=80)
+    assert not shown
+
+
+def test_tables_as_html_are_tables() -> None:
+    page = as_html(Group(wide(), Text("a < b")))
+    assert page.count("<table>") == 1
+    assert page.count("<td") == 8
+    assert '<td style="text-align:right">6.398e-37</td>' in page
+    assert page.endswith("<p>a &lt; b</p>")

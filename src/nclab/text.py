@@ -1,7 +1,9 @@
 """How numbers and tables are shown to people."""
 
+import html
 import shutil
 import sys
+from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
@@ -62,10 +64,8 @@ def fitted(renderable: Any, console: Any) -> Any:
 
 def _dots(renderable: Any, width: int) -> int:
     """How many cells end in dots, cut off or of their own, at a width."""
-    from rich.console import Console
-
     stream = StringIO()
-    Console(file=stream, width=width, color_system=None).print(renderable)
+    _console(stream, width).print(renderable)
     return stream.getvalue().count("…")
 
 
@@ -75,12 +75,64 @@ def as_text(renderable: Any, *, width: int | None = None) -> str:
     >>> as_text("[bold]plain[/bold]")
     'plain'
     """
-    from rich.console import Console
-
     stream = StringIO()
     if width is None:
         here = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
         width = min(WIDTH, here)
-    console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
+    console = _console(stream, width)
     console.print(fitted(renderable, console))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def _console(stream: StringIO, width: int) -> Any:
+    """One that writes to the stream only: in a notebook rich would show what it prints."""
+    from rich.console import Console
+
+    options: dict[str, Any] = {"color_system": None, "legacy_windows": False}
+    return Console(file=stream, width=width, force_jupyter=False, **options)
+
+
+def as_html(renderable: Any) -> str:
+    """The same as plain HTML for a notebook: tables as tables, lines as paragraphs.
+
+    >>> as_html("1 < [bold]2[/bold]")
+    '<p>1 &lt; 2</p>'
+    """
+    from rich.console import Group
+    from rich.table import Table
+
+    while hasattr(renderable, "__rich__"):
+        renderable = renderable.__rich__()
+    if isinstance(renderable, Group):
+        return "".join(map(as_html, renderable.renderables))
+    if not isinstance(renderable, Table):
+        return "".join(f"<p>{html.escape(line)}</p>" for line in _plain(renderable).splitlines())
+    sides = ["right" if column.justify == "right" else "left" for column in renderable.columns]
+
+    def line(kind: str, cells: Iterable[Any]) -> str:
+        made = zip(sides, map(_plain, cells), strict=True)
+        looks = [f'<{kind} style="text-align:{side}">{html.escape(x)}</{kind}>' for side, x in made]
+        return f"<tr>{''.join(looks)}</tr>"
+
+    head = line("th", (column.header for column in renderable.columns))
+    rows = zip(*(column.cells for column in renderable.columns), strict=True)
+    body = "".join(line("td", row) for row in rows)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _plain(cell: Any) -> str:
+    from rich.text import Text
+
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+
+
+class Printed:
+    """What has `__rich__`, as text at a prompt and as tables in a notebook."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+
+    def _repr_html_(self) -> str:
+        return as_html(self)

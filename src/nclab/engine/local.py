@@ -49,6 +49,7 @@ class Local(Engine):
 
 
 LOCAL = Local()
+"""The engine where none is named."""
 run_jobs = LOCAL.run_jobs
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nclab import metrics
 from nclab.errors import DataError, NclabError
+from nclab.frame import as_frame
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
@@ -30,6 +31,8 @@ from nclab.theory.targets.distance import TargetDistance, distance_to
 from nclab.theory.targets.target import Target, target
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
@@ -342,6 +345,30 @@ class Collapse(Shown):
         }
         own = dict.fromkeys(MEANINGS) if self.toward is None else self.toward.values()
         return {**head, "num_classes": self.num_classes, **self.scalars(), **own, **tail}
+
+    def to_frame(self) -> "DataFrame":
+        """A pandas table with a row for every metric: value, value at collapse, meaning.
+
+        Where they were measured, with both ends of its interval and its value for shuffled labels.
+        A value that is missing is one with a reason in `notes`.
+
+        >>> import nclab
+        >>> frame = nclab.measure_features([[1.0, 0.0], [0.0, 1.0]], [0, 1]).to_frame()
+        >>> frame.loc["max_inter", ["value", "at_collapse"]].tolist()
+        [0.0, -1.0]
+        """
+        rows = []
+        for name, value in self.scalars().items():
+            metric = BY_NAME[name]
+            ideal = None if metric.ideal is None else metric.ideal(self.num_classes)
+            row = {"value": value, "at_collapse": ideal}
+            if self.intervals is not None:
+                own = self.intervals.get(name)
+                row |= {"low": own and own.low, "high": own and own.high}
+            if self.null is not None:
+                row["labels_shuffled"] = self.null.get(name)
+            rows.append({**row, "meaning": metric.meaning})
+        return as_frame(rows, index=list(self.scalars()))
 
     def table_rows(self) -> list[dict[str, Any]]:
         """What the tables show: the flat row, with notes and warnings."""

@@ -12,9 +12,7 @@ from nclab.files import write_whole
 from nclab.text import as_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+    from nclab.figures.drawing import Drawing
     from nclab.figures.picture import Picture
 
 STYLE = """
@@ -32,14 +30,6 @@ tbody th{font-weight:400}thead th{color:var(--muted)}div{overflow-x:auto}
 """
 
 
-def plot(picture: "Picture", dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
-    """A matplotlib figure and its panels."""
-    from nclab.figures.draw import draw
-
-    figure = draw(picture, dark)
-    return figure, tuple(figure.axes[: len(picture.panels)])
-
-
 class Shown(ABC):
     """What is measured, as text at a prompt, as a table in a notebook, as a picture or a page."""
 
@@ -54,15 +44,17 @@ class Shown(ABC):
     def lines(self) -> list[str]:
         """What is said below the table."""
 
-    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
-        """A matplotlib figure and its panels.
+    def plot(self, dark: bool = False) -> "Drawing":
+        """A matplotlib figure and its panels; the last line of a notebook's cell shows it.
 
         >>> import nclab
         >>> fig, axes = nclab.measure_features([[1.0, 0.0], [-1.0, 0.5]], [0, 1]).plot()
         >>> [ax.get_title(loc="left") for ax in axes]
         ['cosines between classes', 'every class']
         """
-        return plot(self._picture(), dark)
+        from nclab.figures.drawing import drawn
+
+        return drawn(self._picture(), dark)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write what it means, picture and table as one page that needs nothing else."""
@@ -102,7 +94,8 @@ def write_page(
 
 def _image(picture: "Picture", dark: bool) -> str:
     """A figure as an address that holds it all."""
-    figure, _ = plot(picture._replace(title=""), dark)
+    from nclab.figures.draw import draw
+
     content = io.BytesIO()
-    figure.savefig(content, format="svg", metadata={"Date": None})
+    draw(picture._replace(title=""), dark).savefig(content, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{base64.b64encode(content.getvalue()).decode()}"

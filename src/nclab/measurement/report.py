@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
+from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.page import Shown
 from nclab.metrics.effective_depth import effective_depth
 from nclab.theory.certificates.certificate import Certificate
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from nclab.figures.picture import Picture
 
 
@@ -72,7 +75,7 @@ class Report(Shown):
         return (read[-1] if read else self.last).certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One flat dict of scalars per layer: `pandas.DataFrame(report.to_dicts())`.
+        """One flat dict of scalars per layer; `to_frame()` has the same rows.
 
         With test data, first those of `train` and then those of `test`, told apart by `split`.
         """
@@ -96,6 +99,10 @@ class Report(Shown):
             "remarks": list(self.remarks),
             "test": None if self.test is None else self.test.to_dict(),
         }
+
+    def to_frame(self) -> "DataFrame":
+        """The rows of `to_dicts` as a pandas table."""
+        return as_frame(self.to_dicts())
 
     def _shown(self) -> tuple[Collapse, ...]:
         return self.layers if self.test is None else (*self.layers, *self.test.layers)

@@ -164,6 +164,7 @@ DEFAULT_ALARMS: tuple[AlarmRule, ...] = (
     DeadFeatures(),
     NotFinite(),
 )
+"""The rules of a monitor that is given none."""
 
 
 def _layer(collapse: Collapse) -> str:

@@ -45,7 +45,7 @@ class Alarm(NamedTuple):
         return f"{self.layer}{data}: {self.message}{where}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Event:
     """A measurement at a moment of training."""
 
@@ -55,7 +55,7 @@ class Event:
     source: Source
     """"training": a running estimate from the batches as they were trained on, while the weights
     moved and layers were in training mode. "loader": an exact measurement."""
-    report: Report = field(repr=False)
+    report: Report
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Layer -> class -> features left out because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()
@@ -64,6 +64,12 @@ class Event:
     """The alarms raised by this event."""
     split: str = TRAIN
     """Of the data that were measured: train, test, val, ..."""
+
+    def __repr__(self) -> str:
+        layers = ", ".join(str(collapse.layer) for collapse in self.layers) or "nothing"
+        alarms = f", {len(self.alarms)} alarms" if self.alarms else ""
+        when = f"step {self.step}, epoch {self.epoch:g}"
+        return f"<Event: {when}, {self.source} on {self.split}, measured {layers}{alarms}>"
 
     @property
     def layers(self) -> tuple[Collapse, ...]:

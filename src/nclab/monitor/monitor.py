@@ -135,6 +135,11 @@ class Monitor:
         self._warned = False
         self._resumed = False
 
+    def __repr__(self) -> str:
+        done = f"{self.epochs} epochs and {self.steps} steps done"
+        counts = f"{len(self.history.rows)} rows of history, {len(self.alarms)} alarms"
+        return f"<Monitor of {type(unwrap(self.model)).__name__}: {done}, {counts}>"
+
     def __enter__(self) -> Self:
         self._hooks.listen()
         return self

@@ -4,14 +4,20 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nclab.errors import NclabWarning
+from nclab.frame import as_frame
 from nclab.metrics.toward import progress
 from nclab.monitor.event import Event
 from nclab.records import Run, open_run
 from nclab.records.run import refuse_other
 from nclab.records.schema import ALARM, TRAIN, split_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from nclab.figures.drawing import Drawing
 
 KIND = "monitor"
 """Of the runs that a sink opens."""
@@ -20,11 +26,11 @@ Sink = Callable[[Event], object]
 """May have a method `close(error)`, called at the end; error is None if all went well."""
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """Keeps the scalars of every event in memory: one row for each layer, `event` counts events.
 
-    `pandas.DataFrame(monitor.history.rows)` is a table of the training.
+    `monitor.history.to_frame()` is a table of the training, `plot()` a picture of it.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -34,6 +40,30 @@ class History:
         when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
         when["split"] = event.split
         self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "<History: nothing measured yet>"
+        layers = len({row["layer"] for row in self.rows})
+        epochs = sorted({row["epoch"] for row in self.rows})
+        ends = f"epoch {epochs[0]:g}" + (f" to {epochs[-1]:g}" if len(epochs) > 1 else "")
+        return f"<History: {len(self.rows)} rows, {layers} layers, {ends}>"
+
+    def to_frame(self) -> "DataFrame":
+        """The rows as a pandas table."""
+        return as_frame(self.rows)
+
+    def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
+        """Metrics over epochs, a curve for each layer and split; by default one of every kind.
+
+        >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
+        >>> History(rows).plot("cdnv")
+        <Drawing: 1 panels, 3.1 x 2.92 inches>
+        """
+        from nclab.figures.drawing import drawn
+        from nclab.figures.history import history_picture
+
+        return drawn(history_picture(self.rows, metrics), dark)
 
     @property
     def splits(self) -> list[str]:

@@ -5,16 +5,20 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from nclab.errors import NclabWarning, RecordError
+from nclab.frame import as_frame
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode, opening
 from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.schema import END, MEASUREMENT, START, State
+from nclab.records.schema import END, MEASUREMENT, START, State, split_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Record = dict[str, Any]
 
@@ -23,7 +27,7 @@ GLANCE_BYTES = 1 << 16
 GLANCED = (opening(MEASUREMENT), opening(END))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunView:
     """What a run holds at the moment of reading."""
 
@@ -44,6 +48,23 @@ class RunView:
     def last(self, kind: str) -> Record | None:
         """The last record of a kind."""
         return next((r for r in reversed(self.records) if r["kind"] == kind), None)
+
+    def __repr__(self) -> str:
+        count = len(self.records)
+        return f"<RunView: {self.name}, {self.manifest.kind}, {self.state}, {count} records>"
+
+    def to_frame(self) -> "DataFrame":
+        """A pandas table of what was measured: a row for each layer and moment, scalars only."""
+        rows = []
+        for record in self.of_kind(MEASUREMENT):
+            when: Record = {
+                key: record[key] for key in ("step", "epoch", "log_time") if key in record
+            }
+            when["split"] = split_of(record)
+            for layer in record["layers"]:
+                plain = {k: v for k, v in layer.items() if not isinstance(v, dict | list)}
+                rows.append({**when, **plain})
+        return as_frame(rows)
 
     @property
     def end(self) -> Record | None:

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from nclab.errors import NclabError
+from nclab.frame import as_frame
 from nclab.metrics.catalogue import BY_NAME
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
@@ -22,6 +23,11 @@ from nclab.ulpm.problem import (
     optimal_log_loss,
 )
 from nclab.ulpm.separation import approximate_kkt
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from nclab.figures.drawing import Drawing
 
 QUANTITIES = (
     "nc2_norm_variation_means",
@@ -123,7 +129,7 @@ class Outcome(StrEnum):
     stalled = "stalled"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trajectory:
     """A run: its samples, its last finite point and how it ended."""
 
@@ -131,11 +137,29 @@ class Trajectory:
     method: str
     backend: str
     samples: tuple[Sample, ...]
-    theta: Array = field(repr=False)
+    theta: Array
     """(C + CN, d) the point of the last sample."""
     outcome: Outcome
     message: str
     """One line on how it ended."""
+
+    def __repr__(self) -> str:
+        of = f"C={self.problem.num_classes}, N={self.problem.per_class}, d={self.problem.dim}"
+        end = f"{self.outcome.value}: {self.message}"
+        margin = f"normalised margin {self.last.normalised_margin:.4g}"
+        count = len(self.samples)
+        return f"<Trajectory: {self.method} of {of}, {count} samples, {end}, {margin}>"
+
+    def to_frame(self) -> "DataFrame":
+        """The samples as a pandas table, a row for each."""
+        return as_frame(asdict(sample) for sample in self.samples)
+
+    def plot(self, dark: bool = False) -> "Drawing":
+        """The four quantities of ji2022, Fig. 2 over log t, with the rate that it claims."""
+        from nclab.figures.drawing import drawn
+        from nclab.figures.ulpm import quantities_picture
+
+        return drawn(quantities_picture([sample.to_dict() for sample in self.samples]), dark)
 
     @property
     def last(self) -> Sample:

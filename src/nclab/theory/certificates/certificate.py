@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
-from nclab.text import as_text
+from nclab.frame import as_frame
+from nclab.text import Printed
 from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.any_counts import AnyCounts, any_counts
 from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
@@ -29,6 +30,9 @@ from nclab.theory.certificates.thesis import (
 from nclab.theory.certificates.worst_pair import MeanCosineProof
 from nclab.theory.layer_peeled import FloatArray
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
@@ -37,8 +41,8 @@ RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower
 """The bounds that a record keeps."""
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Printed):
     """Guarantees from the loss; see docs/certificates.md for the proofs.
 
     >>> certificate = certify(4, 1.8, 1.8, 0.05, delta=0.25)
@@ -152,10 +156,13 @@ class Certificate:
 
         return certificate_table(self)
 
-    def __str__(self) -> str:
-        return as_text(self)
+    def to_frame(self) -> "DataFrame":
+        """A pandas table of every bound: its value, whether it is valid, why not, its source.
 
-    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+        >>> certify(4, 1.8, 1.8, 0.05).to_frame().loc["intra_lower", "valid"]
+        np.True_
+        """
+        return as_frame(self.to_dict()["bounds"].values(), index=list(self.to_dict()["bounds"]))
 
 
 def certify(

@@ -1,14 +1,18 @@
 """How far a network is from a target, beside how far it is from the simplex ETF."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.text import as_text, number
+from nclab.frame import as_frame
+from nclab.text import Printed, number
 from nclab.theory.targets.target import Target
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def gram_distance(gram: Tensor, other: Tensor) -> float | None:
@@ -28,7 +32,7 @@ def gram_distance(gram: Tensor, other: Tensor) -> float | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TargetDistance:
+class TargetDistance(Printed):
     """A network against its target; distances are of normalised Gram matrices."""
 
     geometry: str
@@ -117,10 +121,10 @@ class TargetDistance:
             lines.append(f"Loss above the target's: {self.excess_loss:.4g}.")
         return Group(table, *lines, *(f"! {note}" for note in self.notes))
 
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__
+    def to_frame(self) -> "DataFrame":
+        """A pandas table: the four distances, to the target and to the simplex ETF."""
+        rows = [{"target": getattr(self, name), "etf": own} for name, own in self.etf.items()]
+        return as_frame(rows, index=list(self.etf))
 
 
 SAME = 1e-3

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.text import as_text
+from nclab.frame import as_frame
+from nclab.text import Printed
 from nclab.theory.targets.routes import solve_setting
 from nclab.theory.targets.setting import Setting, checked
 from nclab.theory.targets.solved import Solved
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from nclab.figures.drawing import Drawing
 
 SHOWN = 100
 """Up to this many classes `to_dict` has the C x C arrays."""
@@ -43,7 +45,7 @@ class CountGroup(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Target:
+class Target(Printed):
     """The optimum of a setting: what a network of it should reach, and how sure that is.
 
     >>> found = target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
@@ -201,24 +203,25 @@ class Target:
         """One line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
-    def plot(self, dark: bool = False) -> "tuple[Figure, tuple[Axes, ...]]":
+    def plot(self, dark: bool = False) -> "Drawing":
         """A matplotlib figure and its panels: cosines of classifier and means, norms by class."""
-        from nclab.figures.draw import draw
+        from nclab.figures.drawing import drawn
         from nclab.figures.targets import target_picture
 
-        picture = target_picture(self.to_dict())
-        figure = draw(picture, dark)
-        return figure, tuple(figure.axes[: len(picture.panels)])
+        return drawn(target_picture(self.to_dict()), dark)
 
     def __rich__(self) -> Any:
         from nclab.theory.targets.target_table import target_table
 
         return target_table(self)
 
-    def __str__(self) -> str:
-        return as_text(self)
+    def to_frame(self) -> "DataFrame":
+        """A pandas table of the classes by count: `groups`.
 
-    __repr__ = __str__
+        >>> target(counts=[9, 9, 1], weight_decay=0.01).to_frame()["samples"].tolist()
+        [9.0, 1.0]
+        """
+        return as_frame(group._asdict() for group in self.groups)
 
 
 def target(

@@ -1,0 +1,141 @@
+"""The site builds strictly, fetches nothing, typesets every formula and has every public name."""
+
+import doctest
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nclab
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("metrics", "monitor", "statistics", "ulpm", "records", "engine", "training", "measurement")
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\b(?:src|srcset)=["']?(?:https?:)?//"""
+    r"""|<link\b(?![^>]*rel=["']?(?:canonical|next|prev))[^>]*\bhref=["']?(?:https?:)?//"""
+)
+"""What a browser loads by itself; links that a reader may follow are none."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site: any broken link, unknown name or formula fails here."""
+    pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    done = subprocess.run(
+        [*command, "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def pages(site: Path) -> dict[str, str]:
+    """Every page of the site."""
+    return {
+        file.relative_to(site).as_posix(): file.read_text() for file in sorted(site.rglob("*.html"))
+    }
+
+
+def test_nothing_is_fetched(site: Path) -> None:
+    found = pages(site)
+    assert len(found) > 60
+    for name, text in found.items():
+        assert not FETCHED.search(text), name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""", sheet.read_text()), (
+            sheet
+        )
+    assert FETCHED.search('<script src="https://example.org/a.js">')  # it would be seen
+    assert FETCHED.search('<link rel="stylesheet" href="//example.org/a.css">')
+
+
+def test_formulas_are_typeset(site: Path) -> None:
+    found = pages(site)
+    assert found["formulas.html"].count("<math") > 100
+    assert found["reference/metrics.html"].count("<math") > 40
+    for name, text in found.items():
+        assert "arithmatex" not in text, name
+        prose = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+        assert "$$" not in prose, name
+        assert "\\frac" not in prose, name
+
+
+def test_every_public_name_has_its_place(site: Path) -> None:
+    anchors = {
+        anchor
+        for file in (site / "reference").glob("*.html")
+        for anchor in re.findall(r'id="(nclab[\w.]+)"', file.read_text())
+    }
+    missing = [name for name, home in nclab._HOME.items() if f"{home}.{name}" not in anchors]
+    for room in ROOMS:
+        for name in importlib.import_module(f"nclab.{room}").__all__:
+            if not any(re.fullmatch(rf"nclab\.{room}\..*\.{name}", one) for one in anchors):
+                own = getattr(importlib.import_module(f"nclab.{room}"), name)
+                if f"{getattr(own, '__module__', '')}.{name}" not in anchors:
+                    missing.append(f"{room}.{name}")
+    assert not missing
+
+
+def test_pages_are_found_by_search(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    places = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"certificates.html", "tutorials/theory.html", "reference/theory.html"} <= places
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = ")
+
+
+def test_pages_of_the_repository_are_all_there(site: Path) -> None:
+    sources = {
+        file.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        for kind in ("*.md", "*.ipynb")
+        for file in (ROOT / "docs").rglob(kind)
+    }
+    made = {"gallery.html", "examples.html", "contributing.html", "changelog.html"}
+    assert sources | made | {"reference/command_line.html"} <= set(pages(site))
+
+
+def test_pictures_of_the_gallery_stand_beside_their_code(site: Path) -> None:
+    text = pages(site)["gallery.html"]
+    images = re.findall(r'<img [^>]*src="([^"]+)"', text)
+    assert len(images) > 25
+    assert all((site / image).is_file() for image in images)
+    assert all(f'src="experiments/images/{file.name}"' in text for file in experiments())
+    assert "nclab reproduce pan2023_fig31" in text
+    assert "counts=[100]" in re.sub(
+        r"<[^>]+>", "", text
+    )  # not only `target.plot()`, but what the target is
+
+
+def experiments() -> list[Path]:
+    """The pictures of the experiments' pages."""
+    return sorted((ROOT / "docs" / "experiments" / "images").glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["build_site", "docstrings"])
+def test_the_examples_of_the_builders(name: str) -> None:
+    pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
+    found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_the_citation_names_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {nclab.__version__}\n" in text
+    for key in ("cff-version", "message", "title", "authors", "license"):
+        assert re.search(rf"^{key}:", text, re.MULTILINE), key
