@@ -74,7 +74,7 @@ def test_names_of_runs_stay_text(site: Path) -> None:
     assert NASTY not in pages
     assert "&lt;script&gt;alert(&#34;run&#34;)" in pages
     scripts = [file for file in (site / "data").rglob("*.js") if "alert" in file.read_text()]
-    assert len(scripts) == 1
+    assert len(scripts) == 2  # of the run, and of all runs
     assert not any("<" in file.name for file in site.rglob("*"))
 
 
@@ -141,8 +141,10 @@ def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:
     open_run(root / "one", kind="monitor", config={}, seed=0).close()
     report = write_report(root)
     page = report.page.read_text()
-    assert "No claims were judged here" in page
     assert "one" in page
+    for foreign in ("claim", "paper", "reproduce", "Skipped", "figures"):
+        assert foreign not in page.partition("Repeat it")[0]
+    assert not (report.page.parent / "assets/plotly.min.js").exists()
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "No runs are in this folder" in write_report(empty).page.read_text()

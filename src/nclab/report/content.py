@@ -78,6 +78,8 @@ class Content:
     """Title, authors and year of every paper of which there are claims or experiments."""
     problems: tuple[str, ...] = field(default=())
     """Files that are there but cannot be read."""
+    figures: tuple[Figure, ...] = ()
+    """Of the runs themselves, made for the pages."""
 
     def paper_of(self, experiment: str) -> str:
         """The key of the paper that an experiment is from, empty if none."""
@@ -140,7 +142,8 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
 def runs_below(root: Path, problems: list[str]) -> list[Path]:
     """The runs in a folder, those that a link leads out of it left aside."""
     damaged: list[str] = []
-    found = [folder for folder in find_runs(root, damaged=damaged) if inside(folder, root)]
+    home = root.resolve()
+    found = [one for one in find_runs(root, damaged=damaged) if one.resolve().is_relative_to(home)]
     problems += [one.replace(f"{root}/", "") for one in damaged]
     return found
 

@@ -33,6 +33,7 @@ def environment() -> "Environment":
     )
     environment.filters |= {
         "number": _number,
+        "setting": _setting,
         "pretty": pretty,
         "safe_name": safe_name,
         "alarm": _alarm,
@@ -45,6 +46,10 @@ def _number(value: Any) -> str:
         return number(value) if isinstance(value, int | float) else "–"
     except OverflowError:
         return "–"
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def pretty(value: Any) -> str:

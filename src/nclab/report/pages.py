@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
+from nclab.report.compare import table
 from nclab.report.content import Content, ExperimentFolder, Figure
 from nclab.report.environment import environment, pretty
 from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
 
 ASSETS = Path(__file__).with_name("assets")
-LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
+LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 FIRST_RUNS = 12
 """Of the runs on the overview; the others are on their page."""
 TONES = ("good", "fair", "bad", "open")
@@ -38,6 +39,11 @@ class Pages:
     """By slug."""
     plotly: bool
     live: bool = False
+
+    @cached_property
+    def table(self) -> dict[str, Any]:
+        """What runs are compared by."""
+        return table(self.runs)
 
     def names(self) -> list[str]:
         """Every page there is, by its path."""
@@ -80,12 +86,15 @@ class Pages:
             gallery=self._gallery(),
             **self._hero(),
             others=content.of_paper(""),
-            figure_count=sum(len(one.figures) for one in content.experiments),
+            figures=content.figures,
+            figure_count=len(content.figures) + len(self._figures()),
+            ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
             tally=self._tally(),
             skipped=content.skipped,
             problems=content.problems,
             runs=self._rows(),
+            axes=self.table["axes"],
             shown=FIRST_RUNS,
             commands=self._commands(),
             versions=self._versions(),
@@ -119,7 +128,7 @@ class Pages:
         )
 
     def _runs(self) -> str:
-        return self._fill("runs.html", "runs.html", title="Runs", runs=self._rows(), shown=None)
+        return self._fill("runs.html", "runs.html", title="Runs", runs=len(self.runs), wide=True)
 
     def _run(self, slug: str) -> str:
         run = self.runs[slug]
@@ -147,7 +156,7 @@ class Pages:
 
     def live_page(self) -> str:
         """The page on which runs are compared while they grow."""
-        return self._fill("live.html", "live.html", title="Live", wide=True)
+        return self._fill("runs.html", "live.html", title="Live", runs=len(self.runs), wide=True)
 
     def _fill(self, template: str, here: str, **values: Any) -> str:
         root = "../" * here.count("/")
@@ -155,7 +164,8 @@ class Pages:
         nav += [("live.html", "Live")] if self.live else []
         nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
-        nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
+        nav += [("claims.html", "Claims")] if self.content.claims else []
+        nav += [] if self.live else [("runs.html", "Runs")]
         page = environment().get_template(template)
         return page.render(
             **{"wide": False, **values},
@@ -235,12 +245,10 @@ class Pages:
         return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
 
     def _rows(self) -> list[dict[str, Any]]:
-        rows = []
-        for slug, run in self.runs.items():
-            record = run.last_measurement()
-            last = {**last_layer(record), "epoch": record.get("epoch")}
-            rows.append({"slug": slug, **summary(run), "last": [last.get(name) for name in LAST]})
-        return rows
+        return [
+            {**row, "last": [row["epoch"], *(row["values"].get(name) for name in LAST)]}
+            for row in self.table["runs"]
+        ]
 
     def _commands(self) -> list[str]:
         """What makes everything again, each line once."""

@@ -1,12 +1,12 @@
 """The rows of a sweep: one flat summary per model, from the records alone."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
 from nclab.records import glance
+from nclab.records.health import has_converged
 from nclab.records.schema import last_layer
 
 Row = dict[str, Any]
@@ -31,8 +31,6 @@ MEASURED = (
     "zero_features",
 )
 """What a row takes from the measurement of the last layer."""
-ONE_DIRECTION = 1e-6
-"""Classes whose features are closer to one direction than this are not told apart."""
 
 
 def summary(measurement: dict[str, Any] | None) -> Row:
@@ -73,17 +71,3 @@ def row_of(folder: Path, *, threshold: float = 0.99) -> Row:
         "width": config["shape"]["width"],
         "run": view.name,
     }
-
-
-def has_converged(row: Row, *, threshold: float) -> bool:
-    """Accurate enough, finite, and not a constant map that calls everything the largest class.
-
-    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3}, threshold=0.99)
-    True
-    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": 1.0}, threshold=0.99)
-    False
-    """
-    values = [row[name] for name in ("accuracy", "loss", "max_inter")]
-    if any(value is None or not math.isfinite(value) for value in values):
-        return False
-    return bool(row["accuracy"] >= threshold and row["max_inter"] < 1 - ONE_DIRECTION)
