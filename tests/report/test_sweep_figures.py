@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nclab.figures.picture import Panel, from_json
-from nclab.report.compare import CHOSEN, differing
+from nclab.report.compare import CHOSEN, Value, differing
 from nclab.report.site import write_report
 from tests.cli.runner import call
 from tests.report.sweeps import DECAYS, sweep
@@ -61,5 +61,8 @@ def test_metrics_are_chosen_and_unknown_ones_refused(root: Path, tmp_path: Path)
 
 
 def test_settings_of_other_runs_are_not_differences() -> None:
-    ours = [{"a.rate": 1, "b.rate": 1, "note": "x"}, {"a.rate": 2, "b.rate": 3, "note": "x"}]
+    ours: list[dict[str, Value]] = [
+        {"a.rate": 1, "b.rate": 1, "note": "x"},
+        {"a.rate": 2, "b.rate": 3, "note": "x"},
+    ]
     assert differing([*ours, {"epochs": 5}]) == {"a.rate": "a.rate", "b.rate": "b.rate"}

@@ -116,6 +116,7 @@ def describe_all(runs: Mapping[str, GrowingRun]) -> list[dict[str, Any]]:
     """Every metric of some run with its meaning, those that are looked at most first."""
     names = (metric for run in runs.values() for _, metric in run.names())
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
+    classes -= {None}
     found = describe(names, classes.pop() if len(classes) == 1 else None)
     rank = {name: place for place, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
     return sorted(found, key=lambda one: rank.get(one["name"], len(rank)))

@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ def environment() -> "Environment":
         "setting": _setting,
         "pretty": pretty,
         "safe_name": safe_name,
-        "alarm": _alarm,
     }
     return environment
 
@@ -55,9 +53,3 @@ def _setting(value: Any) -> str:
 def pretty(value: Any) -> str:
     """JSON that a person reads."""
     return json.dumps(value, indent=1, ensure_ascii=False)
-
-
-def _alarm(alarm: Mapping[str, Any]) -> str:
-    skipped = ("kind", "step")
-    words = [f"{name} {value}" for name, value in alarm.items() if name not in skipped]
-    return f"step {alarm.get('step')}: {', '.join(words)}"

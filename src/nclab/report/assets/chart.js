@@ -24,7 +24,7 @@ nclab.ticks = (low, high, logarithmic, room) => {
     }
     found = []; // less than a mark apart: as on a linear axis
   }
-  const raw = (high - low) / count;
+  const raw = (high - low) / (logarithmic ? 4 : count);
   const size = 10 ** Math.floor(Math.log10(raw));
   const unit = [1, 2, 5, 10].find((mark) => mark * size >= raw) * size;
   for (let place = Math.ceil(low / unit); place * unit <= high + unit * 1e-9; place++)
@@ -159,6 +159,12 @@ nclab.chart = (box, options) => {
     if (!Number.isFinite(bounds.x0)) return null;
     view.references.forEach((one) => {
       reach(one.y);
+    });
+    view.marks.forEach((one) => {
+      if (!(xLog && one.x <= 0) && (view.until === null || one.x <= view.until)) {
+        bounds.x0 = Math.min(bounds.x0, one.x);
+        bounds.x1 = Math.max(bounds.x1, one.x);
+      }
     });
     if (view.xNames) {
       bounds.x0 = -0.5;

@@ -87,7 +87,8 @@ nclab.space = (box, options) => {
       pen.fill();
       pen.fillStyle = paper.ink;
       pen.font = "11px system-ui, sans-serif";
-      pen.fillText(String(classOf(frame, at)), where.x + 8, where.y - 8);
+      const label = classOf(frame, at);
+      pen.fillText(view.names?.[label] ?? String(label), where.x + 8, where.y - 8);
     });
     things.sort((one, other) => other.far - one.far);
     things.forEach((thing) => {
