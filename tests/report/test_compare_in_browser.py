@@ -206,6 +206,22 @@ def test_figure_and_table_are_saved(watched: Watched, tmp_path: Path) -> None:
     assert {row["health"] for row in table} == {"", "dead", "not converged", "not finite"}
 
 
+def test_the_page_of_a_run_shows_its_alarms(browser: Any, root: Path, tmp_path: Path) -> None:
+    site = write_report(root, tmp_path / "out").page.parent
+    watched = Watched(browser)
+    page = watched.page
+    page.goto((site / "runs/monitored.html").as_uri())
+    watched.until("document.querySelectorAll('#curves canvas').length")
+    (row,) = page.locator("#alarms tbody tr").all_inner_texts()
+    assert row.split("\t") == [
+        *("2", "not finite", "fc", "45 features hold nan or infinity", "aeroplane")
+    ]
+    assert "1 alarms" in page.get_attribute("#curves canvas", "aria-label")
+    assert page.locator(".lead .health").all_inner_texts() == ["not finite", "1 alarm"]
+    assert watched.errors == []
+    watched.context.close()
+
+
 def test_marks_near_collapse_differ(watched: Watched) -> None:
     def words(values: list[float]) -> list[str]:
         found = watched.page.evaluate("values => nclab.tickWords(values)", values)

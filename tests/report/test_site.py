@@ -69,6 +69,25 @@ def test_claims_stand_beside_their_figures(site: Path) -> None:
     assert "Statement lemma-2.4.6 of pan2023" in rest
 
 
+def test_an_experiment_opens_with_its_story(site: Path) -> None:
+    page = (site / "papers/pan2023.html").read_text()
+    story = page.partition("<h2>Collapse against weight decay</h2>")[2].partition("<figure")[0]
+    assert "(pan2023, Fig. 3.1): collapse grows with weight decay." in story
+    assert "of 2 statements: 1 holds, 1 partly reproduced." in story
+    assert "Collapse against weight decay" in (site / "index.html").read_text()
+    assert "<h2>ji2022_fig2</h2>" in (site / "papers/ji2022.html").read_text()
+
+
+def test_a_correction_is_stated_and_leads_to_its_erratum(site: Path) -> None:
+    paper, claims = ((site / name).read_text() for name in ("papers/ji2022.html", "claims.html"))
+    for page in (paper, claims):
+        assert page.count("<b>Correction</b>: for almost every start") == 1
+    (anchor,) = set(re.findall(r'href="papers/ji2022.html#([^"]+)">erratum', claims))
+    assert f'id="{anchor}"' in paper
+    assert "a saddle is never left" in paper.partition(f'id="{anchor}"')[2]
+    assert "Errata" not in (site / "papers/pan2023.html").read_text()
+
+
 def test_names_of_runs_stay_text(site: Path) -> None:
     pages = "".join(page.read_text() for page in site.rglob("*.html"))
     assert NASTY not in pages

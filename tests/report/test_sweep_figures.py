@@ -44,7 +44,7 @@ def test_both_settings_are_drawn_with_their_spread(root: Path) -> None:
     assert [one.label for one in named.series] == [f"weight_decay {one:g}" for one in DECAYS]
     page = report.page.read_text()
     assert 'data-picture="sweep-against_norm"' in page
-    assert "6 of 12 have not converged" in page
+    assert "6 of 12 runs have not converged" in page
     rows = list(csv.DictReader((site / "data/figures/sweep-against_norm.csv").open()))
     assert {row["panel"] for row in rows} == set(against)
 

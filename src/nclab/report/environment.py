@@ -33,6 +33,7 @@ def environment() -> "Environment":
     environment.filters |= {
         "number": _number,
         "setting": _setting,
+        "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
         "pretty": pretty,
         "safe_name": safe_name,
     }

@@ -15,7 +15,7 @@ from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
 from nclab.report.compare import table
-from nclab.report.content import Content, ExperimentFolder, Figure
+from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
 from nclab.report.environment import environment, pretty
 from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
@@ -86,6 +86,7 @@ class Pages:
             gallery=self._gallery(),
             **self._hero(),
             others=content.of_paper(""),
+            titles={one.name: content.title_of(one.name) for one in content.experiments},
             figures=content.figures,
             figure_count=len(content.figures) + len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
@@ -112,6 +113,9 @@ class Pages:
             heading=paper["title"] if paper else "Other experiments",
             lead=f"{paper['authors']}, {paper['year']}" if paper else "",
             experiments=experiments,
+            stories={one.name: self._story(one, beside[one.name]) for one in experiments},
+            corrections=self._corrections(),
+            errata=[one for one in self.content.errata if one["where"].startswith(f"{key},")],
             claims_beside=beside,
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
         )
@@ -123,6 +127,7 @@ class Pages:
             "claims.html",
             title="Claims",
             claims=[{**claim, "where": self._links(claim)} for claim in self.content.claims],
+            corrections=self._corrections(),
             tally=self._tally(),
             papers=papers,
         )
@@ -188,6 +193,21 @@ class Pages:
             if claim["needs"] == experiment.name or claim["links"].get("figure") in figures
         ]
 
+    def _story(
+        self, experiment: ExperimentFolder, claims: list[Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """Title, what the paper says and where, and what we saw, from the verdicts alone."""
+        told = {"title": experiment.name, "says": "", "source": ""}
+        told |= self.content.stories.get(experiment.name, {})
+        counts = Counter(str(claim["verdict"]) for claim in claims)
+        seen = [f"{count} {verdict}" for verdict, count in counts.most_common()]
+        many = "one statement" if len(claims) == 1 else f"{len(claims)} statements"
+        return {**told, "saw": f"of {many}: {', '.join(seen)}" if claims else ""}
+
+    def _corrections(self) -> dict[str, Mapping[str, Any]]:
+        """By the id of a claim, the erratum that it shows."""
+        return {id_: one for one in self.content.errata for id_ in one["claims"]}
+
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
         """Where a claim leads: to its figure in this report, to code and formula by name."""
         found = []
@@ -196,6 +216,10 @@ class Pages:
             href = ""
             if name == "figure" and figure is not None:
                 href = f"{self._page_of(figure)}#{figure.id}"
+            if name == "erratum" and (erratum := self._corrections().get(claim["id"])):
+                key = erratum["where"].split(",")[0]
+                if key in self.content.papers:
+                    href = f"papers/{key}.html#{safe_name(erratum['where'])}"
             if text:
                 found.append({"name": str(name), "text": str(text), "href": href})
         return found
