@@ -490,7 +490,7 @@ nclab.compare = (source) => {
     table.runs.forEach((run, place) => {
       run.place = place;
     });
-    page.table_ = table;
+    page.known = table;
     const usual = firstView();
     if (first) {
       defaults = usual;
@@ -507,10 +507,10 @@ nclab.compare = (source) => {
     page.state = state;
     fillControls();
     fillPanels();
-    page.table.columns(table, state);
-    page.table.fill(page.rows, state);
     if (first) source.want(state);
     page.draw();
+    page.table.columns(table, state);
+    page.table.fill(page.rows, state);
   };
 
   page.table = nclab.runTable(at("run-table"), {

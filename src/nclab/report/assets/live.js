@@ -68,7 +68,7 @@ document.addEventListener("DOMContentLoaded", () => {
       asked = asked.replace(/\[\]\]$/, `${JSON.stringify([message.metric])}]`);
     if (message.runs) {
       page.take(message);
-      runs = page.table_.runs;
+      runs = page.known.runs;
     } else page.draw();
     if (page.until !== null) {
       cut();
