@@ -58,6 +58,7 @@ benchmark: $(STAMP)
 	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/ranks.py
 

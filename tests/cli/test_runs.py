@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.cli.runner import call
 from tests.records.test_run import start
+from tests.report.sweeps import sweep
 
 
 def some_runs(folder: Path) -> None:
@@ -42,6 +43,16 @@ def test_the_same_rows_as_json(tmp_path: Path) -> None:
     assert (rows["a"]["epoch"], rows["a"]["accuracy"], rows["a"]["min_intra"]) == (2, 0.5, 0.75)
     assert (rows["b"]["progress"], rows["b"]["step"], rows["b"]["total"]) == (0.25, 3, 12)
     assert rows["c"]["why"] == "the loss [is] not finite"
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    sweep(tmp_path)
+    rows = {row["name"]: row["health"] for row in json.loads(call("runs", tmp_path, "--json").out)}
+    assert rows["dead"] == "dead"
+    assert rows["monitored"] == "not finite"
+    assert rows["affine-0.001-0"] == ""
+    assert rows["none-0.001-0"] == "not converged"
+    assert "health" in call("runs", tmp_path).out
 
 
 def test_a_damaged_one_is_said(tmp_path: Path) -> None:

@@ -30,7 +30,11 @@ CLAIMS: list[dict[str, Any]] = [
         "evidence": f"largest gap {place}e-9 in 30 draws",
         "numbers": {"gap": place * 1e-9},
         "needs": needs,
-        "links": {"code": "nclab.theory.layer_peeled", "figure": figure, "erratum": ""},
+        "links": {
+            "code": "nclab.theory.layer_peeled",
+            "figure": figure,
+            "erratum": "docs/errata.md#ji2022-thm-31" if name == "thm-3.1" else "",
+        },
     }
     for place, (paper, name, verdict, needs, figure) in enumerate(
         (
@@ -42,6 +46,23 @@ CLAIMS: list[dict[str, Any]] = [
             ("ji2022", "sec-5", "open", "", ""),
         )
     )
+]
+STORIES = {
+    "pan2023_fig31": {
+        "title": "Collapse against weight decay",
+        "says": "collapse grows with weight decay.",
+        "source": "pan2023, Fig. 3.1",
+    }
+}
+ERRATA = [
+    {
+        "where": "ji2022, Thm 3.1",
+        "printed": "for every start",
+        "correct": "for almost every start",
+        "why": "a saddle is never left",
+        "confidence": "certain",
+        "claims": ["ji2022/thm-3.1"],
+    }
 ]
 PICTURES = {
     "pan2023_fig31": [Picture("bands", "Bands of runs", (BAND, POINTS), caption="Over seeds.")],
@@ -102,7 +123,8 @@ def reproduced(root: Path, *, images: bool = True, runs: int = 2) -> Path:
                 (folder / f"{picture.name}.svg").write_text(SVG)
         heading = {"experiment": experiment, "preset": "quick", "seeds": [0, 1], "rows": [1, 2]}
         (folder / "numbers.json").write_text(json.dumps(heading))
-    (root / "claims.json").write_text(json.dumps({"papers": PAPERS, "claims": CLAIMS}))
+    told = {"stories": STORIES, "errata": ERRATA}
+    (root / "claims.json").write_text(json.dumps({"papers": PAPERS, "claims": CLAIMS, **told}))
     (root / "skipped.json").write_text(json.dumps([{"what": "ji2022_fig3", "why": "no data set"}]))
     for seed in range(runs):
         train(root / "fleet" / f"seed-{seed}", seed=seed, name=NASTY if seed == 1 else None)

@@ -84,7 +84,7 @@ def test_a_page_opened_before_the_first_measurement_fills(browser: Any, live: Li
     page = watched.page
     with open_run(live.root / "one", kind="fleet", config={}, seed=0) as run:
         page.goto(f"http://127.0.0.1:{live.port}/")
-        watched.until("document.querySelectorAll('#run-list li').length === 1")
+        watched.until("document.querySelectorAll('#runs tbody tr').length === 1")
         run.append({**measurement(1), "zeta": 1.0})
         watched.until(f"nclab.live.chart.view.series.length && {LAST} === 1")
         assert page.input_value("#metric") == "min_intra"
@@ -101,12 +101,12 @@ def test_runs_are_chosen_and_opened(browser: Any, tmp_path: Path) -> None:
     try:
         page.goto(f"http://127.0.0.1:{server.port}/")
         watched.until("window.nclab && nclab.live && nclab.live.chart.view.series.length === 2")
-        page.uncheck("li:first-child input[type=checkbox]")
+        page.uncheck("#runs tbody tr:first-child input[type=checkbox]")
         assert page.evaluate("nclab.live.chart.view.series.length") == 1
         page.fill("#run-filter", "nothing like it")
-        assert page.locator("#run-list li").count() == 0
+        assert page.locator("#runs tbody tr").count() == 0
         page.fill("#run-filter", "")
-        page.click("li:first-child a")
+        page.click("#runs tbody tr:first-child a")
         page.wait_for_selector("#space canvas")
         watched.until("document.querySelectorAll('#curves canvas').length >= 8")
         page.goto(f"http://127.0.0.1:{server.port}/papers/pan2023.html")

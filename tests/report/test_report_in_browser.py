@@ -104,8 +104,8 @@ def test_the_page_of_a_run_draws_everything_and_scrubs(site: Path, watched: Watc
     page = next((site / "runs").glob("fleet-seed-1*.html"))
     watched.page.goto(page.as_uri())
     assert watched.page.inner_text("h1") == NASTY
-    watched.page.wait_for_function("document.querySelectorAll('#curves canvas').length >= 8")
-    for place in range(watched.page.locator("#curves canvas").count()):
+    watched.page.wait_for_function("document.querySelectorAll('#curves canvas').length >= 16")
+    for place in range(watched.page.locator("#curves canvas:not(.glass)").count()):
         assert watched.pixels(f"#curves .panel:nth-child({place + 1}) canvas") > 200
     first = watched.page.locator("#cosines canvas").screenshot()
     watched.page.eval_on_selector(

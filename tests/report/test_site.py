@@ -69,12 +69,31 @@ def test_claims_stand_beside_their_figures(site: Path) -> None:
     assert "Statement lemma-2.4.6 of pan2023" in rest
 
 
+def test_an_experiment_opens_with_its_story(site: Path) -> None:
+    page = (site / "papers/pan2023.html").read_text()
+    story = page.partition("<h2>Collapse against weight decay</h2>")[2].partition("<figure")[0]
+    assert "(pan2023, Fig. 3.1): collapse grows with weight decay." in story
+    assert "of 2 statements: 1 holds, 1 partly reproduced." in story
+    assert "Collapse against weight decay" in (site / "index.html").read_text()
+    assert "<h2>ji2022_fig2</h2>" in (site / "papers/ji2022.html").read_text()
+
+
+def test_a_correction_is_stated_and_leads_to_its_erratum(site: Path) -> None:
+    paper, claims = ((site / name).read_text() for name in ("papers/ji2022.html", "claims.html"))
+    for page in (paper, claims):
+        assert page.count("<b>Correction</b>: for almost every start") == 1
+    (anchor,) = set(re.findall(r'href="papers/ji2022.html#([^"]+)">erratum', claims))
+    assert f'id="{anchor}"' in paper
+    assert "a saddle is never left" in paper.partition(f'id="{anchor}"')[2]
+    assert "Errata" not in (site / "papers/pan2023.html").read_text()
+
+
 def test_names_of_runs_stay_text(site: Path) -> None:
     pages = "".join(page.read_text() for page in site.rglob("*.html"))
     assert NASTY not in pages
     assert "&lt;script&gt;alert(&#34;run&#34;)" in pages
     scripts = [file for file in (site / "data").rglob("*.js") if "alert" in file.read_text()]
-    assert len(scripts) == 1
+    assert len(scripts) == 2  # of the run, and of all runs
     assert not any("<" in file.name for file in site.rglob("*"))
 
 
@@ -141,8 +160,10 @@ def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:
     open_run(root / "one", kind="monitor", config={}, seed=0).close()
     report = write_report(root)
     page = report.page.read_text()
-    assert "No claims were judged here" in page
     assert "one" in page
+    for foreign in ("claim", "paper", "reproduce", "Skipped", "figures"):
+        assert foreign not in page.partition("Repeat it")[0]
+    assert not (report.page.parent / "assets/plotly.min.js").exists()
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "No runs are in this folder" in write_report(empty).page.read_text()

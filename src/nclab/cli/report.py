@@ -14,15 +14,25 @@ def command(
         Path | None,
         typer.Option("--out", "-o", help="Folder for the pages; by default RUNS/report."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Metrics that are drawn against the settings of the runs, separated by commas; a "
+            "usual few by default."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write figures, claims and runs as a site that needs neither a server nor the internet.
 
-    Example: [bold]nclab report runs --out report[/bold]
+    Runs that differ in weight decay, norm or whatever else are drawn against it.
+
+    Example: [bold]nclab report runs --out report --metrics min_intra,cdnv[/bold]
     """
     from nclab.report.site import write_report
 
-    report = write_report(runs, out)
+    chosen = [name.strip() for name in (metrics or "").split(",") if name.strip()]
+    report = write_report(runs, out, metrics=chosen)
     if as_json:
         print_json(report.to_dict())
         return

@@ -18,7 +18,7 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder with runs.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
 ) -> None:
-    """List the runs of a folder: state, progress and the last measurement.
+    """List the runs of a folder: state, what is wrong, progress and the last measurement.
 
     Example: [bold]nclab runs runs/ --json[/bold]
     """
@@ -41,9 +41,15 @@ def command(
 
 def _row(view: "RunView") -> dict[str, Any]:
     """One run in plain values."""
-    from nclab.records.schema import MEASUREMENT, last_layer
+    from nclab.records import read_run
+    from nclab.records.health import health_of
+    from nclab.records.schema import ALARM, MEASUREMENT, last_layer
 
-    measured = view.last(MEASUREMENT) or {}
+    last_record = view.last(MEASUREMENT)
+    alarms: list[dict[str, Any]] = []
+    if last_record and not last_record.get("layers"):  # why nothing was measured
+        alarms = read_run(view.folder, kinds=(ALARM,)).records
+    measured = last_record or {}
     end = view.end or {}
     train = measured.get("train") or {}
     last = last_layer(measured)  # of all data, as in the rows of a sweep and on the pages
@@ -53,6 +59,7 @@ def _row(view: "RunView") -> dict[str, Any]:
         "folder": str(view.folder),
         "kind": view.manifest.kind,
         "state": view.state,
+        "health": health_of(last_record, state=view.state, alarms=alarms),
         "progress": view.progress,
         "step": step,
         "total": view.heartbeat.get("total"),
@@ -77,10 +84,10 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     from nclab.text import number
 
     told = any(row["why"] for row in rows)
-    names = ["run", "kind", "state", "progress", "epoch", "accuracy", "min intra"]
+    names = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
     table = Table(*names, *(["why"] if told else []), header_style="bold")
     table.columns[0].overflow = "fold"  # the end of a name tells runs apart
-    for column in table.columns[3:7]:
+    for column in table.columns[4:8]:
         column.justify = "right"
     for row in rows:
         progress = row["progress"]
@@ -88,6 +95,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             Text(row["name"]),
             Text(row["kind"]),
             Text(row["state"], style=COLOURS[row["state"]]),
+            Text(row["health"], style="red"),
             "–" if progress is None else f"{progress:.0%}",
             number(row["epoch"]),
             number(row["accuracy"]),

@@ -16,6 +16,7 @@ from nclab.papers.experiment import Experiment, preset_of
 from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_all, judge_needing
 from nclab.papers.registry import experiments, find_experiments, papers
+from nclab.papers.story import errata_rows, stories
 from nclab.papers.tables import shown, verdicts
 from nclab.papers.verdict import Verdict
 from nclab.progress import bar
@@ -151,7 +152,8 @@ class MainJob:
             key: {"title": one.title, "authors": one.authors, "year": one.year}
             for key, one in sorted(papers().items(), key=lambda item: item[0] == "beyond")
         }
-        write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows})
+        told = {"stories": stories(), "errata": errata_rows()}
+        write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows, **told})
 
     def _judged_again(self, before: dict[str, Any]) -> list[dict[str, Any]]:
         """The claims as they were, but for those of the experiments that ran now."""

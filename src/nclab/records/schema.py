@@ -176,6 +176,27 @@ class ClaimRow(TypedDict):
     links: dict[str, str | None]
 
 
+class StoryRow(TypedDict):
+    """What an experiment is about, for those who have not read the paper."""
+
+    title: str
+    says: str
+    """What the paper says; empty where it says nothing that could be judged."""
+    source: str
+
+
+class ErratumRow(TypedDict):
+    """A place of a paper put right."""
+
+    where: str
+    printed: str
+    correct: str
+    why: str
+    confidence: str
+    claims: list[str]
+    """Ids of the claims that show it."""
+
+
 class ClaimsFile(TypedDict):
     """`claims.json`; in older folders the list of claims alone."""
 
@@ -185,6 +206,9 @@ class ClaimsFile(TypedDict):
     """The digest of the numbers of every experiment that was judged."""
     papers: dict[str, dict[str, Any]]
     claims: list[ClaimRow]
+    stories: NotRequired[dict[str, StoryRow]]
+    """By the name of the experiment."""
+    errata: NotRequired[list[ErratumRow]]
 
 
 def layers_of(record: Mapping[str, Any] | None) -> Sequence[LayerNumbers]:

@@ -38,6 +38,10 @@ class Answers:
         await asyncio.to_thread(self._watcher.refresh)
         return self._watcher
 
+    async def warm(self) -> None:
+        """Read all runs before anyone asks."""
+        await asyncio.to_thread((await self.fresh()).table)
+
     async def live(self, request: Request) -> Response:
         """The page on which runs are compared; its numbers come by events."""
         return HTMLResponse(await asyncio.to_thread(self._watcher.live_page))
@@ -88,8 +92,10 @@ class Answers:
         if kind == "runs" and name.endswith(".js"):
             data = await asyncio.to_thread(watcher.run, name.removesuffix(".js"))
             found = None if data is None else run_script(data)
-        elif make := data_files(watcher.content).get(f"{kind}/{name}"):
-            found = make()
+        else:
+            content = await asyncio.to_thread(watcher.figured)
+            if make := data_files(content).get(f"{kind}/{name}"):
+                found = make()
         media = TYPES.get(Path(name).suffix, "application/octet-stream")
         return _missing() if found is None else Response(found, media_type=media)
 
@@ -108,19 +114,18 @@ class Answers:
         before: Any = None
         while not self._stopping() and not await request.is_disconnected():
             watcher = await self.fresh()
-            runs = await asyncio.to_thread(watcher.list_runs)
-            if not selection.metric and (metric := _first_metric(runs)):
+            table = await asyncio.to_thread(watcher.table)
+            if not selection.metric and (metric := _first_metric(table["metrics"])):
                 selection = selection._replace(metric=metric)
                 since.clear()
             curves = await asyncio.to_thread(watcher.curves, selection, since)
             message: dict[str, Any] = {"metric": selection.metric}
             if curves:
                 message["curves"] = curves
-            if runs != before:
-                message["runs"] = runs
+            message |= _news(table, before)
             if len(message) > 1 or before is None:
                 yield _event(message)
-            before = runs
+            before = table
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _changes(self, request: Request, slug: str) -> AsyncIterator[str]:
@@ -134,9 +139,31 @@ class Answers:
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _first_metric(runs: list[dict[str, Any]]) -> str:
+def _news(table: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Of all runs those that changed; everything where the table itself has another shape.
+
+    >>> one, other = {"runs": [{"slug": "a"}]}, {"runs": [{"slug": "a", "state": "failed"}]}
+    >>> _news(other, one), _news(one, one)
+    ({'runs': [{'slug': 'a', 'state': 'failed'}]}, {})
+    """
+    if before is None:
+        return {**table, "whole": True}
+    if table is before:
+        return {}
+    rest = {name: value for name, value in table.items() if name != "runs"}
+    slugs = [row["slug"] for row in table["runs"]]
+    if any(before[name] != value for name, value in rest.items()) or slugs != [
+        row["slug"] for row in before["runs"]
+    ]:
+        return {**table, "whole": True}
+    pairs = zip(table["runs"], before["runs"], strict=True)
+    changed = [row for row, old in pairs if row != old]
+    return {"runs": changed} if changed else {}
+
+
+def _first_metric(metrics: list[dict[str, Any]]) -> str:
     """What a page shows before anything is chosen."""
-    known = dict.fromkeys(metric for run in runs for metric in run["metrics"])
+    known = [metric["name"] for metric in metrics]
     wanted = [name for name in ("min_intra", "loss", "train loss") if name in known]
     return next(iter([*wanted, *known]), "")
 
@@ -145,7 +172,8 @@ def _selection(request: Request) -> Selection:
     query = request.query_params
     asked = query.get("place")
     place = next((name for name, shown in PLACES.items() if shown == asked), "epoch")
-    return Selection(query.get("metric", ""), query.get("layer", "last"), place)
+    metric, *more = query.getlist("metric") or [""]
+    return Selection(metric, query.get("layer", "last"), place, tuple(more))
 
 
 def _event(value: Any) -> str:

@@ -64,7 +64,7 @@ class Columns:
 
     def points(self, key: Key, place: str) -> tuple[list[float], list[float | None]]:
         """One curve, the newest record at its end; None where nothing is known."""
-        if key not in self.values and key not in self._newest:
+        if key not in self:
             return [], []
         column = self.values.get(key, array("d"))
         at = self._at[place].tolist()
@@ -75,6 +75,16 @@ class Columns:
             kept.append(self._newest.get(key))
         known = [(x, y) for x, y in zip(at, kept, strict=True) if x == x]
         return [x for x, _ in known], [y for _, y in known]
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.values or key in self._newest
+
+    def newest(self, key: Key) -> float | None:
+        """The number of the newest record, None where it has none."""
+        if not self._newest_kept:
+            return self._newest.get(key)
+        column = self.values.get(key, ())
+        return _known(column[-1]) if column and len(column) == len(self) else None
 
     def table(
         self, most: int

@@ -13,7 +13,14 @@ from nclab.errors import NclabError, RecordError
 from nclab.figures.picture import Picture, from_json
 from nclab.records import find_runs
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
-from nclab.report.foreign_files import read_claims, read_numbers, read_papers, read_skipped
+from nclab.report.foreign_files import (
+    read_claims,
+    read_errata,
+    read_numbers,
+    read_papers,
+    read_skipped,
+    read_stories,
+)
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
@@ -78,6 +85,15 @@ class Content:
     """Title, authors and year of every paper of which there are claims or experiments."""
     problems: tuple[str, ...] = field(default=())
     """Files that are there but cannot be read."""
+    figures: tuple[Figure, ...] = ()
+    """Of the runs themselves, made for the pages."""
+    stories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the name of an experiment: its title, what the paper says, and where."""
+    errata: tuple[Mapping[str, Any], ...] = ()
+
+    def title_of(self, experiment: str) -> str:
+        """What an experiment is called among people."""
+        return self.stories.get(experiment, {}).get("title") or experiment
 
     def paper_of(self, experiment: str) -> str:
         """The key of the paper that an experiment is from, empty if none."""
@@ -111,6 +127,8 @@ def read_content(root: Path) -> Content:
         skipped=tuple(read_skipped(_json(root / SKIPPED, problems, root), problems)),
         papers=read_papers(ledger.get("papers"), {name.split("/")[0] for name in names}, problems),
         problems=tuple(problems),
+        stories=read_stories(ledger.get("stories")),
+        errata=tuple(read_errata(ledger.get("errata"))),
     )
 
 
@@ -140,7 +158,8 @@ def stamp(root: Path) -> list[tuple[str, int, int]]:
 def runs_below(root: Path, problems: list[str]) -> list[Path]:
     """The runs in a folder, those that a link leads out of it left aside."""
     damaged: list[str] = []
-    found = [folder for folder in find_runs(root, damaged=damaged) if inside(folder, root)]
+    home = root.resolve()
+    found = [one for one in find_runs(root, damaged=damaged) if one.resolve().is_relative_to(home)]
     problems += [one.replace(f"{root}/", "") for one in damaged]
     return found
 

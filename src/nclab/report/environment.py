@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,10 @@ def environment() -> "Environment":
     )
     environment.filters |= {
         "number": _number,
+        "setting": _setting,
+        "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
         "pretty": pretty,
         "safe_name": safe_name,
-        "alarm": _alarm,
     }
     return environment
 
@@ -47,12 +47,10 @@ def _number(value: Any) -> str:
         return "–"
 
 
+def _setting(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "–" if value is None else str(value)
+
+
 def pretty(value: Any) -> str:
     """JSON that a person reads."""
     return json.dumps(value, indent=1, ensure_ascii=False)
-
-
-def _alarm(alarm: Mapping[str, Any]) -> str:
-    skipped = ("kind", "step")
-    words = [f"{name} {value}" for name, value in alarm.items() if name not in skipped]
-    return f"step {alarm.get('step')}: {', '.join(words)}"

@@ -69,6 +69,38 @@ def read_papers(content: Any, wanted: set[str], problems: list[str]) -> dict[str
     return found
 
 
+def read_stories(content: Any) -> dict[str, dict[str, str]]:
+    """Title, claim and source of experiments; what is not of that form is passed over.
+
+    >>> read_stories({"a": {"title": "A"}, "b": 5})
+    {'a': {'title': 'A', 'says': '', 'source': ''}}
+    """
+    found = content.items() if isinstance(content, dict) else ()
+    names = ("title", "says", "source")
+    return {
+        str(key): {name: str(one.get(name) or "") for name in names}
+        for key, one in found
+        if isinstance(one, dict)
+    }
+
+
+def read_errata(content: Any) -> list[dict[str, Any]]:
+    """Errata with their claims; what is not of that form is passed over.
+
+    >>> read_errata([{"where": "a, Eq. 1", "claims": ["a/eq-1"]}, 5])[0]["claims"]
+    ['a/eq-1']
+    """
+    names = ("where", "printed", "correct", "why", "confidence")
+    return [
+        {
+            **{name: str(one.get(name) or "") for name in names},
+            "claims": [str(id_) for id_ in one.get("claims") or []],
+        }
+        for one in (content if isinstance(content, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("claims"), list | None)
+    ]
+
+
 def read_skipped(content: Any, problems: list[str]) -> list[tuple[str, str]]:
     """What was skipped, and why; older folders have a list of objects.
 

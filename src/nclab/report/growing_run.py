@@ -47,6 +47,7 @@ class GrowingRun:
         self.splits: dict[str, Frames] = {}
         """The measurements of each split of the data."""
         self.heartbeat: dict[str, Any] = {}
+        self._last: tuple[bytes, dict[str, Any]] = (b"", {})
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything. RecordError if it cannot be read."""
@@ -113,6 +114,11 @@ class GrowingRun:
                 found = one
         return found
 
+    def newest(self, key: Key) -> float | None:
+        """The last number of a curve, None where the last record has none."""
+        found = [columns for columns in self.columns.values() if key in columns]
+        return max(found, key=len).newest(key) if found else None
+
     @property
     def measurements(self) -> "Frames":
         """Those of the training data, or of the first data that were measured."""
@@ -129,8 +135,10 @@ class GrowingRun:
 
     def last_measurement(self) -> dict[str, Any]:
         """The newest measurement with all its arrays, empty if there is none."""
-        found: dict[str, Any] = known(decode(self.measurements.newest) or {})
-        return found
+        newest = self.measurements.newest
+        if self._last[0] is not newest:
+            self._last = (newest, known(decode(newest) or {}))
+        return self._last[1]
 
     def measured(self) -> int:
         """How many measurements there are."""

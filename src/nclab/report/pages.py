@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
-from nclab.report.content import Content, ExperimentFolder, Figure
+from nclab.report.compare import table
+from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
 from nclab.report.environment import environment, pretty
 from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import summary
 
 ASSETS = Path(__file__).with_name("assets")
-LAST = ("epoch", "accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
+LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
 FIRST_RUNS = 12
 """Of the runs on the overview; the others are on their page."""
 TONES = ("good", "fair", "bad", "open")
@@ -38,6 +39,11 @@ class Pages:
     """By slug."""
     plotly: bool
     live: bool = False
+
+    @cached_property
+    def table(self) -> dict[str, Any]:
+        """What runs are compared by."""
+        return table(self.runs)
 
     def names(self) -> list[str]:
         """Every page there is, by its path."""
@@ -80,12 +86,16 @@ class Pages:
             gallery=self._gallery(),
             **self._hero(),
             others=content.of_paper(""),
-            figure_count=sum(len(one.figures) for one in content.experiments),
+            titles={one.name: content.title_of(one.name) for one in content.experiments},
+            figures=content.figures,
+            figure_count=len(content.figures) + len(self._figures()),
+            ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
             tally=self._tally(),
             skipped=content.skipped,
             problems=content.problems,
             runs=self._rows(),
+            axes=self.table["axes"],
             shown=FIRST_RUNS,
             commands=self._commands(),
             versions=self._versions(),
@@ -103,6 +113,9 @@ class Pages:
             heading=paper["title"] if paper else "Other experiments",
             lead=f"{paper['authors']}, {paper['year']}" if paper else "",
             experiments=experiments,
+            stories={one.name: self._story(one, beside[one.name]) for one in experiments},
+            corrections=self._corrections(),
+            errata=[one for one in self.content.errata if one["where"].startswith(f"{key},")],
             claims_beside=beside,
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
         )
@@ -114,12 +127,13 @@ class Pages:
             "claims.html",
             title="Claims",
             claims=[{**claim, "where": self._links(claim)} for claim in self.content.claims],
+            corrections=self._corrections(),
             tally=self._tally(),
             papers=papers,
         )
 
     def _runs(self) -> str:
-        return self._fill("runs.html", "runs.html", title="Runs", runs=self._rows(), shown=None)
+        return self._fill("runs.html", "runs.html", title="Runs", runs=len(self.runs), wide=True)
 
     def _run(self, slug: str) -> str:
         run = self.runs[slug]
@@ -147,7 +161,7 @@ class Pages:
 
     def live_page(self) -> str:
         """The page on which runs are compared while they grow."""
-        return self._fill("live.html", "live.html", title="Live", wide=True)
+        return self._fill("runs.html", "live.html", title="Live", runs=len(self.runs), wide=True)
 
     def _fill(self, template: str, here: str, **values: Any) -> str:
         root = "../" * here.count("/")
@@ -155,7 +169,8 @@ class Pages:
         nav += [("live.html", "Live")] if self.live else []
         nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
-        nav += [("claims.html", "Claims"), ("runs.html", "Runs")]
+        nav += [("claims.html", "Claims")] if self.content.claims else []
+        nav += [] if self.live else [("runs.html", "Runs")]
         page = environment().get_template(template)
         return page.render(
             **{"wide": False, **values},
@@ -178,6 +193,21 @@ class Pages:
             if claim["needs"] == experiment.name or claim["links"].get("figure") in figures
         ]
 
+    def _story(
+        self, experiment: ExperimentFolder, claims: list[Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """Title, what the paper says and where, and what we saw, from the verdicts alone."""
+        told = {"title": experiment.name, "says": "", "source": ""}
+        told |= self.content.stories.get(experiment.name, {})
+        counts = Counter(str(claim["verdict"]) for claim in claims)
+        seen = [f"{count} {verdict}" for verdict, count in counts.most_common()]
+        many = "one statement" if len(claims) == 1 else f"{len(claims)} statements"
+        return {**told, "saw": f"of {many}: {', '.join(seen)}" if claims else ""}
+
+    def _corrections(self) -> dict[str, Mapping[str, Any]]:
+        """By the id of a claim, the erratum that it shows."""
+        return {id_: one for one in self.content.errata for id_ in one["claims"]}
+
     def _links(self, claim: Mapping[str, Any]) -> list[dict[str, str]]:
         """Where a claim leads: to its figure in this report, to code and formula by name."""
         found = []
@@ -186,6 +216,10 @@ class Pages:
             href = ""
             if name == "figure" and figure is not None:
                 href = f"{self._page_of(figure)}#{figure.id}"
+            if name == "erratum" and (erratum := self._corrections().get(claim["id"])):
+                key = erratum["where"].split(",")[0]
+                if key in self.content.papers:
+                    href = f"papers/{key}.html#{safe_name(erratum['where'])}"
             if text:
                 found.append({"name": str(name), "text": str(text), "href": href})
         return found
@@ -235,12 +269,10 @@ class Pages:
         return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
 
     def _rows(self) -> list[dict[str, Any]]:
-        rows = []
-        for slug, run in self.runs.items():
-            record = run.last_measurement()
-            last = {**last_layer(record), "epoch": record.get("epoch")}
-            rows.append({"slug": slug, **summary(run), "last": [last.get(name) for name in LAST]})
-        return rows
+        return [
+            {**row, "last": [row["epoch"], *(row["values"].get(name) for name in LAST)]}
+            for row in self.table["runs"]
+        ]
 
     def _commands(self) -> list[str]:
         """What makes everything again, each line once."""

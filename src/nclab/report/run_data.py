@@ -1,9 +1,10 @@
 """What the page of one run draws: curves, class cosines and the 3-D picture, small enough."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from nclab.metrics.toward import MEANINGS, progress
+from nclab.records.health import health_of
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.report.columns import PLACES, evenly, is_number
 from nclab.report.growing_run import SIZES, GrowingRun, known
@@ -41,6 +42,8 @@ SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
+FEW_RECORDS = 8
+"""In so many of a run its class names are looked for."""
 
 
 class Room(NamedTuple):
@@ -72,11 +75,13 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
     space = room or Room()
     layers = run.layers()
     last = run.last_measurement()
-    metrics = _metrics(run, last_layer(last).get("num_classes"))
+    names = (metric for _, metric in run.names())
+    metrics = describe(names, last_layer(last).get("num_classes"))
     return {
         "slug": slug,
         **summary(run),
         "layers": layers,
+        "names": _class_names(run),
         "metrics": metrics,
         "first": _first(run, [metric["name"] for metric in metrics]),
         "tables": _tables(run, space),
@@ -90,25 +95,31 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
 
 def summary(run: GrowingRun) -> dict[str, Any]:
     """A run in one line of a table."""
+    state = run.state
     return {
         "name": run.name,
         "path": run.path,
         "kind": run.manifest.kind,
-        "state": run.state,
+        "state": state,
+        "health": health_of(run.last_measurement() or None, state=state, alarms=run.alarms),
+        "alarms": sum(bool(one.get("severe", True)) for one in run.alarms),
         "progress": run.progress,
         "why": str((run.end or {}).get("why") or ""),
         "records": sum(columns.seen for columns in run.columns.values()),
     }
 
 
-def _metrics(run: GrowingRun, classes: Any) -> list[dict[str, Any]]:
-    """Names in the order of the tables, with their meaning and their value at collapse."""
+def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
+    """Metrics in the order of the tables, with their meaning and their value at collapse.
+
+    >>> describe(["zeta", "min_intra"], 4)[0]
+    {'name': 'min_intra', 'meaning': 'least alike features of one class', 'ideal': 1.0}
+    """
     from nclab.metrics.catalogue import BY_NAME
 
-    names = list(dict.fromkeys(metric for _, metric in run.names()))
-    names.sort(key=lambda name: list(BY_NAME).index(name) if name in BY_NAME else len(BY_NAME))
+    rank = {name: place for place, name in enumerate(BY_NAME)}
     found = []
-    for name in names:
+    for name in sorted(dict.fromkeys(names), key=lambda name: rank.get(name, len(rank))):
         metric = BY_NAME.get(name)
         ideal = None
         if metric and metric.ideal and isinstance(classes, int) and classes > 1:
@@ -158,9 +169,16 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
-    names = list(class_names(last_layer(run.last_measurement())).values())
-    named = {"names": names} if len(names) == size else {}
-    return {"classes": size, "fine": FINE, "frames": frames, **named}
+    return {"classes": size, "fine": FINE, "frames": frames}
+
+
+def _class_names(run: GrowingRun) -> list[str] | None:
+    """What the classes were called last, None where they have only numbers."""
+    for record in reversed(run.measurements.records(FEW_RECORDS)):
+        names = last_layer(record).get("class_names")
+        if isinstance(names, list) and names:
+            return [str(name) for name in names]
+    return None
 
 
 def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def application(
     @contextlib.asynccontextmanager
     async def reading(_: Starlette) -> AsyncIterator[None]:
         # Long journals are read before anyone asks.
-        first = asyncio.create_task(answers.fresh())
+        first = asyncio.create_task(answers.warm())
         yield
         first.cancel()
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,18 +11,20 @@ from typing import Any
 
 from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
-from nclab.figures.picture import to_json
+from nclab.figures.picture import Picture, to_json
 from nclab.files import explained, write_whole
 from nclab.progress import track
+from nclab.report.compare import curves, table
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
 from nclab.report.run_data import room_for, run_data
+from nclab.report.sweep_figures import with_figures
 
 MARK = "report.json"
 FORMAT = "nclab report"
-FOLDERS = ("assets", "data/figures", "data/numbers", "data/runs", "papers", "runs")
+FOLDERS = ("assets", "data/curves", "data/figures", "data/numbers", "data/runs", "papers", "runs")
 OURS = ("assets", "data", "papers", "runs")
 """Folders of a report; an earlier one's are replaced."""
 
@@ -45,8 +47,13 @@ class WrittenReport:
         return {**vars(self), "page": str(self.page), "claims": dict(self.claims)}
 
 
-def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
-    """Write the report of a folder of runs; by default into `report` in that folder."""
+def write_report(
+    runs: Path, out: Path | None = None, *, metrics: Sequence[str] = ()
+) -> WrittenReport:
+    """Write the report of a folder of runs; by default into `report` in that folder.
+
+    Runs that differ in their settings are drawn against them: the given metrics, or a usual few.
+    """
     root = check_folder(runs)
     target = root / "report" if out is None else out
     _check_target(target)
@@ -54,12 +61,14 @@ def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
     content = read_content(root)
     found, scripts = read_runs(root, problems)
     content = replace(content, problems=(*content.problems, *problems))
-    plotly = plotly_script()
+    content = with_figures(content, table(found), metrics)
+    plotly = plotly_script() if any(one.figures for one in content.experiments) else None
     pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
     files |= {f"data/{name}": make() for name, make in data_files(content).items()}
     files["data/claims.json"] = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
+    files |= {f"data/{name}": text for name, text in compared(pages.table, found)}
     for name in track(pages.names(), "pages"):
         page = pages.render(name)
         assert page is not None
@@ -69,7 +78,7 @@ def write_report(runs: Path, out: Path | None = None) -> WrittenReport:
         _write(target / name, text)
     return WrittenReport(
         page=target / "index.html",
-        figures=sum(len(one.figures) for one in content.experiments),
+        figures=len(content.figures) + sum(len(one.figures) for one in content.experiments),
         claims=Counter(str(claim.get("verdict") or "open") for claim in content.claims),
         runs=len(found),
         skipped=len(content.skipped),
@@ -132,9 +141,23 @@ def figure_script(id_: str, picture: Any) -> str:
     return f"nclab.addFigure({json.dumps(id_)}, {compact(spec(picture))});\n"
 
 
+def picture_script(id_: str, picture: Picture) -> str:
+    """The same for a figure that the pages draw by themselves."""
+    return f"nclab.addPicture({json.dumps(id_)}, {compact(to_json(picture))});\n"
+
+
 def run_script(data: Mapping[str, Any]) -> str:
     """The same for what the page of a run draws."""
     return f"nclab.gotRun({compact(data)});\n"
+
+
+def compared(rows: Mapping[str, Any], runs: Mapping[str, GrowingRun]) -> Iterable[tuple[str, str]]:
+    """All runs as a script, and the curves of every metric as one of their own."""
+    named = [{**one, "file": safe_name(one["name"])} for one in rows["metrics"]]
+    yield "compare.js", f"nclab.gotRuns({compact({**rows, 'metrics': named})});\n"
+    for metric, own in curves(runs).items():
+        script = f"nclab.gotCurves({compact(metric)}, {compact(own)});\n"
+        yield f"curves/{safe_name(metric)}.js", script
 
 
 def compact(value: Any) -> str:
@@ -152,11 +175,21 @@ def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:
             base, picture = f"figures/{figure.id}", figure.picture
             if picture.panels:
                 files[f"{base}.js"] = partial(figure_script, figure.id, picture)
-                files[f"{base}.json"] = partial(lambda one: compact(to_json(one)), picture)
-                files[f"{base}.csv"] = partial(picture_csv, picture)
+                files |= _numbers_of(base, picture)
             for suffix, image in figure.images.items():
                 files[f"{base}{suffix}"] = image.read_bytes
+    for figure in content.figures:
+        base = f"figures/{figure.id}"
+        files[f"{base}.js"] = partial(picture_script, figure.id, figure.picture)
+        files |= _numbers_of(base, figure.picture)
     return files
+
+
+def _numbers_of(base: str, picture: Picture) -> dict[str, Callable[[], str | bytes]]:
+    return {
+        f"{base}.json": lambda: compact(to_json(picture)),
+        f"{base}.csv": partial(picture_csv, picture),
+    }
 
 
 def _check_target(target: Path) -> None:

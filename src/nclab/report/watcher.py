@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from nclab.errors import RecordError
 from nclab.report.columns import Key
+from nclab.report.compare import describe_all, row_of, table, with_axes
 from nclab.report.content import Content, read_content, runs_below, stamp
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import Pages
-from nclab.report.run_data import run_data, short, summary
+from nclab.report.run_data import run_data, short
 from nclab.report.site import plotly_script, problem_of, slug_of
+from nclab.report.sweep_figures import with_figures
 
 REFRESH_SECONDS = 0.4
 """No journal is looked at more often."""
@@ -27,6 +29,8 @@ class Selection(NamedTuple):
     layer: str = "last"
     """`last`, `every`, or `=` and the name of a layer."""
     place: str = "epoch"
+    more: tuple[str, ...] = ()
+    """Other metrics beside the first."""
 
 
 class Watcher:
@@ -45,6 +49,10 @@ class Watcher:
         self._lock = threading.Lock()
         self._looked = self._searched = 0.0
         self._stamp = stamp(root)
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._marks: dict[str, Any] = {}
+        """By slug, what its row was made from."""
+        self._table: dict[str, Any] | None = None
 
     def refresh(self, *, again: bool = False) -> None:
         """Read what is new, unless someone just did; `again` reads it all the same."""
@@ -80,7 +88,8 @@ class Watcher:
                 self._problems.append(problem_of(folder, self.root, error))
                 continue
             self.runs[slug_of(run)] = run
-        gone = [slug for slug, run in self.runs.items() if run.folder not in set(found)]
+        there = set(found)
+        gone = [slug for slug, run in self.runs.items() if run.folder not in there]
         for slug in gone:
             del self.runs[slug]
         self.runs = dict(sorted(self.runs.items(), key=lambda item: item[1].path))
@@ -101,21 +110,42 @@ class Watcher:
 
     def _pages(self) -> Pages:
         problems = (*self.content.problems, *self._problems, *self._odd.values())
-        content = replace(self.content, problems=problems)
+        content = replace(self.figured(), problems=problems)
         return Pages(content, self.runs, plotly=self.plotly is not None, live=True)
+
+    def figured(self) -> Content:
+        """What the folder holds, with figures of its runs as they are now."""
+        return with_figures(self.content, table(self.runs))
 
     def list_runs(self) -> list[dict[str, Any]]:
         """Every run in one line, with what can be drawn of it."""
         with self._lock:
             return [
                 {
-                    "slug": slug,
-                    **summary(run),
+                    **row_of(slug, run),
                     "layers": run.layers(),
                     "metrics": list(dict.fromkeys(metric for _, metric in run.names())),
                 }
                 for slug, run in self.runs.items()
             ]
+
+    def table(self) -> dict[str, Any]:
+        """The same as pages compare it, and every layer that some run has."""
+        with self._lock:
+            marks = {
+                slug: (self.versions.get(slug, 0), run.state, run.progress)
+                for slug, run in self.runs.items()
+            }
+            if self._table is None or marks != self._marks:
+                before, self._marks = self._marks, marks
+                for slug, run in self.runs.items():
+                    if slug not in self._rows or before.get(slug) != marks[slug]:
+                        self._rows[slug] = row_of(slug, run)
+                layers = (layer for run in self.runs.values() for layer in run.layers())
+                rows = [self._rows[slug] for slug in self.runs]
+                found = with_axes(rows, describe_all(self.runs))
+                self._table = {**found, "layers": list(dict.fromkeys(layers))}
+            return self._table
 
     def curves(self, selection: Selection, since: dict[str, int]) -> dict[str, Any]:
         """The chosen curves of the runs that grew; `since` is brought up to date."""
@@ -137,22 +167,24 @@ class Watcher:
 
 def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:
     found = []
-    for key in _keys(run, selection):
-        x, y = run.curve(key, selection.place)
-        if not x and selection.place == "epoch":
-            x, y = run.curve(key, "step")  # a run that does not count epochs
-        if x:
-            found.append({"layer": key[0], "x": short(x, 9), "y": short(y)})
+    for metric in (selection.metric, *selection.more):
+        for key in _keys(run, metric, selection.layer):
+            x, y = run.curve(key, selection.place)
+            if not x and selection.place == "epoch":
+                x, y = run.curve(key, "step")  # a run that does not count epochs
+            if x:
+                about = {"metric": metric, "layer": key[0]}
+                found.append({**about, "x": short(x, 9), "y": short(y)})
     return found
 
 
-def _keys(run: GrowingRun, selection: Selection) -> list[Key]:
-    keys = [key for key in run.names() if key[1] == selection.metric]
+def _keys(run: GrowingRun, metric: str, layer: str) -> list[Key]:
+    keys = [key for key in run.names() if key[1] == metric]
     whole = [key for key in keys if not key[0]]
     layers = [key for key in keys if key[0]]
-    if selection.layer == "every":
+    if layer == "every":
         return whole + layers
-    if selection.layer.startswith("="):
-        return whole + [key for key in layers if key[0] == selection.layer[1:]]
+    if layer.startswith("="):
+        return whole + [key for key in layers if key[0] == layer[1:]]
     last = [key for key in layers if key[0] in run.last_layers()]
     return last or (whole + layers)[-1:]

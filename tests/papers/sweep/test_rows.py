@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import nclab
-from nclab.papers.sweep.rows import has_converged, row_of, summary
+from nclab.papers.sweep.rows import row_of, summary
 from nclab.records import open_run
+from nclab.records.health import has_converged
 
 GOOD: dict[str, Any] = {"accuracy": 0.995, "loss": 0.1, "max_inter": -0.3}
 

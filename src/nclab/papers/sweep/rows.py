@@ -1,6 +1,5 @@
 """The rows of a sweep: one flat summary per model, from the records alone."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from nclab.errors import NclabError
 from nclab.papers.sweep.config import ALWAYS
 from nclab.records import glance
+from nclab.records.health import has_converged
 from nclab.records.schema import last_layer
 
 Row = dict[str, Any]
@@ -43,8 +43,6 @@ HELD_OUT = (
     "reference_mean_shift",
 )
 """What a row takes, as test_..., from that of the held-out samples where there are some."""
-ONE_DIRECTION = 1e-6
-"""Classes whose features are closer to one direction than this are not told apart."""
 
 
 def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:
@@ -96,17 +94,3 @@ def _later_options(config: dict[str, Any]) -> Row:
     for part, always in ALWAYS.items():
         later |= {name: value for name, value in config[part].items() if name not in always}
     return later
-
-
-def has_converged(row: Row, *, threshold: float) -> bool:
-    """Accurate enough, finite, and not a constant map that calls everything the largest class.
-
-    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": -0.3}, threshold=0.99)
-    True
-    >>> has_converged({"accuracy": 1.0, "loss": 0.1, "max_inter": 1.0}, threshold=0.99)
-    False
-    """
-    values = [row[name] for name in ("accuracy", "loss", "max_inter")]
-    if any(value is None or not math.isfinite(value) for value in values):
-        return False
-    return bool(row["accuracy"] >= threshold and row["max_inter"] < 1 - ONE_DIRECTION)

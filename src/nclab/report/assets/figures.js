@@ -79,4 +79,13 @@ document.addEventListener("DOMContentLoaded", () => {
   nclab.onTheme(() => {
     boxes.forEach(nclab.drawFigure);
   });
+  // Paper is narrower than most screens: figures are laid out anew for it.
+  function fit(width) {
+    document.querySelectorAll(".plot").forEach((plot) => {
+      plot.style.width = width;
+      if (window.Plotly && plot.layout) window.Plotly.Plots.resize(plot);
+    });
+  }
+  window.addEventListener("beforeprint", () => fit("680px"));
+  window.addEventListener("afterprint", () => fit(""));
 });

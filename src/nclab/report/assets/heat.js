@@ -24,11 +24,16 @@ nclab.heatMap = (box, options) => {
   box.classList.add("heat");
   const holder = box.appendChild(nclab.element("div", { class: "chart-area" }));
   const note = box.appendChild(nclab.element("div", { class: "note", text: " " }));
-  const left = 26;
   const top = 6;
+  const longest = Math.max(...Array.from({ length: view.size }, (_, at) => called(at).length));
+  const left = Math.min(110, 12 + 7 * longest);
 
   function called(place) {
     return view.names ? view.names[place] : String(place);
+  }
+
+  function turned(side) {
+    return 7 * Math.min(14, longest) > side;
   }
 
   function cell(width) {
@@ -64,15 +69,18 @@ nclab.heatMap = (box, options) => {
     pen.fillStyle = paper.muted;
     pen.font = "11px system-ui, sans-serif";
     const every = Math.max(1, Math.ceil(16 / side));
+    const cut = (name) =>
+      called(name).length > 14 ? `${called(name).slice(0, 13)}…` : called(name);
     for (let name = 0; name < view.size; name += every) {
-      // Names are cut to the room there is; the whole name stands below the map.
-      const room = Math.max(1, Math.floor(side / 7));
-      pen.fillText(
-        called(name).slice(0, room),
-        left + (name + 0.5) * side,
-        top + view.size * side + 10,
-      );
-      pen.fillText(called(name).slice(0, 4), left - 12, top + (name + 0.5) * side);
+      // Long names below are turned; the whole name stands below the map.
+      pen.textAlign = "right";
+      pen.fillText(cut(name), left - 6, top + (name + 0.5) * side);
+      pen.save();
+      pen.translate(left + (name + 0.5) * side, top + view.size * side + 9);
+      if (turned(side)) pen.rotate(-0.7);
+      else pen.textAlign = "center";
+      pen.fillText(cut(name), 0, 0);
+      pen.restore();
     }
     const bar = left + view.size * side + 16;
     const tall = view.size * side;
@@ -91,7 +99,12 @@ nclab.heatMap = (box, options) => {
     });
   }
 
-  const surface = nclab.canvas(holder, (width) => top + view.size * cell(width) + 22, draw);
+  function height(width) {
+    const words = turned(cell(width)) ? 5 * Math.min(14, longest) : 0;
+    return top + view.size * cell(width) + 22 + words;
+  }
+
+  const surface = nclab.canvas(holder, height, draw);
   surface.canvas.setAttribute("aria-label", "cosines between classes");
   surface.canvas.addEventListener("pointermove", (event) => {
     const side = cell(surface.width);

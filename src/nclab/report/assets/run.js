@@ -10,12 +10,26 @@ nclab.runPage = () => {
   const charts = [];
   const page = {};
   const over = document.getElementById("place");
-  const settings = { place: over ? over.value : "epoch", log: true };
+  const settings = { place: over ? over.value : "epoch", log: true, centred: false };
 
   function info(name) {
     return (
       data.metrics.find((one) => one.name === name) || { name: name, meaning: "", ideal: null }
     );
+  }
+
+  function own(metric) {
+    // The cosines of centred features are metrics of their own.
+    const other = `centred_${metric}`;
+    return settings.centred && data.metrics.some((one) => one.name === other) ? other : metric;
+  }
+
+  function alarms() {
+    // Where in training a monitor warned.
+    const at = { epoch: "epoch", step: "step" }[settings.place];
+    return data.alarms
+      .filter((one) => at && typeof one[at] === "number")
+      .map((one) => ({ x: one[at], label: `${one.layer}: ${one.message}`, severe: one.severe }));
   }
 
   function seriesOf(metric) {
@@ -52,6 +66,9 @@ nclab.runPage = () => {
     const bounded = /intra|inter|accuracy|agreement|alignment|margin/.test(metric);
     return {
       series: series,
+      marks: alarms(),
+      about: metric,
+      noLegend: series.length < 2,
       xLabel: settings.place,
       log: settings.log && positive && !bounded,
       references:
@@ -62,22 +79,19 @@ nclab.runPage = () => {
   }
 
   function addChart(box, metric, height) {
-    const about = info(metric);
-    const card = box.appendChild(
-      nclab.element("div", { class: "panel" }, [
-        nclab.element("h3", { text: metric }),
-        nclab.element("p", { class: "meaning", text: about.meaning || " " }),
-      ]),
-    );
+    const head = nclab.element("h3");
+    const words = nclab.element("p", { class: "meaning" });
+    const card = box.appendChild(nclab.element("div", { class: "panel" }, [head, words]));
+    function title() {
+      head.textContent = own(metric);
+      words.textContent = info(own(metric)).meaning || " ";
+    }
+    title();
     const chart = nclab.chart(
       card.appendChild(nclab.element("div")),
-      Object.assign({ height: height, noLegend: true }, changes(metric)),
+      Object.assign({ height: height }, changes(own(metric))),
     );
-    charts.push({
-      chart: chart,
-      metric: () => metric,
-    });
-    return card;
+    charts.push({ chart: chart, metric: () => own(metric), title: title });
   }
 
   function curves() {
@@ -111,6 +125,7 @@ nclab.runPage = () => {
     function again() {
       charts.forEach((one) => {
         one.chart.update(changes(one.metric()));
+        if (one.title) one.title();
       });
       meaning();
     }
@@ -122,6 +137,12 @@ nclab.runPage = () => {
     });
     document.getElementById("log").addEventListener("change", (event) => {
       settings.log = event.target.checked;
+      again();
+    });
+    const centred = document.getElementById("centred");
+    centred.parentNode.hidden = !names.some((name) => name.indexOf("centred_") === 0);
+    centred.addEventListener("change", () => {
+      settings.centred = centred.checked;
       again();
     });
     document.getElementById("save-csv").addEventListener("click", () => {
@@ -153,7 +174,7 @@ nclab.runPage = () => {
     const heat = nclab.heatMap(box, {
       size: data.cosines.classes,
       fine: data.cosines.fine,
-      names: data.cosines.names,
+      names: data.names,
       values: [],
     });
     page.cosines = nclab.player(box.appendChild(nclab.element("div")), {
@@ -197,8 +218,8 @@ nclab.runPage = () => {
     }
     const scene = nclab.space(box, {
       fine: now().fine,
-      names: now().names,
       frames: now().frames,
+      names: data.names,
     });
     const player = nclab.player(box.appendChild(nclab.element("div")), {
       count: now().frames.length,
@@ -270,8 +291,8 @@ nclab.runPage = () => {
     const classes = found.classes.measured.map((_, place) => place);
     nclab.chart(box.appendChild(nclab.element("div")), {
       height: 220,
+      xNames: classes.map((place) => data.names?.[place] ?? String(place)),
       xLabel: "class",
-      xNames: found.classes.names,
       yLabel: "intra-class cosine",
       series: [
         { label: "measured", x: classes, y: found.classes.measured, colour: 0, marks: "filled" },

@@ -125,7 +125,7 @@ nclab.space = (box, options) => {
   }
 
   function nameOf(own) {
-    return (view.names && view.names[own]) || String(own);
+    return view.names?.[own] ?? String(own);
   }
 
   function drawEdges(pen, paper, frame, project) {

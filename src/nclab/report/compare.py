@@ -1,0 +1,161 @@
+"""What pages compare runs by: where their configurations differ, and what they measured last."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nclab.records.schema import last_layer
+from nclab.report.columns import PLACES
+from nclab.report.growing_run import GrowingRun, known
+from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, short, summary
+
+POINTS = 200
+"""Of a curve that a written report holds."""
+FEW = 4
+"""Lists of up to so many values are shown; longer ones are no hyperparameter."""
+LONG = 60
+"""Letters of a text that is still a name; digests are longer."""
+SEED = "seed"
+CHOSEN = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_self_duality")
+"""Metrics that tables and figures show before any is chosen."""
+
+Value = float | int | str | bool | None
+
+
+def table(runs: Mapping[str, GrowingRun]) -> dict[str, Any]:
+    """Every run in one line, the configuration that differs, and the metrics there are."""
+    rows = [row_of(slug, run) for slug, run in runs.items()]
+    return with_axes(rows, describe_all(runs))
+
+
+def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows with only those settings in which they differ, under short names.
+
+    >>> rows = [{"config": {"a.rate": n, "a.batch": 8}} for n in (1, 2)]
+    >>> found = with_axes(rows, [])
+    >>> found["axes"], found["same"], found["runs"][1]["config"]
+    (['rate'], {'a.batch': 8}, {'rate': 2})
+    """
+    names = differing([row["config"] for row in rows])
+    everywhere = [row["config"] for row in rows]
+    same = {
+        key: everywhere[0][key]
+        for key in (everywhere[0] if rows else ())
+        if key not in names and all(key in one for one in everywhere)
+    }
+    shown = [
+        {**row, "config": {names[key]: v for key, v in row["config"].items() if key in names}}
+        for row in rows
+    ]
+    return {"runs": shown, "axes": list(names.values()), "same": same, "metrics": metrics}
+
+
+def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
+    """The settings of which there is more than one value, with names as short as they can be.
+
+    A seed comes last: it tells runs apart that are otherwise the same.
+
+    >>> differing([{"m.seed": 0, "m.decay": 1}, {"m.seed": 1, "m.decay": 2}, {"x": 5}])
+    {'m.decay': 'decay', 'm.seed': 'seed'}
+    """
+    found: dict[str, set[str]] = {}
+    for config in configs:
+        for key, value in config.items():
+            found.setdefault(key, set()).add(json.dumps(value))
+    keys = [key for key, values in found.items() if len(values) > 1]
+    ends = [key.rpartition(".")[2] for key in keys]
+    names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
+    return dict(sorted(names.items(), key=lambda item: item[1] == SEED))
+
+
+def row_of(slug: str, run: GrowingRun) -> dict[str, Any]:
+    """A run in one line: its state, its whole configuration, its last numbers."""
+    epoch = run.last_measurement().get("epoch")
+    own = {"config": settings(run), "values": last_values(run)}
+    return {"slug": slug, **summary(run), "epoch": epoch, **own}
+
+
+def settings(run: GrowingRun) -> dict[str, Value]:
+    """The configuration of a run without its nesting.
+
+    The seed of the manifest stands beside it where the configuration does not have it.
+    """
+    flat: dict[str, Value] = {}
+    _flatten(known(run.manifest.config), "", flat)
+    seeds = [value for key, value in flat.items() if key.rpartition(".")[2] == SEED]
+    if run.manifest.seed is not None and run.manifest.seed not in seeds:
+        flat[SEED] = run.manifest.seed
+    return flat
+
+
+def _flatten(value: Any, path: str, into: dict[str, Value]) -> None:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            _flatten(one, f"{path}.{name}" if path else str(name), into)
+    elif isinstance(value, list):
+        if len(value) <= FEW and not any(isinstance(one, dict | list) for one in value):
+            into[path] = ", ".join(map(str, value))
+    elif path and not (isinstance(value, str) and len(value) > LONG):
+        into[path] = value
+
+
+def last_values(run: GrowingRun) -> dict[str, float | int | None]:
+    """The newest number of every metric: of the layer that the classifier reads, and of the
+    network as a whole; of other data than those of training with their name."""
+    found: dict[str, float | None] = {}
+    last = run.last_layers()
+    for key in sorted(run.names(), key=lambda key: not key[0]):  # layers before the whole
+        layer, metric = key
+        data = layer.rpartition(" · ")[2] if " · " in layer else ""
+        if layer in last or (not layer and metric not in found):
+            found[f"{metric} · {data}" if data else metric] = run.newest(key)
+    return dict(zip(found, short(list(found.values())), strict=True))
+
+
+def describe_all(runs: Mapping[str, GrowingRun]) -> list[dict[str, Any]]:
+    """Every metric of some run with its meaning, those that are looked at most first."""
+    names = (metric for run in runs.values() for _, metric in run.names())
+    classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
+    classes -= {None}
+    found = describe(names, classes.pop() if len(classes) == 1 else None)
+    rank = {name: place for place, name in enumerate((*CHOSEN, *FIRST, *FIRST_OF_SAMPLES))}
+    return sorted(found, key=lambda one: rank.get(one["name"], len(rank)))
+
+
+def curves(runs: Mapping[str, GrowingRun], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
+    """Every curve of the last layers by metric; what they are drawn over is kept once.
+
+    `at` lists columns of places; a curve of a run says which of them are its own.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for slug, run in runs.items():
+        last = ("", *run.last_layers())
+        shown = run.places()
+        for columns in run.columns.values():
+            places, values = columns.table(points)
+            at = {name: short(places[name], 9) for name in shown if columns.has(name)}
+            for (layer, metric), y in values.items():
+                if layer not in last or not any(one is not None for one in y):
+                    continue
+                file = found.setdefault(metric, {"at": [], "known": {}, "runs": {}})
+                own = {PLACES[name]: _index(file, column) for name, column in at.items()}
+                ours = file["runs"].setdefault(slug, {})
+                before = ours.get(layer)
+                if before is None or len(before["y"]) < len(y):  # the kind with most of it
+                    ours[layer] = {"layer": layer, "at": own, "y": short(y)}
+    return {
+        metric: {
+            "at": file["at"],
+            "runs": {slug: list(ours.values()) for slug, ours in file["runs"].items()},
+        }
+        for metric, file in found.items()
+    }
+
+
+def _index(file: dict[str, Any], column: list[float | int | None]) -> int:
+    """Where a column of places is kept, once for all curves that share it."""
+    key = tuple(column)
+    if key not in file["known"]:
+        file["known"][key] = len(file["at"])
+        file["at"].append(column)
+    return int(file["known"][key])

@@ -1,0 +1,83 @@
+"""axe finds nothing serious on any page, light or dark, and nothing is wider than a phone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.report.site import write_report
+from tests.report.browser import Watched, chromium
+from tests.report.folders import reproduced
+from tests.report.sweeps import sweep
+from tests.report.test_server import Live
+
+AXE = Path(__file__).parents[2] / "tools/node_modules/axe-core/axe.min.js"
+SERIOUS = ("serious", "critical")
+RUN = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.flatMap(
+  found => found.nodes.map(node => [found.impact, found.id, node.html.slice(0, 160)]))"""
+WIDTH = "document.documentElement.scrollWidth"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sites(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("access")
+    return [
+        write_report(reproduced(folder / "papers")).page.parent,
+        write_report(sweep(folder / "sweep")).page.parent,
+    ]
+
+
+def pages(sites: list[Path]) -> Iterator[str]:
+    """Every kind of page once."""
+    for site in sites:
+        yield from (page.as_uri() for page in sorted(site.glob("*.html")))
+        yield from (page.as_uri() for page in sorted((site / "papers").glob("*.html")))
+    yield next((sites[0] / "runs").glob("fleet-seed-0*.html")).as_uri()
+    yield (sites[1] / "runs/monitored.html").as_uri()
+
+
+def serious(watched: Watched, address: str) -> list[Any]:
+    watched.page.goto(address)
+    watched.page.wait_for_timeout(400)  # figures are drawn
+    watched.page.evaluate(AXE.read_text())
+    return [[address, *one] for one in watched.page.evaluate(RUN) if one[0] in SERIOUS]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="tools/pages has not brought axe")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, sites: list[Path], scheme: str) -> None:
+    watched = Watched(browser, color_scheme=scheme)
+    found = [one for address in pages(sites) for one in serious(watched, address)]
+    watched.context.close()
+    assert found == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="tools/pages has not brought axe")
+def test_nor_on_the_live_page(browser: Any, tmp_path: Path) -> None:
+    server = Live(sweep(tmp_path / "runs"))
+    watched = Watched(browser)
+    try:
+        assert serious(watched, f"http://127.0.0.1:{server.port}/") == []
+    finally:
+        watched.context.close()
+        server.stop()
+
+
+def test_nothing_is_wider_than_a_phone(browser: Any, sites: list[Path]) -> None:
+    watched = Watched(browser)
+    watched.page.set_viewport_size({"width": 390, "height": 800})
+    wide = []
+    for address in pages(sites):
+        watched.page.goto(address)
+        watched.page.wait_for_timeout(200)
+        if watched.page.evaluate(WIDTH) > 390:
+            wide.append(address)
+    watched.context.close()
+    assert wide == []

@@ -1,0 +1,69 @@
+"""A sweep's report has figures against every setting without being asked."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from nclab.figures.picture import Panel, from_json
+from nclab.report.compare import CHOSEN, Value, differing
+from nclab.report.site import write_report
+from tests.cli.runner import call
+from tests.report.sweeps import DECAYS, sweep
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sweep(tmp_path_factory.mktemp("figures") / "runs")
+
+
+def panels(site: Path, axis: str) -> dict[str, Panel]:
+    text = (site / f"data/figures/sweep-against_{axis}.json").read_text()
+    found = from_json(json.loads(text)).panels
+    return {panel.title: panel for panel in found if isinstance(panel, Panel)}
+
+
+def test_both_settings_are_drawn_with_their_spread(root: Path) -> None:
+    report = write_report(root)
+    site = report.page.parent
+    assert report.figures == 2
+    against = panels(site, "weight_decay")
+    assert list(against) == [name for name in CHOSEN if name in against]
+    assert {"accuracy", "loss", "min_intra", "max_inter"} == set(against)
+    panel = against["min_intra"]
+    assert panel.x_scale == "log"
+    assert panel.references[0].y == 1
+    affine, none = panel.series
+    assert (affine.label, affine.x) == ("norm affine", list(DECAYS))
+    assert affine.y == pytest.approx([0.81] * 3)
+    assert affine.low == pytest.approx([0.8] * 3)
+    assert none.high == pytest.approx([-0.78] * 3)
+    named = panels(site, "norm")["loss"]
+    assert named.x_names == ("affine", "none")
+    assert [one.label for one in named.series] == [f"weight_decay {one:g}" for one in DECAYS]
+    page = report.page.read_text()
+    assert 'data-picture="sweep-against_norm"' in page
+    assert "6 of 12 runs have not converged" in page
+    text = (site / "data/figures/sweep-against_norm.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert {row["panel"] for row in rows} == set(against)
+
+
+def test_metrics_are_chosen_and_unknown_ones_refused(root: Path, tmp_path: Path) -> None:
+    done = call("report", root, "--out", tmp_path / "a", "--metrics", "max_inter, loss")
+    assert done.code == 0
+    assert "2 figures" in done.out
+    assert list(panels(tmp_path / "a", "norm")) == ["max_inter", "loss"]
+    wrong = call("report", root, "--out", tmp_path / "b", "--metrics", "nothing")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "min_intra" in wrong.err
+    assert not (tmp_path / "b").exists()
+
+
+def test_settings_of_other_runs_are_not_differences() -> None:
+    ours: list[dict[str, Value]] = [
+        {"a.rate": 1, "b.rate": 1, "note": "x"},
+        {"a.rate": 2, "b.rate": 3, "note": "x"},
+    ]
+    assert differing([*ours, {"epochs": 5}]) == {"a.rate": "a.rate", "b.rate": "b.rate"}
