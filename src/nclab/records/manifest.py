@@ -17,9 +17,12 @@ import nclab
 from nclab.errors import RecordError
 from nclab.files import write_whole
 from nclab.records.schema import SCHEMA
+from nclab.records.seals import open_json, seal_json
 
 FILE = "manifest.json"
 FORMAT = "nclab run"
+KINDS = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
+"""Types of what others read."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 
@@ -28,7 +31,7 @@ class Manifest:
     """A run's first page; what is not told is as it is here and now.
 
     >>> Manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
-    1
+    2
     """
 
     name: str
@@ -57,26 +60,27 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json`, whole or not at all."""
-    write_whole(folder / FILE, json.dumps(manifest.to_dict(), indent=2).encode() + b"\n")
+    write_whole(folder / FILE, seal_json(manifest.to_dict(), indent=2))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a run; a newer schema and a foreign file are refused."""
     path = folder / FILE
     try:
-        found = json.loads(path.read_bytes())
+        found, _ = open_json(path.read_bytes())
     except FileNotFoundError as error:
         raise RecordError(f"Expected a run in {folder}, but it has no {FILE}.") from error
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except RecordError as error:
         raise RecordError(
-            f"Expected JSON in {path}, got damaged bytes. Restore it, or delete the folder."
+            f"Expected the JSON that was written to {path}, got damaged bytes ({error}). "
+            "Restore it, or delete the folder."
         ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise RecordError(f"Expected the manifest of a run, got another file: {path}.")
     schema = found.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
         raise RecordError(
             f"Expected records of schema {SCHEMA} or older, got schema {schema} in {path}. "
             "Update nclab."
@@ -85,6 +89,10 @@ def read_manifest(folder: Path) -> Manifest:
     absent = [name for name in known if name not in found and name != "backend"]
     if absent:
         raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
+    for name, kind in KINDS.items():
+        if not isinstance(found[name], kind):
+            got = type(found[name]).__name__
+            raise RecordError(f"Expected {name} of type {kind.__name__} in {path}, got {got}.")
     return Manifest(**{name: found[name] for name in known if name in found})
 
 
