@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nclab.errors import DataError, NclabError
@@ -54,11 +54,18 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = T
         flush_folder(target.parent)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of writers that were killed; only for a folder of one's own."""
-    for path in folder.glob(".*"):
-        if re.fullmatch(r"\..+\.[0-9a-f]{12}", path.name):
-            path.unlink(missing_ok=True)
+def delete(path: Path, kind: type[NclabError] = DataError) -> None:
+    """Delete a file if it is there, or say in one line why it cannot be."""
+    with explained("delete", path, kind):
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
+    """Delete the temporary files of writers of these files that were killed, nothing else."""
+    for name in names:
+        for path in folder.glob(f".{name}.*"):
+            if re.fullmatch(r"[0-9a-f]{12}", path.name.rpartition(".")[2]):
+                delete(path)
 
 
 def flush_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -23,6 +24,10 @@ FILE = "manifest.json"
 FORMAT = "nclab run"
 KINDS = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
 """Types of what others read."""
+LATER = ("backend", "cpu")
+"""What older runs do not tell."""
+VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd", "vsx")
+"""Widest first, as the flags of a CPU name them."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 
@@ -50,6 +55,8 @@ class Manifest:
     backend: str | None = None
     """The code that takes the steps, where there is a choice; None if there is none or if the
     run is older than this field."""
+    cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
+    """Model and vector instructions, which decide the rounding; None in older runs."""
     format: str = FORMAT
     schema: int = SCHEMA
 
@@ -86,14 +93,15 @@ def read_manifest(folder: Path) -> Manifest:
             "Update nclab."
         )
     known = [field.name for field in dataclasses.fields(Manifest)]
-    absent = [name for name in known if name not in found and name != "backend"]
+    absent = [name for name in known if name not in found and name not in LATER]
     if absent:
         raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
     for name, kind in KINDS.items():
         if not isinstance(found[name], kind):
             got = type(found[name]).__name__
             raise RecordError(f"Expected {name} of type {kind.__name__} in {path}, got {got}.")
-    return Manifest(**{name: found[name] for name in known if name in found})
+    told = {name: found[name] for name in known if name in found}
+    return Manifest(**{**dict.fromkeys(LATER), **told})
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str | None:
@@ -134,6 +142,21 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+@functools.cache
+def cpu() -> str:
+    """The model of the CPU and the widest vector instructions that torch may use."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        told = ""
+    lines = (line.partition(":") for line in told.split("\n\n", 1)[0].splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in lines}
+    flags = (facts.get("flags") or facts.get("Features") or "").split()
+    model = facts.get("model name") or platform.processor() or platform.machine()
+    wide = os.environ.get("ATEN_CPU_CAPABILITY") or next((v for v in VECTORS if v in flags), "")
+    return f"{model}, {wide}" if wide else model
 
 
 @functools.cache
