@@ -12,7 +12,7 @@ from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
 from nclab.measurement.table import layers, side_by_side
 from nclab.metrics import simplex_etf
-from nclab.papers.small_network import NetworkConfig, train
+from nclab.papers.small_network import NetworkConfig, train_perfectly
 from nclab.threads import one_thread
 
 NAME = "tour"
@@ -70,7 +70,7 @@ def _tour(config: Config, seed: int) -> dict[str, Any]:
     spread = torch.randn(*shape, generator=generator, dtype=torch.float64)
     stray = torch.randn(etf.shape, generator=generator, dtype=torch.float64)
     size = config.noise / network.width**0.5
-    model, samples = train(network, generator)
+    model, samples = train_perfectly(network, generator)
     report = measure(model, [tuple(samples)], layers="all")
     near = measure_features(etf[labels] + size * spread, labels, weight=etf + size * stray)
     cases = {

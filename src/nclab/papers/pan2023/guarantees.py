@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 
 TELLING = 3e-3
 """Weight decay from which on the certificates of trained networks say a lot."""
+PERFECT = 0.99
+"""Training accuracy from which on a network counts, as in chapter 3."""
 CERTIFIED_CLASSES = 10
 CERTIFIED_PRODUCTS = (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0)
 CERTIFIED_EXCESS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
@@ -51,6 +53,7 @@ CURVE = {
 NETWORKS = {
     "weight_decay": "weight decay",
     "seed": "seed",
+    "accuracy": "accuracy",
     "alpha": "α",
     "predicted_alpha": "α*",
     "beta": "β",
@@ -425,13 +428,17 @@ def worst_case(numbers: Numbers) -> Finding:
     figure="networks",
 )
 def telling(numbers: Numbers) -> Finding:
-    """At every such weight decay."""
+    """At every such weight decay, of the networks that converged."""
+    converged = [row for row in numbers["networks"] if row["accuracy"] >= PERFECT]
     parts = [
         Part(
             f"weight decay {decay:g}, beyond 0.5",
             {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows},
         )
-        for (decay,), rows in group(numbers["networks"], "weight_decay").items()
+        for (decay,), rows in group(converged, "weight_decay").items()
         if decay >= TELLING
     ]
-    return judge_effects(parts, margin=COSINE)
+    left_out = len(numbers["networks"]) - len(converged)
+    finding = judge_effects(parts, margin=COSINE)
+    words = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
+    return replace(finding, evidence=finding.evidence + words) if left_out else finding
