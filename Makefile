@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup lint test check reproduce format docs benchmark clean
+.PHONY: setup lint test check fuzz reproduce format docs benchmark clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,11 @@ test: lint
 # The same, but only the tests of what changed, as far as 45 seconds go.
 check: lint
 	$(BIN)/python -m tests.changed --numprocesses $(WORKERS)
+
+# Damaged and hostile files, for as long as you like; it goes on where it was stopped.
+COUNT ?= 10000
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --count $(COUNT)
 
 reproduce: $(STAMP)
 	$(BIN)/nclab reproduce --preset quick

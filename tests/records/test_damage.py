@@ -3,106 +3,23 @@
 import random
 import shutil
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nclab.errors import NclabWarning, RecordError
-from nclab.records import Tail, glance, read_run
+from nclab.errors import RecordError
+from nclab.records import read_run
 from nclab.records.results import parse_json, write_json
 from nclab.records.seals import seal_line
 from nclab.records.verify import verify_run
+from tests.fuzz.records import campaign, written
 from tests.records.test_faults import old_lines
 from tests.records.test_run import start, three_checkpoints
 
-Mutation = Callable[[random.Random, bytes], bytes]
-
-
-def flipped(chance: random.Random, content: bytes) -> bytes:
-    place, bit = chance.randrange(len(content)), 1 << chance.randrange(8)
-    return content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :]
-
-
-def replaced(chance: random.Random, content: bytes) -> bytes:
-    place = chance.randrange(len(content))
-    return content[:place] + bytes([chance.randrange(256)]) + content[place + 1 :]
-
-
-def inserted(chance: random.Random, content: bytes) -> bytes:
-    place, count = chance.randrange(len(content)), chance.choice((1, 1, 2, 40))
-    return content[:place] + chance.randbytes(count) + content[place:]
-
-
-def deleted(chance: random.Random, content: bytes) -> bytes:
-    place, count = chance.randrange(len(content)), chance.choice((1, 1, 2, 40))
-    return content[:place] + content[place + count :]
-
-
-def copied(chance: random.Random, content: bytes) -> bytes:
-    begin, end = sorted(chance.randrange(len(content)) for _ in range(2))
-    place = chance.randrange(len(content))
-    return content[:place] + content[begin:end] + content[place:]
-
-
-def moved_lines(chance: random.Random, content: bytes) -> bytes:
-    lines = content.split(b"\n")[:-1]
-    one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
-    change = chance.choice(("swap", "drop", "double"))
-    if change == "swap":
-        lines[one], lines[other] = lines[other], lines[one]
-    elif change == "drop":
-        del lines[one]
-    else:
-        lines.insert(other, lines[one])
-    return b"\n".join([*lines, b""])
-
-
-MUTATIONS: tuple[Mutation, ...] = (flipped, replaced, inserted, deleted, copied, moved_lines)
-
-
-def written(folder: Path) -> list[dict[str, Any]]:
-    """A run with some records; what it holds."""
-    with start(folder) as run:
-        for step in range(6):
-            layer = {"layer": "fc", "min_intra": 0.9 + step / 100, "intra": [0.9, 1.0]}
-            train = {"loss": 1 / (step + 1), "accuracy": 0.9533, "rate": 0.1}
-            run.append({"kind": "measurement", "step": step, "layers": [layer], "train": train})
-        run.finish(accuracy=0.9533)
-    return read_run(folder).records
-
-
-def attack(chance: random.Random, content: bytes, folder: Path, truth: list[Any]) -> bool:
-    """One mutation of a journal; whether it changed a byte. Fails where a reader is deceived."""
-    changed = chance.choice(MUTATIONS)(chance, content)
-    (folder / "journal.jsonl").write_bytes(changed)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        view, tail = read_run(folder), Tail(folder)
-        followed = tail.poll()
-    assert all(record in truth for record in view.records), "a changed record was read"
-    assert followed == view.records
-    lost = truth[: len(view.records)] != view.records
-    if lost:
-        assert view.problem, "records are gone from the middle without a word"
-        torn = not changed.endswith(b"\n")
-        assert tail.problem == view.problem or (torn and "torn" in view.problem)
-    assert bool(tail.problem) == any(one.category is NclabWarning for one in told)
-    good = {line for line in content.split(b"\n") if line}
-    whole = [line for line in changed[: changed.rfind(b"\n") + 1].split(b"\n") if line in good]
-    if len(set(whole)) == len(whole) and whole == sorted(whole, key=content.index):
-        expected = len(whole) - (content.split(b"\n")[0] in whole)
-        assert len(view.records) == expected, "a good record after the damage was not read"
-    assert all(record in truth for record in glance(folder).records)
-    return changed != content
-
 
 def test_every_damage_of_a_journal_is_noticed(tmp_path: Path) -> None:
-    truth = written(tmp_path)
-    content = (tmp_path / "journal.jsonl").read_bytes()
-    chance = random.Random(0)
-    assert sum(attack(chance, content, tmp_path, truth) for _ in range(1500)) > 1000
+    attack = campaign(tmp_path)
+    assert sum(attack(random.Random(number)) for number in range(1500)) > 1000
 
 
 def test_every_flip_of_a_byte_is_noticed(tmp_path: Path) -> None:
