@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup lint test slow check reproduce format docs benchmark clean
+.PHONY: setup lint test slow check fuzz reproduce format docs benchmark clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,11 @@ slow: $(STAMP)
 # The same, but only the tests of what changed, as far as 45 seconds go.
 check: lint
 	$(BIN)/python -m tests.changed --numprocesses $(WORKERS)
+
+# Damaged and hostile files, for as long as you like; it goes on where it was stopped.
+COUNT ?= 10000
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --count $(COUNT)
 
 reproduce: $(STAMP)
 	$(BIN)/nclab reproduce --preset quick

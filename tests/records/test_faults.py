@@ -11,6 +11,7 @@ import pytest
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Tail, open_run, read_run
+from nclab.records.seals import body_of, seal_json, seal_line
 from tests.records.test_run import start, three_checkpoints, weights
 
 
@@ -20,6 +21,12 @@ def journal_of(folder: Path) -> Path:
 
 def checkpoint_of(folder: Path, step: int) -> Path:
     return folder / "checkpoints" / f"step-{step:09d}.safetensors"
+
+
+def old_lines(content: bytes) -> bytes:
+    """A journal as nclab 0.1.0 wrote it."""
+    lines = [body_of(line) for line in content.split(b"\n")]
+    return b"\n".join(lines).replace(b'"schema":2', b'"schema":1', 1)
 
 
 def flip(path: Path, place: int) -> None:
@@ -67,7 +74,7 @@ def test_a_line_damaged_in_the_middle_stops_the_writer_not_the_reader(tmp_path: 
     lines[2] = lines[2][:-3] + b"\0\0\0"
     journal_of(tmp_path).write_bytes(b"\n".join(lines))
     before = journal_of(tmp_path).read_bytes()
-    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl, got damaged"):
+    with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*got damaged"):
         start(tmp_path)
     assert journal_of(tmp_path).read_bytes() == before
     with pytest.warns(NclabWarning, match="left out"):
@@ -91,10 +98,23 @@ def test_damage_behind_a_good_checkpoint_is_worked_over_again(tmp_path: Path) ->
     assert journal_of(tmp_path).read_bytes() == whole
 
 
+def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    whole = three_checkpoints(tmp_path)
+    flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)  # still JSON: step 20 twice
+    with pytest.warns(NclabWarning, match=r"1 line is damaged and left out, from line 4 on"):
+        assert [one["step"] for one in read_run(tmp_path).records] == [10, 20]
+    flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)
+    journal_of(tmp_path).write_bytes(old_lines(whole).replace(b'"step":30', b'"step":20'))
+    assert [one["step"] for one in read_run(tmp_path).records] == [10, 20, 20]
+    assert not read_run(tmp_path).checked  # lines without seals
+
+
 def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)  # still JSON: step 20 twice
-    with start(tmp_path) as run:
+    with pytest.warns(NclabWarning, match="1 lines are dropped"):
+        run = start(tmp_path)
+    with run:
         with pytest.warns(NclabWarning, match="step 30 is left out"):
             assert run.steps() == [20]
         with pytest.raises(NclabError, match="damaged"):
@@ -152,8 +172,11 @@ def test_a_full_disk_loses_nothing(
         run.append({"kind": "measurement", "step": 2})
     monkeypatch.undo()
     assert journal_of(tmp_path).read_bytes() == before
-    run.append({"kind": "measurement", "step": 2})  # and it can go on when there is room
+    with pytest.raises(NclabError, match="No space left"):  # what the disk has is not known
+        run.append({"kind": "measurement", "step": 2})
     run.close()
+    with start(tmp_path) as run:  # and it can go on when there is room
+        run.append({"kind": "measurement", "step": 2})
     assert len(read_run(tmp_path).records) == 2
 
 
@@ -248,13 +271,13 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     start(tmp_path).close()
     manifest = tmp_path / "manifest.json"
     old = manifest.read_text()
-    manifest.write_text(json.dumps(json.loads(old) | {"schema": 2}))
+    manifest.write_bytes(seal_json(json.loads(old) | {"schema": 3}))
     for opened in (lambda: start(tmp_path), lambda: read_run(tmp_path)):
-        with pytest.raises(NclabError, match=r"schema 2 in .*Update nclab"):
+        with pytest.raises(NclabError, match=r"schema 3 in .*Update nclab"):
             opened()
     manifest.write_text(old)
-    journal_of(tmp_path).write_text('{"kind":"start","schema":2}\n')
-    with pytest.raises(NclabError, match=r"schema 2 in .*Update nclab"):
+    journal_of(tmp_path).write_bytes(seal_line(b'{"kind":"start","schema":3}', 1))
+    with pytest.raises(NclabError, match=r"schema 3 in .*Update nclab"):
         start(tmp_path)
 
 

@@ -12,6 +12,7 @@ import nclab
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Run, open_run, read_run
 from nclab.records.manifest import commit
+from nclab.records.seals import seal_json
 
 CONFIG = {"rate": 0.1, "shape": {"width": 64, "norm": "affine"}}
 
@@ -38,8 +39,9 @@ def test_the_manifest_tells_where_the_numbers_come_from(tmp_path: Path) -> None:
     with start(tmp_path / "one") as run:
         manifest = run.manifest
     stored = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    assert stored.pop("check")
     assert stored == manifest.to_dict()
-    assert stored["schema"] == 1
+    assert stored["schema"] == 2
     assert stored["name"] == "one"
     assert (stored["kind"], stored["config"], stored["seed"]) == ("demo", CONFIG, 0)
     assert stored["created"].endswith("+00:00")
@@ -199,7 +201,8 @@ def test_another_version_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["versions"]["torch"] = "1.0"
-    path.write_text(json.dumps(manifest))
+    del manifest["check"]
+    path.write_bytes(seal_json(manifest))
     with pytest.warns(NclabWarning, match='torch: "1.0" there'):
         start(tmp_path).close()
 
@@ -226,7 +229,8 @@ def test_a_run_older_than_backends_goes_on(tmp_path: Path) -> None:
     manifest = json.loads(path.read_text())
     assert manifest.pop("backend") == "kernel"
     manifest["versions"].pop("numba", None)
-    path.write_text(json.dumps(manifest))
+    del manifest["check"]
+    path.write_text(json.dumps({**manifest, "schema": 1}))
     start(tmp_path, backend="torch").close()
     assert read_run(tmp_path).manifest.backend is None
 

@@ -71,6 +71,7 @@ def check_run(folder: Path) -> set[str]:
         assert wrong(record, RECORDS[record["kind"]]) == []
         kinds.add(record["kind"])
     manifest, hints = json.loads((folder / "manifest.json").read_bytes()), get_type_hints(Manifest)
+    assert manifest.pop("check")
     assert manifest.keys() == hints.keys()
     assert [name for name, kind in hints.items() if not fits(manifest[name], kind)] == []
     assert manifest["format"] == "nclab run"

@@ -20,6 +20,7 @@ from nclab.cli import (
     sweep,
     target,
     ulpm,
+    verify,
 )
 from nclab.cli.options import ConfigGroup
 from nclab.errors import NclabError
@@ -49,6 +50,7 @@ COMMANDS = (
     ulpm,
     landscape,
     runs,
+    verify,
     report,
     serve,
 )

@@ -174,7 +174,7 @@ def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
     if shards:
         with in_flags():
             return common_head(shards)
-    arrays = read_arrays(file, (*WEIGHT, *BIAS), optional=True)
+    arrays = read_arrays(file)
     return pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
 
 

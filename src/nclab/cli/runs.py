@@ -51,7 +51,8 @@ def _row(view: "RunView") -> dict[str, Any]:
         alarms = read_run(view.folder, kinds=(ALARM,)).records
     measured = last_record or {}
     end = view.end or {}
-    train = measured.get("train") or {}
+    train = measured.get("train")
+    train = train if isinstance(train, dict) else {}
     last = last_layer(measured)  # of all data, as in the rows of a sweep and on the pages
     step = view.heartbeat.get("step", measured.get("step"))
     return {
@@ -68,6 +69,7 @@ def _row(view: "RunView") -> dict[str, Any]:
         "loss": _first(last.get("loss"), end.get("loss"), train.get("loss")),
         "min_intra": _first(last.get("min_intra"), end.get("min_intra")),
         "why": end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None),
+        "problem": view.problem,
         "seed": view.manifest.seed,
         "created": view.manifest.created,
     }
@@ -77,13 +79,18 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
+def _told(row: dict[str, Any]) -> str:
+    """Why it failed, and what of it cannot be read."""
+    return "; ".join(str(row[name]) for name in ("why", "problem") if row[name])
+
+
 def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     from nclab.text import number
 
-    told = any(row["why"] for row in rows)
+    told = any(row["why"] or row["problem"] for row in rows)
     names = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
     table = Table(*names, *(["why"] if told else []), header_style="bold")
     table.columns[0].overflow = "fold"  # the end of a name tells runs apart
@@ -101,5 +108,5 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             number(row["accuracy"]),
             number(row["min_intra"], near=1.0),
         ]
-        table.add_row(*cells, *([Text(row["why"] or "")] if told else []))
+        table.add_row(*cells, *([Text(_told(row))] if told else []))
     return table

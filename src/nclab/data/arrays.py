@@ -1,14 +1,13 @@
 """Arrays in .npz and .safetensors files, found by their usual names; no pickle is ever loaded."""
 
+import contextlib
+import functools
 import os
-import zipfile
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from nclab.data.npy import npz_names, read_npz
 from nclab.errors import DataError
 
 FEATURES = ("features", "X", "inputs")
@@ -17,15 +16,33 @@ WEIGHT = ("weight", "W")
 BIAS = ("bias", "b")
 
 
-def read_arrays(
-    path: str | os.PathLike[str], names: Iterable[str] | None = None, *, optional: bool = False
-) -> dict[str, Any]:
-    """Every array of a .npz (numpy) or .safetensors (torch) file, by name; or only those named.
+class Arrays(Mapping[str, Any]):
+    """The arrays of a file by name, each read when it is asked for."""
 
-    Where none of the names is there all are read, so that a message can say what is; none if they
-    are `optional`.
+    def __init__(self, names: Iterable[str], read: Callable[[str], Any]) -> None:
+        self._names = list(names)
+        self._read = functools.cache(read)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # that of Mapping would read it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def read_arrays(path: str | os.PathLike[str]) -> Arrays:
+    """The arrays of a .npz (numpy) or .safetensors (torch) file, by name.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> file = Path(tempfile.mkdtemp()) / "points.npz"
     >>> np.savez(file, X=np.zeros((3, 2)), y=[0, 1, 0])
     >>> sorted(read_arrays(file))
@@ -36,10 +53,12 @@ def read_arrays(
         raise DataError(f"Expected a .npz or .safetensors file, got the folder {file}.")
     if not file.exists():
         raise DataError(f"Expected a .npz or .safetensors file, but {file} does not exist.")
+    if not file.is_file():
+        raise DataError(f"Expected a .npz or .safetensors file, but {file} is no regular file.")
     if file.suffix == ".npz":
-        return _read_npz(file, names, optional)
+        return Arrays(npz_names(file), functools.partial(read_npz, file))
     if file.suffix == ".safetensors":
-        return _read_safetensors(file, names, optional)
+        return _safetensors(file)
     raise DataError(
         f"Expected a .npz or .safetensors file, got {file.name}. "
         "Save with numpy.savez(path, features=..., labels=...)."
@@ -64,39 +83,44 @@ def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def _wanted(known: Sequence[str], names: Iterable[str] | None, optional: bool) -> list[str]:
-    wanted = None if names is None else set(names)
-    some = [name for name in known if wanted is not None and name in wanted]
-    return some if some or optional else list(known)
+def _safetensors(file: Path) -> Arrays:
+    def read(name: str) -> Any:
+        with _opened(file) as archive:
+            return plain_tensor(archive.get_tensor(name), file)
+
+    with _opened(file) as archive:
+        return Arrays(archive.keys(), read)
 
 
-def _read_npz(file: Path, names: Iterable[str] | None, optional: bool) -> dict[str, Any]:
-    if not zipfile.is_zipfile(file):
-        raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in _wanted(archive.files, names, optional)}
-    except ValueError as error:
-        if "object arrays" in str(error).lower() or "pickled data" in str(error).lower():
-            raise DataError(
-                f"Expected plain numeric arrays, but {file} holds pickled objects, which could "
-                "run code. Save the arrays with a numeric dtype."
-            ) from error
-        raise DataError(f"Cannot read {file}: {str(error).splitlines()[0]}.") from error
-    except MemoryError as error:
-        raise DataError(f"Cannot read {file}: its arrays do not fit the memory.") from error
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"Cannot read {file}: it is damaged ({error}).") from error
-
-
-def _read_safetensors(file: Path, names: Iterable[str] | None, optional: bool) -> dict[str, Any]:
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """A file of safetensors, whose faults are errors of ours."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="pt") as archive:
-            known = list(archive.keys())
-            return {name: archive.get_tensor(name) for name in _wanted(known, names, optional)}
+            yield archive
     except SafetensorError as error:
         raise DataError(f"Expected a safetensors file, but {file} is not one ({error}).") from error
     except OSError as error:
         raise DataError(f"Cannot read {file}: {error}.") from error
+    except MemoryError as error:
+        raise DataError(f"Cannot read {file}: its arrays do not fit the memory.") from error
+
+
+def plain_tensor(tensor: Any, where: object) -> Any:
+    """A tensor of numbers that can be calculated with; those of 8 bits and less are refused.
+
+    >>> import torch
+    >>> plain_tensor(torch.ones(2), "it")
+    tensor([1., 1.])
+    """
+    import torch
+
+    known = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    if tensor.dtype.is_floating_point and tensor.dtype not in known:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise DataError(
+            f"Expected numbers of 16 bits or more in {where}, got {kind}. Convert them."
+        )
+    return tensor

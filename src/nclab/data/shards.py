@@ -20,8 +20,8 @@ from nclab.data.arrays import (
     pick_optional,
     read_arrays,
 )
+from nclab.data.npy import map_array
 from nclab.errors import DataError, MissingExtra
-from nclab.files import explained
 
 SUFFIXES = (".safetensors", ".npz", ".npy", ".parquet", ".arrow", ".feather")
 SLICE_BYTES = 1 << 26
@@ -128,10 +128,10 @@ def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:
         if file.suffix not in (".npz", ".safetensors"):
             continue
         try:
-            arrays = read_arrays(file, (*WEIGHT, *BIAS), optional=True)
+            arrays = read_arrays(file)
+            weight, bias = pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
         except DataError:
             continue
-        weight, bias = pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
         if weight is not None:
             found[file] = weight, bias
     if not found:
@@ -216,7 +216,7 @@ class _Npz(Shard):
         yield from _slices(rows, len(rows), rows[:1].nbytes)
 
     def _array(self, names: Iterable[str]) -> Any:
-        return pick(read_arrays(self.path, names), names, self.path.name)
+        return pick(read_arrays(self.path), names, self.path.name)
 
 
 class _Npy(Shard):
@@ -254,11 +254,7 @@ def _row_bytes(rows: Any) -> int:
 
 
 def _mapped(file: Path) -> Any:
-    try:
-        with explained("read", file):
-            rows = np.load(file, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise DataError(f"{file.name} is damaged ({str(error).splitlines()[0]}).") from error
+    rows = map_array(file)
     if rows.ndim == 0:
         raise DataError(f"Expected rows in {file.name}, got a single number.")
     return rows

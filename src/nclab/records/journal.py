@@ -1,5 +1,6 @@
-"""The journal: whole lines appended one by one, a torn end repaired when it is opened."""
+"""The journal: sealed lines appended one by one, a torn end repaired when it is opened."""
 
+import contextlib
 import os
 import warnings
 import zlib
@@ -10,7 +11,10 @@ from typing import Any, NamedTuple
 from nclab.errors import NclabWarning, RecordError
 from nclab.files import explained
 from nclab.records.lines import decode, encode, opening
+from nclab.records.lock import hold, leave_to_parent
+from nclab.records.reading import Reading
 from nclab.records.schema import END, SCHEMA, START, StartRecord
+from nclab.records.seals import seal_line
 
 FILE = "journal.jsonl"
 HEADING: StartRecord = {"kind": START, "schema": SCHEMA}
@@ -21,7 +25,7 @@ BLOCK = 1 << 20
 
 
 class Damage(NamedTuple):
-    """The first line that cannot be read although readable ones follow."""
+    """The first place that is not as it was written although good lines follow."""
 
     line: int
     offset: int
@@ -39,30 +43,39 @@ class Scan(NamedTuple):
     damage: Damage | None
     last: bytes
     """The last readable line."""
+    lines: int
+    """Up to the end of the last readable one."""
+    reading: Reading
 
 
 def scan(path: Path) -> Scan:
     """Read every line once; only one line is in memory at a time."""
-    end = good = checksum = 0
+    end = good = checksum = lines = 0
     first: Damage | None = None
     lost = 0
     last = b""
     offset = 0
+    reading = Reading()
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             checksum = zlib.crc32(line, checksum)
             complete = line.endswith(b"\n")
-            record = decode(line) if complete else None
-            if record is None:
+            if not complete:  # torn, or being written
                 first = first or Damage(number, offset)
-                lost += complete
+                break
+            gone, record = reading.missing, reading.record(line)
+            if record is None or reading.missing > gone:
+                first = first or Damage(number, offset)
+            if record is None:
+                lost += 1
             else:
                 if number == 1:
                     check_heading(record, path)
                 end, good, last, lost = offset + len(line), checksum, line, 0
+                lines = number
             offset += len(line)
     within = first if first and first.offset < end else None
-    return Scan(end, good, lost, within, last)
+    return Scan(end, good, lost, within, last, lines, reading)
 
 
 def check_heading(record: Mapping[str, Any], path: Path) -> None:
@@ -78,20 +91,28 @@ def check_heading(record: Mapping[str, Any], path: Path) -> None:
 
 
 class JournalWriter:
-    """The one writer of a journal. `length` and `checksum` cover what is written so far."""
+    """The one writer of a journal. `length` and `checksum` cover what is written so far.
+
+    Lines of a journal that an older nclab began are not sealed: one journal, one form.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._refused: str | None = None
         with explained("write", path, RecordError):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            found = scan(path)
-            self.length, self.checksum = found.end, found.checksum
+            hold(self._descriptor, path)  # itself, for the file "lock" may be removed
+            with explained("read", path, RecordError):
+                found = scan(path)
+            self.length, self.checksum, self._lines = found.end, found.checksum, found.lines
             self.damage, self._last_line = found.damage, found.last
+            self._sealed = found.reading.sealed is not False
             self._repair(found.lost)
         except BaseException:
             os.close(self._descriptor)
             raise
+        leave_to_parent(self)
 
     def _repair(self, lost: int) -> None:
         """Cut off what a killed writer or a power cut has left at the end."""
@@ -111,55 +132,85 @@ class JournalWriter:
     @property
     def is_new(self) -> bool:
         """Whether there is only the heading."""
-        return self._last_line == encode(HEADING)
+        return self._lines == 1
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line with one call; on a full disk take back what is there of it."""
         if self.damage is not None:
             raise RecordError(damage_message(self.path, self.damage))
+        self._writable()
         line = encode(record)
+        if self._sealed:
+            line = seal_line(line[:-1], self._lines + 1)
         try:
             written = os.write(self._descriptor, line)
             while written < len(line):  # a disk that is nearly full takes a part
                 written += os.write(self._descriptor, line[written:])
         except OSError as error:
-            self._truncate(self.length)
-            raise RecordError(
-                f"Cannot write {self.path}: {error.strerror}. Nothing written before is lost; "
-                "make room and start again to go on."
-            ) from error
+            with contextlib.suppress(OSError):  # else the next to open it cuts off the torn line
+                os.ftruncate(self._descriptor, self.length)
+            raise self._refuse(error) from error
         self.length += len(line)
         self.checksum = zlib.crc32(line, self.checksum)
         self._last_line = line
+        self._lines += 1
 
     def flush(self) -> None:
         """Return when everything is on the disk itself."""
-        with explained("write", self.path, RecordError):
+        self._writable()
+        try:
             os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._refuse(error) from error
+
+    def _writable(self) -> None:
+        """Refuse a handle that failed, for what is on the disk is not known, or is not ours."""
+        if self._refused:
+            raise RecordError(self._refused)
+        if self._descriptor < 0:
+            raise RecordError(
+                f"Expected the process that opened {self.path}, got a copy of it or a closed run. "
+                "Let one process write."
+            )
+
+    def _refuse(self, error: OSError) -> RecordError:
+        self._refused = (
+            f"Cannot write {self.path}: {error.strerror}. Nothing written before is lost; "
+            "make room and start again to go on."
+        )
+        return RecordError(self._refused)
 
     def checksum_of(self, length: int) -> int | None:
         """CRC-32 of the first bytes, None if there are fewer."""
         if length == self.length and self.damage is None:
             return self.checksum
-        checksum = position = 0
+        found = self._first(length)
+        return found and found[0]
+
+    def _first(self, length: int) -> tuple[int, int] | None:
+        """CRC-32 and number of lines of the first bytes, None if there are fewer."""
+        checksum = position = lines = 0
         while position < length:
-            block = os.pread(self._descriptor, min(BLOCK, length - position), position)
+            with explained("read", self.path, RecordError):
+                block = os.pread(self._descriptor, min(BLOCK, length - position), position)
             if not block:
                 return None
             checksum = zlib.crc32(block, checksum)
             position += len(block)
-        return checksum
+            lines += block.count(b"\n")
+        return checksum, lines
 
     def before(self, step: int) -> tuple[int, int]:
         """Bytes before the end of the run or the first record of a step or later; records after."""
         kept = offset = later = 0
-        with self.path.open("rb") as stream:
+        with explained("read", self.path, RecordError), self.path.open("rb") as stream:
             for line in stream:
                 offset += len(line)
                 record = decode(line) or {}
                 if record.get("kind") == END:
                     break
-                if later or record.get("step", -1) >= step:
+                at = record.get("step")
+                if later or (isinstance(at, int) and at >= step):
                     later += 1
                 else:
                     kept = offset
@@ -167,13 +218,14 @@ class JournalWriter:
 
     def cut(self, length: int) -> None:
         """Keep the first bytes only, damage behind them is gone; nothing is kept of 0 bytes."""
-        checksum = self.checksum_of(length)
-        if checksum is None:
+        found = self._first(length)
+        if found is None:
             raise RecordError(f"Expected {length} bytes in {self.path}, got fewer.")
         self._truncate(length)
-        self.length, self.checksum = length, checksum
+        self.length, (self.checksum, self._lines) = length, found
         self.damage, self._last_line = None, b""
         if length == 0:
+            self._sealed = True
             self.append(HEADING)
         self.flush()
 
@@ -184,13 +236,17 @@ class JournalWriter:
             self._descriptor = -1
 
     def _truncate(self, length: int) -> None:
-        with explained("write", self.path, RecordError):
+        self._writable()
+        try:
             os.ftruncate(self._descriptor, length)
+        except OSError as error:
+            raise self._refuse(error) from error
 
 
 def damage_message(path: Path, damage: Damage) -> str:
     """What to say of a line that cannot be read."""
     return (
-        f"Expected a JSON object on line {damage.line} of {path}, got damaged bytes. "
-        "Restore the file from a copy, or delete its folder and start anew."
+        f"Expected the record that was written on line {damage.line} of {path} (byte "
+        f"{damage.offset}), got damaged bytes. Restore the file from a copy, or delete its folder "
+        "and start anew."
     )

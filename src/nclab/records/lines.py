@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nclab.errors import RecordError
+from nclab.records.seals import body_of
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
@@ -33,13 +34,13 @@ def opening(kind: str) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any] | None:
-    """The record of a line, or None where the line is damaged.
+    """The record of a line without its seal, or None where it is no JSON object with a kind.
 
     >>> decode(b'{"kind":"note","step":3}'), decode(b'{"kind":"no'), decode(b"3")
     ({'kind': 'note', 'step': 3}, None, None)
     """
     try:
-        record = _DECODER.decode(line.decode("utf-8"))
+        record = _DECODER.decode(body_of(line).decode("utf-8"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):

@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from pathlib import Path
+from typing import Protocol
 
 from nclab.errors import RecordError
 from nclab.files import explained
@@ -23,13 +24,13 @@ class Lock:
             descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
             self._descriptor: int | None = descriptor
             try:
-                _take(descriptor, folder)
+                hold(descriptor, folder)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             except BaseException:
                 self.close()
                 raise
-        _HELD.add(self)
+        leave_to_parent(self)
 
     def close(self) -> None:
         """Let go; doing so twice does no harm."""
@@ -65,27 +66,44 @@ def is_held(folder: Path) -> bool:
         os.close(descriptor)
 
 
-def _take(descriptor: int, folder: Path) -> None:
+def hold(descriptor: int, path: Path) -> None:
+    """Take the lock of an open file, or say who has it."""
     for attempt in range(TRIES):
         if attempt:
             time.sleep(PAUSE_SECONDS)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-    owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
     raise RecordError(
-        f"Expected a run of our own, but {folder} is in use by process {owner}. "
+        f"Expected a run of our own, but {path} is in use by process {_owner(descriptor)}. "
         "Wait for it, or take another folder."
     )
 
 
-_HELD: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+def _owner(descriptor: int) -> str:
+    """The process that wrote its number into a lock."""
+    told = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+    return told if told.isdigit() else "unknown"
 
 
-def _leave_to_parent() -> None:
-    """A forked child must not keep the lock of a parent that is killed."""
-    for lock in list(_HELD):
-        lock.close()
+class Closing(Protocol):
+    """Something that holds a lock until it is closed."""
+
+    def close(self) -> None:
+        """Let go; doing so twice does no harm."""
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+_HELD: "weakref.WeakSet[Closing]" = weakref.WeakSet()
+
+
+def leave_to_parent(held: Closing) -> None:
+    """A forked child must not keep the lock of a parent that is killed, nor write beside it."""
+    _HELD.add(held)
+
+
+def _close_all() -> None:
+    for held in list(_HELD):
+        held.close()
+
+
+os.register_at_fork(after_in_child=_close_all)

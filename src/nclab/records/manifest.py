@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -17,9 +18,16 @@ import nclab
 from nclab.errors import RecordError
 from nclab.files import write_whole
 from nclab.records.schema import SCHEMA
+from nclab.records.seals import open_json, seal_json
 
 FILE = "manifest.json"
 FORMAT = "nclab run"
+KINDS = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
+"""Types of what others read."""
+LATER = ("backend", "cpu")
+"""What older runs do not tell."""
+VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd", "vsx")
+"""Widest first, as the flags of a CPU name them."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 
@@ -28,7 +36,7 @@ class Manifest:
     """A run's first page; what is not told is as it is here and now.
 
     >>> Manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
-    1
+    2
     """
 
     name: str
@@ -47,6 +55,8 @@ class Manifest:
     backend: str | None = None
     """The code that takes the steps, where there is a choice; None if there is none or if the
     run is older than this field."""
+    cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
+    """Model and vector instructions, which decide the rounding; None in older runs."""
     format: str = FORMAT
     schema: int = SCHEMA
 
@@ -57,35 +67,41 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json`, whole or not at all."""
-    write_whole(folder / FILE, json.dumps(manifest.to_dict(), indent=2).encode() + b"\n")
+    write_whole(folder / FILE, seal_json(manifest.to_dict(), indent=2))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a run; a newer schema and a foreign file are refused."""
     path = folder / FILE
     try:
-        found = json.loads(path.read_bytes())
+        found, _ = open_json(path.read_bytes())
     except FileNotFoundError as error:
         raise RecordError(f"Expected a run in {folder}, but it has no {FILE}.") from error
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except RecordError as error:
         raise RecordError(
-            f"Expected JSON in {path}, got damaged bytes. Restore it, or delete the folder."
+            f"Expected the JSON that was written to {path}, got damaged bytes ({error}). "
+            "Restore it, or delete the folder."
         ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise RecordError(f"Expected the manifest of a run, got another file: {path}.")
     schema = found.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema > SCHEMA:
         raise RecordError(
             f"Expected records of schema {SCHEMA} or older, got schema {schema} in {path}. "
             "Update nclab."
         )
     known = [field.name for field in dataclasses.fields(Manifest)]
-    absent = [name for name in known if name not in found and name != "backend"]
+    absent = [name for name in known if name not in found and name not in LATER]
     if absent:
         raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
-    return Manifest(**{name: found[name] for name in known if name in found})
+    for name, kind in KINDS.items():
+        if not isinstance(found[name], kind):
+            got = type(found[name]).__name__
+            raise RecordError(f"Expected {name} of type {kind.__name__} in {path}, got {got}.")
+    told = {name: found[name] for name in known if name in found}
+    return Manifest(**{**dict.fromkeys(LATER), **told})
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str | None:
@@ -126,6 +142,21 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+@functools.cache
+def cpu() -> str:
+    """The model of the CPU and the widest vector instructions that torch may use."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        told = ""
+    lines = (line.partition(":") for line in told.split("\n\n", 1)[0].splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in lines}
+    flags = (facts.get("flags") or facts.get("Features") or "").split()
+    model = facts.get("model name") or platform.processor() or platform.machine()
+    wide = os.environ.get("ATEN_CPU_CAPABILITY") or next((v for v in VECTORS if v in flags), "")
+    return f"{model}, {wide}" if wide else model
 
 
 @functools.cache

@@ -15,7 +15,9 @@ from nclab.records.lines import decode, opening
 from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.schema import END, MEASUREMENT, START, State, split_of
+from nclab.records.reading import Reading
+from nclab.records.schema import END, MEASUREMENT, START, State, layers_of, split_of
+from nclab.records.seals import open_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,6 +42,10 @@ class RunView:
     """From 0 to 1; None where the run does not say how long it is."""
     heartbeat: dict[str, Any]
     """The last `state.json`: step, total and what else the writer told."""
+    problem: str | None = None
+    """What of the journal could not be read, in words."""
+    checked: bool = False
+    """Whether every line was checked against its seal; older journals have none."""
 
     def of_kind(self, kind: str) -> list[Record]:
         """Records of one kind, in order."""
@@ -61,7 +67,7 @@ class RunView:
                 key: record[key] for key in ("step", "epoch", "log_time") if key in record
             }
             when["split"] = split_of(record)
-            for layer in record["layers"]:
+            for layer in layers_of(record):
                 plain = {k: v for k, v in layer.items() if not isinstance(v, dict | list)}
                 rows.append({**when, **plain})
         return as_frame(rows)
@@ -78,7 +84,7 @@ def read_run(
     kinds: Collection[str] | None = None,
     arrays: bool = True,
 ) -> RunView:
-    """Read a run without disturbing its writer; a damaged line is skipped with a warning.
+    """Read a run without disturbing its writer; damaged lines are left out with a warning.
 
     With `kinds` other records are passed over unread, without `arrays` every list of
     numbers is left out: a page that shows curves needs neither pictures nor per-class values.
@@ -93,23 +99,45 @@ def read_run(
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
     whole = content[: content.rfind(b"\n") + 1]  # the rest is being written
-    records = list(parse(whole.split(b"\n")[:-1], path, kinds=kinds, arrays=arrays))
-    return _view(place, manifest, records, _end_of(whole))
+    reading = Reading()
+    lines = whole.split(b"\n")[:-1]
+    records = list(parse(lines, reading, kinds=kinds, arrays=arrays))
+    problem = reading.problem
+    if problem:
+        warnings.warn(f"{path}: {problem}.", NclabWarning, stacklevel=2)
+    if len(whole) < len(content) and not is_held(place):  # what a kill leaves is told, not warned
+        torn = f"its end is torn, from byte {len(whole)} on"
+        problem = f"{problem}; {torn}" if problem else torn
+    end = decode(lines[-1]) if lines and reading.last_is_good else None
+    ended = end if end and end["kind"] == END else None
+    return _view(place, manifest, records, ended, problem, bool(reading.sealed))
 
 
 def glance(folder: str | os.PathLike[str]) -> RunView:
     """A run with its last measurement and its end only: fast however long the journal is."""
     place = Path(folder)
     manifest = read_manifest(place)
+    path = place / JOURNAL
     wanted: dict[str, Record] = {}
-    for line in _lines_backwards(place / JOURNAL):
-        record = decode(line) if line.startswith(GLANCED) else None
-        if record is not None:
-            wanted.setdefault(record["kind"], record)
-            if record["kind"] == MEASUREMENT:
-                break
+    damaged = 0
+    try:
+        sealed = Reading.of(path).sealed is True
+        for line in _lines_backwards(path):
+            record = None
+            if sealed and open_line(line) is None:
+                damaged += 1
+            elif line.startswith(GLANCED):
+                record = decode(line)
+                damaged += record is None
+            if record is not None:
+                wanted.setdefault(record["kind"], record)
+                if record["kind"] == MEASUREMENT:
+                    break
+        problem = f"{damaged} of its last lines cannot be read" if damaged else None
+    except OSError as error:
+        sealed, problem = False, f"its journal cannot be read: {error.strerror}"
     records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
-    return _view(place, manifest, records, wanted.get(END))
+    return _view(place, manifest, records, wanted.get(END), problem, sealed)
 
 
 def find_runs(root: str | os.PathLike[str], *, damaged: list[str] | None = None) -> list[Path]:
@@ -123,17 +151,18 @@ def find_runs(root: str | os.PathLike[str], *, damaged: list[str] | None = None)
 
 
 def parse(
-    lines: Iterable[bytes], path: Path, *, kinds: Collection[str] | None, arrays: bool
+    lines: Iterable[bytes], reading: Reading, *, kinds: Collection[str] | None, arrays: bool
 ) -> Iterator[Record]:
-    """The records of some lines, without the heading; damaged ones are warned of."""
+    """The records of some lines, without the heading; damaged ones are counted in `reading`."""
     starts = None if kinds is None else tuple(map(opening, kinds))
     for line in lines:
+        if not reading.accepts(line):
+            continue
         if starts is not None and not line.startswith(starts) and line.startswith(b'{"kind":"'):
             continue
         record = decode(line)
         if record is None:
-            message = f"A damaged line of {path} is left out: {line[:40]!r}..."
-            warnings.warn(message, NclabWarning, stacklevel=3)
+            reading.refuse()
         elif record["kind"] != START and (kinds is None or record["kind"] in kinds):
             yield record if arrays else cast(Record, without_arrays(record))
 
@@ -161,11 +190,19 @@ def _is_array(value: Any) -> bool:
     return False
 
 
-def _view(folder: Path, manifest: Manifest, records: list[Record], end: Record | None) -> RunView:
+def _view(
+    folder: Path,
+    manifest: Manifest,
+    records: list[Record],
+    end: Record | None,
+    problem: str | None,
+    checked: bool,
+) -> RunView:
     heartbeat = read_state(folder)
     state = state_of(folder, end, heartbeat)
     progress = progress_of(state, heartbeat)
-    return RunView(folder, manifest.name, manifest, records, state, progress, heartbeat)
+    told = (heartbeat, problem, checked)
+    return RunView(folder, manifest.name, manifest, records, state, progress, *told)
 
 
 def state_of(folder: Path, end: Record | None, heartbeat: Mapping[str, Any]) -> State:
@@ -191,16 +228,11 @@ def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
     return step / total if 0 < step < total else float(step > 0)
 
 
-def _end_of(content: bytes) -> Record | None:
-    last = decode(content[content.rfind(b"\n", 0, len(content) - 1) + 1 :])
-    return last if last and last["kind"] == END else None
-
-
 def _lines_backwards(path: Path) -> Iterator[bytes]:
     """Whole lines from the last to the first, reading only as far back as is asked for."""
     try:
         stream = path.open("rb")
-    except OSError:
+    except FileNotFoundError:
         return
     with stream:
         position = stream.seek(0, os.SEEK_END)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from nclab import __version__
 from nclab.errors import NclabError, RecordError
 from nclab.files import explained, write_whole
 from nclab.records.schema import NumbersHeading
+from nclab.records.seals import open_json, seal_json
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
@@ -27,18 +27,26 @@ def make_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Plain JSON, whole or not at all; a number that is not finite is a bug, not an output."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1)
-    write_whole(path, text.encode())
+    """Plain JSON, whole or not at all; a number that is not finite is a bug, not an output.
+
+    An object is sealed, so that a changed byte is noticed.
+    """
+    if isinstance(value, Mapping):
+        content = seal_json(value)
+    else:
+        content = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1).encode()
+    write_whole(path, content)
 
 
 def parse_json(path: Path) -> Any:
     """What a file holds, None for a number that is not finite; RecordError where it is damaged."""
     try:
-        content = path.read_bytes()
-        return json.loads(content, parse_constant=lambda _: None, parse_float=_finite)
-    except (OSError, ValueError, RecursionError) as error:
+        value, sealed = open_json(path.read_bytes())
+    except OSError as error:
         raise RecordError(f"{type(error).__name__}: {error}") from error
+    if sealed:
+        del value["schema"]
+    return value
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -92,11 +100,6 @@ def digest(runs: Path, name: str) -> str:
         return hashlib.sha256((runs / name / NUMBERS).read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 def _numbers(numbers: Any, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import explained, flush_folder, remove_leftovers
+from nclab.files import delete, explained, flush_folder, remove_leftovers
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import FILE as STATE
@@ -109,12 +109,12 @@ def _same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> None:
 
 
 def _same(old: Manifest, new: Manifest, folder: Path) -> None:
-    """Refuse another run; warn of another version or device, which may round differently."""
+    """Refuse another run; warn of another version, device or CPU, which may round differently."""
     _same_run(old, vars(new), folder)
     changed = first_difference(_surroundings(old, old), _surroundings(new, old))
     if changed:
         warnings.warn(
-            f"{folder} was begun with another version or device ({changed}); its numbers may "
+            f"{folder} was begun with another version, device or CPU ({changed}); its numbers may "
             "differ from those of a run made in one go.",
             NclabWarning,
             stacklevel=3,
@@ -123,8 +123,10 @@ def _same(old: Manifest, new: Manifest, folder: Path) -> None:
 
 def _surroundings(manifest: Manifest, old: Manifest) -> dict[str, Any]:
     """What decides the rounding; not what an older run could not tell."""
-    found = {"device": manifest.device, "backend": manifest.backend}
+    found = {"device": manifest.device, "backend": manifest.backend, "cpu": manifest.cpu}
     found |= {**manifest.versions, "commit": manifest.commit}
+    if old.cpu is None:
+        del found["cpu"]
     if old.backend is None:
         del found["backend"]
         if "numba" not in old.versions:
@@ -203,7 +205,7 @@ class Run:
             found = self._read(step)
         for later in reversed(files):  # checkpoints first: a kill in between leaves a good run
             if found is None or later > found.step:
-                files[later].unlink(missing_ok=True)
+                delete(files[later], RecordError)
         self._prune()  # a kill may have come before
         self._journal.cut(found.journal_length if found else 0)
         return found
@@ -221,7 +223,7 @@ class Run:
         kept, later = self._journal.before(step)
         for place, path in checkpoints.list_checkpoints(self.folder).items():
             if place >= step:
-                path.unlink(missing_ok=True)
+                delete(path, RecordError)
         if kept < self._journal.length:
             self._journal.cut(kept)
         return later
@@ -279,7 +281,7 @@ class Run:
 
     def _prune(self) -> None:
         for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
-            path.unlink(missing_ok=True)
+            delete(path, RecordError)
 
     def _read(self, step: int) -> Checkpoint:
         checkpoint = checkpoints.read_checkpoint(checkpoints.path_of(self.folder, step))

@@ -11,8 +11,10 @@ files too, ask the functions below. Fields may be added; one that changes its me
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-SCHEMA: Final = 1
-"""Written into manifests, journals and checkpoints; files with a larger one are refused."""
+SCHEMA: Final = 2
+"""Written into manifests, journals and checkpoints; files with a larger one are refused.
+
+Since 2 the lines of journals and the files of JSON are sealed, see `records.seals`."""
 START: Final = "start"
 EPOCH: Final = "epoch"
 MEASUREMENT: Final = "measurement"

@@ -1,12 +1,15 @@
 """Following a journal while it grows."""
 
 import os
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from nclab.errors import NclabWarning
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.read import parse
+from nclab.records.reading import Reading
 
 MEMORY = 256
 """Bytes before our place that are compared, to notice a journal that was cut and grew again."""
@@ -35,16 +38,32 @@ class Tail:
         self._kinds, self._arrays = kinds, arrays
         self._place = 0
         self._before = b""
+        self.reading = Reading()
+        """Which lines were good so far."""
         self.restarted = False
         """Whether the last poll began anew, because the run was resumed: drop what you have."""
 
     def poll(self) -> list[dict[str, Any]]:
         """New complete records since the last call; from the first one if `restarted`."""
-        lines = self.content().split(b"\n")[:-1]
-        return list(parse(lines, self._path, kinds=self._kinds, arrays=self._arrays))
+        before = self.problem
+        lines = self._whole().split(b"\n")[:-1]
+        found = list(parse(lines, self.reading, kinds=self._kinds, arrays=self._arrays))
+        if self.problem and self.problem != before:
+            warnings.warn(f"{self._path}: {self.problem}.", NclabWarning, stacklevel=2)
+        return found
 
     def content(self) -> bytes:
         """The same as whole lines of every kind, for readers that decode only some of them."""
+        lines = self._whole().split(b"\n")[:-1]
+        return b"".join(b"%s\n" % line for line in lines if self.reading.accepts(line))
+
+    @property
+    def problem(self) -> str | None:
+        """What of the journal could not be read so far, in words."""
+        return self.reading.problem
+
+    def _whole(self) -> bytes:
+        """New whole lines."""
         self.restarted = False
         try:
             stream = self._path.open("rb")
@@ -69,3 +88,4 @@ class Tail:
     def _begin_again(self) -> None:
         self.restarted = self._place > 0
         self._place, self._before = 0, b""
+        self.reading = Reading()

@@ -30,7 +30,7 @@ class GrowingRun:
 
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
         self.folder = folder
-        self.manifest: Manifest = _checked(read_manifest(folder), folder)
+        self.manifest: Manifest = read_manifest(folder)
         self.name = self.manifest.name
         self.path = folder.relative_to(root).as_posix()
         """Where the run is in the folder of runs; `.` for that folder itself."""
@@ -78,6 +78,12 @@ class GrowingRun:
             if kind == MEASUREMENT:
                 for split, own in lines.by_split().items():
                     self.splits.setdefault(split, Frames()).extend(own)
+
+    @property
+    def problem(self) -> str | None:
+        """What of its journal could not be read, in one line."""
+        found = self._tail.problem
+        return f"The run {self.path}: {found}" if found else None
 
     @property
     def state(self) -> State:
@@ -157,18 +163,6 @@ def known(value: Any) -> Any:
     if isinstance(value, list):
         return [known(one) for one in value]
     return value if isinstance(value, bool | str) or is_number(value) else None
-
-
-def _checked(manifest: Manifest, folder: Path) -> Manifest:
-    kinds = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
-    for name, kind in kinds.items():
-        value = getattr(manifest, name)
-        if not isinstance(value, kind):
-            raise RecordError(
-                f"Expected {name} of type {kind.__name__} in the manifest of {folder}, "
-                f"got {type(value).__name__}."
-            )
-    return manifest
 
 
 class Lines(Sequence[bytes]):

@@ -99,6 +99,8 @@ def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, GrowingRun], d
         except RecordError as error:
             problems.append(problem_of(folder, root, error))
             continue
+        if run.problem:
+            problems.append(run.problem)
         slug = slug_of(run)
         scripts[slug] = run_script(run_data(run, slug=slug, room=room))
         found[slug] = run

@@ -109,7 +109,8 @@ class Watcher:
             return self._pages().live_page()
 
     def _pages(self) -> Pages:
-        problems = (*self.content.problems, *self._problems, *self._odd.values())
+        damaged = (run.problem for run in self.runs.values() if run.problem)
+        problems = (*self.content.problems, *self._problems, *self._odd.values(), *damaged)
         content = replace(self.figured(), problems=problems)
         return Pages(content, self.runs, plotly=self.plotly is not None, live=True)
 

@@ -1,0 +1,110 @@
+"""Reading a journal line by line: what is whole, what is damaged, what is gone."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nclab.records.lines import decode
+from nclab.records.seals import open_line
+
+HEADING_BYTES = 4096
+"""No first line of a journal is longer."""
+
+
+@dataclass
+class Reading:
+    """Tells the good lines of one journal from damaged ones, in their order.
+
+    A journal whose first line is sealed must have sealed lines throughout. An older one has none,
+    its lines are as good as their JSON.
+
+    >>> from nclab.records.seals import seal_line
+    >>> reading = Reading()
+    >>> lines = [seal_line(b'{"kind":"note"}', number) for number in (1, 2, 5, 6)]
+    >>> [reading.accepts(line) for line in [lines[0], lines[1][:-9], lines[2], lines[1], lines[3]]]
+    [True, False, True, False, True]
+    >>> reading.damaged, reading.missing, reading.first
+    (2, 2, 2)
+    """
+
+    sealed: bool | None = None
+    """Whether the lines are; None before the first one."""
+    lines: int = 0
+    """Lines seen so far."""
+    damaged: int = 0
+    missing: int = 0
+    """Lines that must have been there, by the numbers of those that are."""
+    first: int | None = None
+    """The line where the first damage was seen."""
+    last_is_good: bool = False
+    """Whether the line just seen is whole."""
+    _last: int = 0
+    _since: int = 0
+
+    @classmethod
+    def of(cls, path: Path) -> "Reading":
+        """A reading that has seen the first line of a journal, if there is one."""
+        reading = cls()
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
+            line = stream.readline(HEADING_BYTES)
+            if line.endswith(b"\n"):
+                reading.accepts(line)
+        return reading
+
+    def accepts(self, line: bytes) -> bool:
+        """Whether the next line is whole and in its place."""
+        self.lines += 1
+        self.last_is_good = True
+        seal = None if self.sealed is False else open_line(line)
+        if self.sealed is None:
+            self.sealed = seal is not None or not _is_old_heading(line)
+        if not self.sealed:
+            return True
+        if seal is None or seal.number <= self._last:
+            self._since += 1
+            self.refuse()
+            return False
+        gone = seal.number - self._last - 1 - self._since
+        if gone > 0:
+            self.missing += gone
+            self.first = self.first or self.lines
+        self._last, self._since = seal.number, 0
+        return True
+
+    def record(self, line: bytes) -> dict[str, Any] | None:
+        """The record of the next line, None where it is damaged."""
+        if not self.accepts(line):
+            return None
+        found = decode(line)
+        if found is None:
+            self.refuse()
+        return found
+
+    def refuse(self) -> None:
+        """Count the line just seen as damaged; for who reads more of it than its seal."""
+        self.last_is_good = False
+        self.damaged += 1
+        self.first = self.first or self.lines
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, in words; None where nothing is."""
+        found = []
+        if self.damaged:
+            found.append(f"{_lines(self.damaged)} damaged and left out")
+        if self.missing:
+            found.append(f"{_lines(self.missing)} missing")
+        return f"{' and '.join(found)}, from line {self.first} on" if found else None
+
+
+def _lines(count: int) -> str:
+    return f"{count} line{'s are' if count > 1 else ' is'}"
+
+
+def _is_old_heading(line: bytes) -> bool:
+    """Whether a first line without a right seal is that of a journal which has none.
+
+    A sealed heading with a changed byte still says schema 2, or still ends like a seal.
+    """
+    return not (b'"schema":1' not in line and b'"start"' in line) and b"check" not in line

@@ -1,0 +1,130 @@
+"""Verifying a run: every line against its seal, every checkpoint and file against its checksum."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from nclab.errors import RecordError
+from nclab.records import checkpoints
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.journal import scan
+from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.manifest import read_manifest
+from nclab.records.read import find_runs
+from nclab.records.results import CLAIMS, SKIPPED
+from nclab.records.seals import SEALED, open_json
+
+State = Literal["good", "unchecked", "damaged"]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One file of a run."""
+
+    file: str
+    state: State
+    found: str
+    """What was checked, or the first bad byte and what it affects."""
+    repair: str = ""
+    """What to do, where something is wrong."""
+
+
+def verify_run(folder: Path) -> list[Verified]:
+    """Every file of a run; nothing is changed.
+
+    >>> import tempfile
+    >>> from nclab.records import open_run
+    >>> place = Path(tempfile.mkdtemp()) / "one"
+    >>> open_run(place, kind="demo", config={}).close()
+    >>> [(one.file, one.state) for one in verify_run(place)]
+    [('manifest.json', 'good'), ('journal.jsonl', 'good')]
+    """
+    return [_manifest(folder), _journal(folder), *_checkpoints(folder)]
+
+
+def verify_folder(root: Path) -> list[Verified]:
+    """Every run and every file of results in a folder; names are relative to it."""
+    odd: list[str] = []
+    found = [
+        replace(one, file=(folder / one.file).relative_to(root).as_posix())
+        for folder in find_runs(root, damaged=odd)
+        for one in verify_run(folder)
+    ]
+    found += [Verified(MANIFEST, "damaged", words, "Restore it from a copy.") for words in odd]
+    results = [root / name for name in (CLAIMS, SKIPPED)]
+    results += [path for one in ("*/numbers.json", "*/*.picture.json") for path in root.glob(one)]
+    return found + [_result(path, root) for path in sorted(results) if path.is_file()]
+
+
+def _result(path: Path, root: Path) -> Verified:
+    name = path.relative_to(root).as_posix()
+    again = "Delete it and reproduce the experiment again."
+    try:
+        _, sealed = open_json(path.read_bytes())
+    except OSError as error:
+        return Verified(name, "damaged", f"it cannot be read: {error.strerror}")
+    except RecordError as error:
+        return Verified(name, "damaged", str(error), again)
+    if not sealed:
+        return Verified(name, "unchecked", "written before files had checks")
+    return Verified(name, "good", "as it was written")
+
+
+def _manifest(folder: Path) -> Verified:
+    try:
+        schema = read_manifest(folder).schema
+    except RecordError as error:
+        return Verified(MANIFEST, "damaged", str(error), "Restore it from a copy.")
+    if schema < SEALED:
+        return Verified(MANIFEST, "unchecked", "written before files had checks")
+    return Verified(MANIFEST, "good", "as it was written")
+
+
+def _journal(folder: Path) -> Verified:
+    path = folder / JOURNAL
+    try:
+        found = scan(path)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return Verified(JOURNAL, "damaged", "it is missing", "Restore it from a copy.")
+    except OSError as error:
+        return Verified(JOURNAL, "damaged", f"it cannot be read: {error.strerror}")
+    except RecordError as error:
+        return Verified(JOURNAL, "damaged", str(error))
+    reading, usable = found.reading, _usable_before(folder, found.damage and found.damage.offset)
+    if found.damage is not None:
+        words = f"{reading.problem}: byte {found.damage.offset}, line {found.damage.line}"
+        repair = "Restore it from a copy, or delete the folder."
+        if usable is not None:
+            repair = f"Resume the run: it goes back to step {usable} and makes the lines again."
+        return Verified(JOURNAL, "damaged", words, repair)
+    if found.end < size:
+        words = f"the end from byte {found.end} on is torn; {found.lines} lines before it are good"
+        return Verified(JOURNAL, "damaged", words, "Resume the run: what is torn is cut off.")
+    if not reading.sealed:
+        words = f"{found.lines} lines of JSON, written before lines had checks"
+        return Verified(JOURNAL, "unchecked", words)
+    return Verified(JOURNAL, "good", f"{found.lines} lines as they were written")
+
+
+def _usable_before(folder: Path, offset: int | None) -> int | None:
+    """The step of the last good checkpoint whose journal ends before a byte."""
+    for step, path in reversed(checkpoints.list_checkpoints(folder).items()):
+        try:
+            if checkpoints.read_checkpoint(path).journal_length <= (offset or 0):
+                return step
+        except RecordError:
+            continue
+    return None
+
+
+def _checkpoints(folder: Path) -> Iterator[Verified]:
+    for path in checkpoints.list_checkpoints(folder).values():
+        name = f"{checkpoints.FOLDER}/{path.name}"
+        try:
+            checkpoints.read_checkpoint(path)
+        except RecordError as error:
+            yield Verified(name, "damaged", str(error), "Delete it: the one before is used.")
+        else:
+            yield Verified(name, "good", "its digest is right")

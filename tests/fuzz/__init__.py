@@ -1,0 +1,1 @@
+"""Campaigns against hostile and damaged input: `python -m tests.fuzz`, `make fuzz`."""
