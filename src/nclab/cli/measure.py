@@ -67,12 +67,18 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.")
     ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What may be used beside the features: 8GB. More is refused at once."),
+    ] = None,
 ) -> None:
     """Measure the neural collapse of saved features, and of the classifier that reads them.
 
     Example: [bold]nclab measure features.npz --head head.safetensors --json[/bold]
 
     Of many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
+
+    Of many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
     """
     from dataclasses import replace
 
@@ -109,6 +115,7 @@ def command(
         "ignore_index": ignore_index,
         "second_look": not one_pass,
         "class_names": None if class_names is None else class_names.split(","),
+        "memory": memory,
     }
     if shards:
         with chosen(engine, address) as place:

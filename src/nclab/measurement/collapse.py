@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.statistics import ClassMoments, SecondLook
+from nclab.text import number
 from nclab.theory.certificates.any_counts import any_counts
 from nclab.theory.certificates.certificate import Certificate, certify
 from nclab.theory.targets.distance import TargetDistance, distance_to
@@ -24,12 +25,22 @@ if TYPE_CHECKING:
     from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
-"""Up to this many classes `to_dict` includes the C x C cosines."""
+"""Up to this many classes `to_dict` includes the C x C cosines; of more, tables name some."""
+PAIRS_NAMED = 5
+"""Pairs that tables name."""
 CERTIFIED = 1000
 """Up to this many classes `to_dict` includes a certificate; it takes milliseconds, at 1000 classes
 up to a tenth of a second."""
 BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
 """What a certificate shows as measured beside what it guarantees."""
+
+
+class ClassPair(NamedTuple):
+    """Two classes and their inter-class cosine."""
+
+    one: int
+    other: int
+    cosine: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,6 +107,8 @@ class Collapse(Shown):
     """The scalars with shuffled labels, where they were asked for with `null=True`."""
     weight: Tensor | None = None
     """(C, d) rows of the classifier that reads the layer."""
+    closest_pairs: tuple[ClassPair, ...] = ()
+    """The ten pairs of classes with the largest inter-class cosines, largest first."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -245,6 +258,12 @@ class Collapse(Shown):
             one, other = (self.name_of(number) for number in self.max_inter_pair)
             worst = self.class_names[int(self.intra_cosine.argmin())]
             named = [f"{of}least alike within {worst}, most alike between {one} and {other}"]
+        if self.num_classes > PAIRS_SHOWN:
+            pairs = (
+                f"{self.name_of(one)} – {self.name_of(other)} {number(cosine)}"
+                for one, other, cosine in self.closest_pairs[:PAIRS_NAMED]
+            )
+            named.append(f"{of}closest classes: {', '.join(pairs)}")
         return [*named, f"{of}{self.verdict}"]
 
     def name_of(self, number: int) -> str:
@@ -300,6 +319,7 @@ Class means: a simplex ETF (cosines off by 0).
             **self.to_row(),
             **scalars,
             "max_inter_pair": list(self.max_inter_pair),
+            "closest_pairs": self._named_pairs(),
             "classes": list(self.classes),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **{name: _finite_list(getattr(self, name)) for name in names},
@@ -312,6 +332,16 @@ Class means: a simplex ETF (cosines off by 0).
             "verdict": self.verdict,
             **self._uncertainty(),
         }
+
+    def _named_pairs(self) -> list[dict[str, Any]]:
+        """The closest pairs, with the names of the classes where they have some."""
+        rows = []
+        for one, other, cosine in self.closest_pairs:
+            row: dict[str, Any] = {"classes": [one, other], "cosine": cosine}
+            if self.class_names is not None:
+                row["names"] = [self.name_of(one), self.name_of(other)]
+            rows.append(row)
+        return rows
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
         """What a record keeps of the certificate, or why it has none; no word without a loss."""

@@ -20,6 +20,7 @@ from nclab.measurement.asked import NOTHING_MORE, Asked
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
+from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.report import Report
 from nclab.measurement.soft_labels import refuse_one_hot, split_soft
@@ -49,6 +50,7 @@ def measure(
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     null: bool = False,
+    memory: Memory = None,
 ) -> Report:
     """Measure the neural collapse of a model over the batches of a loader.
 
@@ -78,6 +80,8 @@ def measure(
         metrics: "all" or names of `nclab.metrics.catalogue.EXTRAS`, as for `measure_features`.
         intervals: 95 % intervals by a jackknife over groups of samples, as for `measure_features`.
         null: also the scalars with shuffled labels; batches must mix the classes.
+        memory: what this may use beside the model, such as "8GB", as for `measure_features`; of
+            all layers together.
 
     >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
@@ -105,6 +109,7 @@ def measure(
         split=None if test is None else "train",
         class_names=as_class_names(class_names),
         soft=soft,
+        memory=as_bytes(memory),
     )
     report = measurement.run(loader)
     if test is None:
@@ -147,6 +152,8 @@ class Measurement:
     """What the data are called: train, test, ..."""
     class_names: tuple[str, ...] | None = None
     soft: bool = False
+    memory: int | None = None
+    """Bytes that all layers together may use."""
     streams: dict[Point, LayerStream] = field(default_factory=dict)
     expected: Tensor | None = None
     """All labels, where they are known before the pass."""
@@ -353,6 +360,7 @@ class Measurement:
                 f"Expected a name for each of the {len(head.weight)} outputs of "
                 f"{self.layers.classifier_name}, got {len(names)} class_names."
             )
+        budget = Budget(self.memory, self.second_look, self.allow_missing)
         for layer in self.layers.measured:
             stream = LayerStream(
                 num_classes=told if head is None else len(head.weight),
@@ -362,6 +370,7 @@ class Measurement:
                 layer=layer.name,
                 asked=self.asked,
             )
+            stream.budget = budget
             if self.reference is not None:
                 stream.against = look_against(reference_of(self.reference, layer.name))
             self.streams[layer.point] = stream

@@ -1,7 +1,8 @@
 """measure_shards: the door for features in many files, on the cores here or on a Ray cluster."""
 
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +17,17 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.arrays import NO_WEIGHT
 from nclab.measurement.class_names import ClassNames, as_class_names, named
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
+from nclab.measurement.memory import Budget, Memory, Sizes, as_bytes, worker_bytes
 from nclab.progress import Bar, bar, track
 from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics.blocks import MANY
 from nclab.statistics.checks import IGNORE_INDEX, as_labels, check_whole
 
 TRIES = 3
 """So often a part is begun whose process dies."""
+WORTH = 8
+"""Rows a class, of many classes, from which on another process is worth the sums it sends."""
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 State = dict[str, Tensor]
@@ -42,6 +47,7 @@ def measure_shards(
     workers: int | None = None,
     skip_bad: bool = False,
     class_names: ClassNames = None,
+    memory: Memory = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -54,8 +60,11 @@ def measure_shards(
     Args:
         paths: a pattern such as "features/*.safetensors", a folder, a file, or several of these.
         engine: "local", "ray", or an engine of `nclab.engine`.
-        workers: processes at the same time, by default one a core; 0 for this process alone.
+        workers: processes at the same time, by default one a core; 0 for this process alone. Of
+            many classes with few samples each only as many as are worth what they send.
         skip_bad: leave out files that cannot be read, and say so in the warnings.
+        memory: what this and its processes may use, such as "8GB"; fewer of them where they would
+            not fit.
 
     The other arguments are those of `measure_features`.
 
@@ -75,7 +84,10 @@ def measure_shards(
     num_classes = len(names) if names is not None and num_classes is None else num_classes
     head = None if weight is None else Head.checked(weight, bias, num_classes)
     plan = Plan(head, num_classes, ignore_index, scatter, allow_missing, skip_bad)
+    limit = as_bytes(memory)
     shards = plan.count_labels(find_shards(paths))
+    if limit is not None or (plan.num_classes or 0) > MANY:
+        workers = plan.fit(shards, workers, Budget(limit, second_look, allow_missing), engine)
     rounds = 2 if second_look else 1
     with (
         _opened(engine) as own,
@@ -83,11 +95,11 @@ def measure_shards(
     ):
         runner = _Runner(own, workers)
         parts = runner.run(_first_round, plan, shards, moving)
-        stream = plan.joined(parts)
         bad = {name: why for part in parts for name, why in part.bad.items()}
+        stream = plan.joined(parts)
         if second_look:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state = stream.moments.state_dict()
+            state = stream.moments.state_dict(copy=False)
             looks = runner.run(_second_round, plan, good, moving, state)
             stream.look = plan.look(stream.moments, looks)
             stream.finish_second_look()
@@ -181,13 +193,54 @@ class Plan:
         self.num_classes = len(counts)
         return rows
 
-    def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
-        """One stream with the sums of all parts."""
+    def fit(
+        self,
+        shards: Mapping[Path, int],
+        workers: int | None,
+        budget: Budget,
+        engine: Engine | str,
+    ) -> int | None:
+        """How many processes: as many as asked for, are worth it and fit; refused if none does."""
+        assert self.num_classes is not None
+        dim, scatter = self._dim(shards), self.scatter
+        kept = dim <= SCATTER_LIMIT if scatter is None else scatter
+        sizes = Sizes(self.num_classes, dim, self.head is not None, kept, budget.second_look)
+        if engine not in ("local", LOCAL):  # theirs is the memory of other machines
+            budget.plan(self, sizes)
+            return workers
+        most = LOCAL.slots() if workers is None else workers
+        if workers is None and self.num_classes > MANY:
+            most = min(most, sum(shards.values()) // (WORTH * self.num_classes))
+        needed = sum(sizes._replace(missing=budget.missing).parts().values())
+        while (
+            workers is None
+            and most
+            and needed + worker_bytes(sizes, most) > (budget.limit or math.inf)
+        ):
+            most -= 1
+        most = 0 if workers is None and most == 1 else most
+        budget.plan(self, sizes, elsewhere=worker_bytes(sizes, most))
+        return most
+
+    def _dim(self, shards: Iterable[Path]) -> int:
+        """The dimension of the features, by the first file that can be read."""
+        if self.head is not None:
+            return int(self.head.weight.shape[1])
+        for path in shards:
+            try:
+                return int(next(iter(open_shard(path).features())).shape[1])
+            except (DataError, IndexError, StopIteration):
+                continue  # the round says what is wrong
+        return 1
+
+    def joined(self, parts: list[ReadPart]) -> LayerStream:
+        """One stream with the sums of all parts, which are used up."""
         stream = self.stream()
-        for part in parts:
+        while parts:
+            part = parts.pop(0)
             if part.moments is None:
                 continue
-            own = ClassMoments.from_state_dict(part.moments)
+            own = ClassMoments.from_state_dict(part.moments, copy=False)
             if not stream.started:
                 stream.start(own.dim, own.device)
                 stream.moments = own
@@ -204,11 +257,15 @@ class Plan:
 
     def look(self, moments: ClassMoments, parts: Sequence[ReadPart]) -> SecondLook:
         """One second look with the sums of all parts."""
-        total, own = SecondLook(moments), SecondLook(moments)
-        for part in parts:
-            if part.look is not None:
-                own.load_sums(part.look)
-                total.merge(own)
+        looks = [part.look for part in parts if part.look is not None]
+        total = SecondLook(moments)
+        if len(looks) == 1:
+            total.load_sums(looks[0])
+            return total
+        own = SecondLook(moments)
+        for look in looks:
+            own.load_sums(look)
+            total.merge(own)
         return total
 
 
@@ -312,7 +369,7 @@ def _first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadP
     if not stream.started:
         return ReadPart(None, None, None, bad)
     logits = None if stream.logits is None else stream.logits.sums()
-    return ReadPart(stream.moments.state_dict(), logits, None, bad)
+    return ReadPart(stream.moments.state_dict(copy=False), logits, None, bad)
 
 
 def _second_round(
@@ -320,7 +377,7 @@ def _second_round(
 ) -> ReadPart:
     """The second look at some files, with the class means of all."""
     stream, done = plan.stream(), 0
-    known = ClassMoments.from_state_dict(moments)
+    known = ClassMoments.from_state_dict(moments, copy=False)
     stream.start(known.dim, known.device)
     stream.moments = known
     for path in shards:
