@@ -14,6 +14,8 @@ from nclab.statistics.blocks import MANY
 
 MUCH = 2**30
 """From here on a plan is said."""
+ABSURD = 10**14
+"""From here on the labels are none, and whoever makes room for them says so."""
 ROOM = 2**28
 """Slices of features, blocks and tiles."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -113,7 +115,7 @@ class Budget:
                 f"Expected a plan within memory {_gb(self.limit)} GB, got {_gb(needed)} GB for "
                 f"{what} ({listed}). {self._instead(needed, elsewhere)}"
             )
-        if needed >= MUCH and parts["class sums"] < 1e15:
+        if MUCH <= needed < ABSURD:
             line = f"Plans {_gb(needed)} GB of memory for {what}: {listed}."
             warnings.warn(line, NclabWarning, stacklevel=4)
         return needed

@@ -206,7 +206,7 @@ class Plan:
         kept = dim <= SCATTER_LIMIT if scatter is None else scatter
         sizes = Sizes(self.num_classes, dim, self.head is not None, kept, budget.second_look)
         if engine not in ("local", LOCAL):  # theirs is the memory of other machines
-            budget.plan(self, sizes)
+            budget.plan("shards", sizes)
             return workers
         most = LOCAL.slots() if workers is None else workers
         if workers is None and self.num_classes > MANY:
@@ -219,7 +219,7 @@ class Plan:
         ):
             most -= 1
         most = 0 if workers is None and most == 1 else most
-        budget.plan(self, sizes, elsewhere=worker_bytes(sizes, most))
+        budget.plan("shards", sizes, elsewhere=worker_bytes(sizes, most))
         return most
 
     def _dim(self, shards: Iterable[Path]) -> int:

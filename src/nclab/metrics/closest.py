@@ -8,6 +8,7 @@ from torch import Tensor
 
 from nclab.metrics.pairs import (
     FEW,
+    TILE,
     PairTile,
     above_diagonal,
     reduce_pairs,
@@ -15,6 +16,7 @@ from nclab.metrics.pairs import (
     screens,
     tile_places,
 )
+from nclab.statistics.blocks import has_numba
 from nclab.statistics.nearest import EPS, UNIT
 
 SHOWN = 10
@@ -122,14 +124,27 @@ class _Screen:
 
     def sweep(self) -> None:
         """Go through all pairs."""
+        room = torch.empty(TILE * TILE)
         for rows, cols in tile_places(len(self.rows)):
             if rows == cols:
                 self._exact(rows, cols)
                 continue
-            scores = torch.addmm(self.lift[cols], self.short[rows], self.short[cols].T)
-            best = scores.amax(1).add_(self.lift[rows])
+            left, right = self.short[rows], self.short[cols]
+            scores = room[: len(left) * len(right)].view(len(left), len(right))
+            torch.mm(left, right.T, out=scores)
+            best = self._largest(scores, self.lift[cols]).add_(self.lift[rows])
             if float(best.max()) > self._floor():
-                self._recheck(rows, cols, scores, best)
+                self._recheck(rows, cols, scores.add_(self.lift[cols]), best)
+
+    def _largest(self, scores: Tensor, lift: Tensor) -> Tensor:
+        """(B,) the largest score of each row, with the lift of its column."""
+        if not has_numba():
+            return (scores + lift).amax(1)
+        from nclab.statistics.kernel import row_largest
+
+        largest = scores.new_empty(len(scores))
+        row_largest(*(part.numpy() for part in (scores, lift, largest)))
+        return largest
 
     def _floor(self) -> float:
         """Scores up to this are none of the closest."""

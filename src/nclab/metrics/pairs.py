@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -187,9 +188,15 @@ class Deviation:
 
     def screen(self, tile: ScreenedTile) -> None:
         """Take in one tile in float32: of the mean absolute value only."""
-        deviation = torch.sub(tile.scores, self.ideal, out=tile.scratch).abs_()
-        self.absolute_sum += float(deviation.sum(1).double().sum())
-        self.pairs += deviation.numel()
+        if blocks.has_numba():
+            from nclab.statistics.kernel import absolute_sums
+
+            sums = tile.scores.new_empty(len(tile.scores))
+            absolute_sums(tile.scores.numpy(), np.float32(self.ideal), sums.numpy())
+        else:
+            sums = torch.sub(tile.scores, self.ideal, out=tile.scratch).abs_().sum(1)
+        self.absolute_sum += float(sums.double().sum())
+        self.pairs += tile.scores.numel()
 
     def finish(self, vectors: Tensor) -> None:
         """Mean and spread of all pairs without a sweep, through the d x d Gram matrix.
@@ -305,19 +312,24 @@ class NormalisedVariance:
         if len(rows) > FEW or (bool(short[tile.rows].any()) and bool(short[tile.cols].any())):
             self.update(tile.exact())
             return
-        left, right = norms[tile.rows, None], norms[tile.cols]
-        squares = torch.mul(tile.scores, right, out=tile.scratch).mul_(-2 * left)
-        inverse = squares.add_(left.square()).add_(right.square()).reciprocal_()
+        left, right = norms[tile.rows], norms[tile.cols]
         ends = self.variances[tile.rows], self.variances[tile.cols]
-        if len(rows):
+        if len(rows) == 0 and blocks.has_numba():
+            from nclab.statistics.kernel import inverse_squares
+
+            sums = torch.empty_like(left), torch.zeros_like(right)
+            inverse_squares(*(part.numpy() for part in (tile.scores, left, right, *sums)))
+        else:
+            squares = torch.mul(tile.scores, right, out=tile.scratch).mul_(-2 * left[:, None])
+            inverse = squares.add_(left.square()[:, None]).add_(right.square()).reciprocal_()
             inverse[rows, cols] = 0.0
+            sums = inverse.sum(1), inverse.sum(0)
             gaps = self.means[rows + tile.rows.start] - self.means[cols + tile.cols.start]
             near = (ends[0][rows] + ends[1][cols]) / gaps.square().sum(1)
             self.total += 0.5 * float(near.sum())
-        sums = inverse.sum(1).double(), inverse.sum(0).double()
-        both = sum(float(v @ total) for v, total in zip(ends, sums, strict=True))
+        both = sum(float(v @ total.double()) for v, total in zip(ends, sums, strict=True))
         self.total += 0.5 * both / longest / longest
-        self.pairs += inverse.numel()
+        self.pairs += tile.scores.numel()
 
     def finish(self, vectors: Tensor) -> None:
         """Nothing is left to do."""

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -63,6 +64,12 @@ def compiles(features: Tensor, device: torch.device) -> bool:
     """Whether the compiled kernel reads these rows; by their number, so that it is repeatable."""
     if features.numel() < COMPILED or not features.device.type == device.type == "cpu":
         return False
+    return has_numba()
+
+
+@cache
+def has_numba() -> bool:
+    """Whether the compiled kernels can be had."""
     return importlib.util.find_spec("numba") is not None
 
 
