@@ -84,8 +84,8 @@ def closest_pairs(rows: Tensor, count: int = SHOWN) -> ClosestPairs:
     so that a common offset costs no digits. A pair whose score is below the last known one by more
     than the error of a score is none of the closest; the others are taken in float64.
 
-    >>> found = closest_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]).double(), 2)
-    >>> [(pair.row, pair.col, round(pair.value, 12)) for pair in found.pairs]
+    >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=torch.float64)
+    >>> [tuple(pair) for pair in closest_pairs(rows, 2).pairs]
     [(1, 2, 0.8), (0, 2, 0.6)]
     """
     found = ClosestPairs(count)
