@@ -65,6 +65,15 @@ def outlier() -> Case:
     return case._replace(features=features)
 
 
+def central() -> Case:
+    """The mean of one class is the centre of all, and so is its row of the classifier."""
+    case = plain()
+    features = torch.zeros(53, 11, dtype=torch.float64)
+    features[:26] = (8 * case.features[:26]).round()
+    features[26:52] = -features[:26]
+    return Case(features, torch.arange(53), features)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "plain": plain,
     "noise": lambda: plain(noise=5.0),
@@ -72,6 +81,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "duplicates": duplicates,
     "dead": dead,
     "outlier": outlier,
+    "central": central,
 }
 
 

@@ -259,6 +259,8 @@ class LayerStream:
         sizes = Sizes(classes, dim, self.head is not None, scatter, directional=directional)
         again = sum(sizes.parts().values()) if asked.null else 0
         beside = again + group_bytes(classes, dim, asked.groups, scatter=scatter)
+        if self.against is not None:
+            beside += 5 * 8 * len(self.against.classes) * dim
         self.budget.plan(self, sizes._replace(beside=beside))
         left = self.budget.left()
         if self.cache is not None and left is not None:

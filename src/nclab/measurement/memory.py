@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
         """Bytes by what they are for; `work` is used again and again.
 
         >>> sum(Sizes(100_000, 768, second_look=False).parts().values()) // 10**6
-        4971
+        4970
         """
         one, square = 8 * self.classes * self.dim, 8 * self.dim * self.dim
         many = self.classes > MANY

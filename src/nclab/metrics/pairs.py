@@ -212,8 +212,8 @@ class Deviation:
         mean_square = float(gram.full().square().sum() - squares.square().sum()) / pairs
         self.mean = mean - self.ideal
         self.centred_squares = self.pairs * max(mean_square - mean * mean, 0.0)
-        if math.isnan(self.ideal):  # a row has no direction
-            self.centred_squares = math.nan
+        if math.isnan(self.mean):  # a row has no direction, which a compiled sum may not see
+            self.absolute_sum = self.centred_squares = math.nan
 
     @property
     def mean_absolute(self) -> float:
