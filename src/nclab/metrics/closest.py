@@ -16,7 +16,6 @@ from nclab.metrics.pairs import (
     screens,
     tile_places,
 )
-from nclab.statistics.blocks import has_numba
 from nclab.statistics.nearest import EPS, UNIT
 
 SHOWN = 10
@@ -124,27 +123,19 @@ class _Screen:
 
     def sweep(self) -> None:
         """Go through all pairs."""
-        room = torch.empty(TILE * TILE)
+        room = torch.empty(2, TILE * TILE)
         for rows, cols in tile_places(len(self.rows)):
             if rows == cols:
                 self._exact(rows, cols)
                 continue
             left, right = self.short[rows], self.short[cols]
-            scores = room[: len(left) * len(right)].view(len(left), len(right))
-            torch.mm(left, right.T, out=scores)
-            best = self._largest(scores, self.lift[cols]).add_(self.lift[rows])
+            shape = len(left), len(right)
+            product, scores = (part[: shape[0] * shape[1]].view(shape) for part in room)
+            torch.mm(left, right.T, out=product)
+            torch.add(product, self.lift[cols], out=scores)
+            best = scores.amax(1).add_(self.lift[rows])
             if float(best.max()) > self._floor():
-                self._recheck(rows, cols, scores.add_(self.lift[cols]), best)
-
-    def _largest(self, scores: Tensor, lift: Tensor) -> Tensor:
-        """(B,) the largest score of each row, with the lift of its column."""
-        if not has_numba():
-            return (scores + lift).amax(1)
-        from nclab.statistics.kernel import row_largest
-
-        largest = scores.new_empty(len(scores))
-        row_largest(*(part.numpy() for part in (scores, lift, largest)))
-        return largest
+                self._recheck(rows, cols, scores, best)
 
     def _floor(self) -> float:
         """Scores up to this are none of the closest."""

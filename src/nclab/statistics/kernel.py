@@ -131,16 +131,6 @@ def lead_of_own(
 
 
 @_compiled
-def row_largest(scores: Array, offsets: Array, largest: Array) -> None:
-    """Of (B, C) float32 scores write the largest score + offset of every row."""
-    for i in range(scores.shape[0]):
-        top = np.float32(-np.inf)
-        for j in range(scores.shape[1]):
-            top = max(top, scores[i, j] + offsets[j])
-        largest[i] = top
-
-
-@_compiled
 def absolute_sums(scores: Array, ideal: Any, sums: Array) -> None:
     """Of (B, C) float32 scores write the sum of |score - ideal| over every row."""
     for i in range(scores.shape[0]):
