@@ -58,6 +58,7 @@ docs: $(STAMP)
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/ulpm.py
 	$(BIN)/python benchmarks/fleet.py

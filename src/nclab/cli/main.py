@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import warnings
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -23,7 +24,7 @@ from nclab.cli import (
     verify,
 )
 from nclab.cli.options import ConfigGroup
-from nclab.errors import NclabError
+from nclab.errors import NclabError, NclabWarning
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """What unknown options and bad values raise; its home differs between versions of typer."""
@@ -80,11 +81,22 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
+def _one_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+    """A warning of ours without the place in the code that it comes from."""
+    if issubclass(category, NclabWarning):
+        return f"nclab: {message}\n"
+    return _FORMAT(message, category, *place, **more)
+
+
+_FORMAT = warnings.formatwarning
+
+
 def run() -> None:
     """Entry point: an error is one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no Σ shows a question mark
             stream.reconfigure(errors="replace")
+    warnings.formatwarning = _one_line
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:  # typer has swallowed Ctrl-C without a word

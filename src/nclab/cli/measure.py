@@ -92,12 +92,18 @@ def command(
         Path | None,
         typer.Option(help="Folder for the sums of shards that are done, to go on after a kill."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What may be used beside the features: 8GB. More is refused at once."),
+    ] = None,
 ) -> None:
     """Measure the neural collapse of saved features, and of the classifier that reads them.
 
     Example: [bold]nclab measure features.npz --head head.safetensors --json[/bold]
 
     Of many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
+
+    Of many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
     """
     shards = _shards(files)
     others = [] if test is None else _shards([test])
@@ -124,6 +130,7 @@ def command(
         "class_names": None if class_names is None else class_names.split(","),
         "metrics": metrics.split(",") if "," in metrics else metrics,
         "intervals": intervals,
+        "memory": memory,
     }
     with chosen(engine, address) as place:
         of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad, "keep": keep}

@@ -21,6 +21,7 @@ from nclab.measurement.class_names import (
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
+from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
 from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
@@ -51,6 +52,7 @@ def measure_features(
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     null: bool = False,
+    memory: Memory = None,
 ) -> Collapse:
     """Measure the neural collapse of features with labels, and of the classifier that reads them.
 
@@ -85,6 +87,9 @@ def measure_features(
             or as many as it says; costs about that many measurements, and the moments of two
             sets of groups in memory. See `nclab.measurement.intervals`.
         null: also the same scalars with the labels shuffled; costs a second measurement.
+        memory: what this may use beside the features, such as "8GB". A plan beyond it is refused
+            before anything is read, in a line that says what would fit; batches are cached in what
+            is left. A plan of 1 GiB or more is said in any case, by a warning.
 
     >>> import torch
     >>> corners = torch.tensor([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
@@ -133,6 +138,9 @@ def measure_features(
     stream.against = None if reference is None else look_against(reference, names)
     stream.only_known = min_count is not None
     allow_missing |= reference is not None or min_count is not None
+    stream.budget = Budget(as_bytes(memory), second_look, allow_missing)
+    if whole is not None and stream.num_classes is None:
+        stream.expected = _classes_in(whole, ignore_index)
     if arrays and not allow_missing:
         _require_classes(source, num_classes, head, ignore_index)
     for batch in track(source, "measuring"):
@@ -225,6 +233,14 @@ def _require_classes(
         classes = len(head.weight)
     if max(1, int(used.max())) < classes <= MOST_CLASSES:
         require_samples(used.long().bincount(minlength=classes))
+
+
+def _classes_in(labels: Tensor, ignore_index: int | None) -> int:
+    """How many classes labels tell of; whatever is wrong with them, the pass says."""
+    if labels.ndim != 1 or labels.dtype.is_floating_point or labels.dtype.is_complex:
+        return 2
+    used = labels if ignore_index is None else labels[labels != ignore_index]
+    return max(2, int(used.max()) + 1) if used.numel() else 2
 
 
 def _source(features: Any, labels: Any) -> Iterable[Any]:

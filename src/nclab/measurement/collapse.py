@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from nclab.metrics.catalogue import BY_NAME, EXTRAS
 from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.residuals import Residuals
+from nclab.text import number
 from nclab.theory.certificates.any_counts import (
     AnyCounts,
     any_counts,
@@ -36,12 +37,22 @@ if TYPE_CHECKING:
     from nclab.figures.picture import Picture
 
 PAIRS_SHOWN = 100
-"""Up to this many classes `to_dict` includes the C x C cosines."""
+"""Up to this many classes `to_dict` includes the C x C cosines; of more, tables name some."""
+PAIRS_NAMED = 5
+"""Pairs that tables name."""
 CERTIFIED = 1000
 """Up to this many classes `to_dict` includes a certificate; it takes milliseconds, at 1000 classes
 up to a tenth of a second."""
 BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
 """What a certificate shows as measured beside what it guarantees."""
+
+
+class ClassPair(NamedTuple):
+    """Two classes and their inter-class cosine."""
+
+    one: int
+    other: int
+    cosine: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,6 +126,8 @@ class Collapse(Shown):
     residuals: Residuals | None = None
     """Sums of the classifier's probabilities less the labels: of up to d classes and no more than
     1000, 128 where labels are soft; of up to 4096 with metrics="all"."""
+    closest_pairs: tuple[ClassPair, ...] = ()
+    """The ten pairs of classes with the largest inter-class cosines, largest first."""
 
     def __getattr__(self, name: str) -> float | None:
         values: Mapping[str, float | None] = self.__dict__.get("values", {})
@@ -384,6 +397,12 @@ class Collapse(Shown):
             one, other = (self.name_of(number) for number in self.max_inter_pair)
             worst = self.class_names[int(self.intra_cosine.argmin())]
             named = [f"{of}least alike within {worst}, most alike between {one} and {other}"]
+        if self.num_classes > PAIRS_SHOWN:
+            pairs = (
+                f"{self.name_of(one)} – {self.name_of(other)} {number(cosine)}"
+                for one, other, cosine in self.closest_pairs[:PAIRS_NAMED]
+            )
+            named.append(f"{of}closest classes: {', '.join(pairs)}")
         own = "" if self.toward is None else self.toward.in_words()
         return [*named, f"{of}{self.verdict}", *([f"{of}{own}"] if own else [])]
 
@@ -441,6 +460,7 @@ Class means: a simplex ETF (cosines off by 0).
             **self.to_row(),
             **scalars,
             "max_inter_pair": list(self.max_inter_pair),
+            "closest_pairs": self._named_pairs(),
             "classes": list(self.classes),
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **{name: _finite_list(getattr(self, name)) for name in names},
@@ -459,6 +479,16 @@ Class means: a simplex ETF (cosines off by 0).
     def _own_target(self, own: Toward) -> dict[str, Any]:
         """What a record keeps of the own optimum beside its scalars."""
         return {"geometry": own.distance.geometry, "weight_decay": list(own.weight_decay)}
+
+    def _named_pairs(self) -> list[dict[str, Any]]:
+        """The closest pairs, with the names of the classes where they have some."""
+        rows = []
+        for one, other, cosine in self.closest_pairs:
+            row: dict[str, Any] = {"classes": [one, other], "cosine": cosine}
+            if self.class_names is not None:
+                row["names"] = [self.name_of(one), self.name_of(other)]
+            rows.append(row)
+        return rows
 
     def _recorded_certificate(self) -> tuple[dict[str, Any] | None, str]:
         """What a record keeps of the certificate, or why it has none; no word without a loss."""

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from nclab import metrics
-from nclab.measurement.collapse import Collapse
+from nclab.measurement.collapse import ClassPair, Collapse
 from nclab.measurement.contradictions import contradictions
 from nclab.measurement.rare import Rare
 from nclab.metrics.catalogue import METRICS, Metric
+from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 
@@ -103,7 +104,10 @@ def gather(
         elif math.isinf(value):
             notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
         values[metric.name] = value
-    pair = view(metrics.max_inter_pair)
+    closest = tuple(
+        ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
+        for pair in view(closest_inter).pairs
+    )
     return Collapse(
         layer=layer,
         num_classes=moments.num_classes,
@@ -114,7 +118,8 @@ def gather(
         ignored=moments.ignored,
         bias_norm=0.0 if bias is None else float((bias - bias.mean()).norm()),
         values=values,
-        max_inter_pair=(int(classes[pair[0]]), int(classes[pair[1]])),
+        max_inter_pair=closest[0][:2],
+        closest_pairs=closest,
         counts=moments.counts,
         variances=moments.variances,
         intra_cosine=view(metrics.intra_cosine),

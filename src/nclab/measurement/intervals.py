@@ -227,17 +227,25 @@ def memory(moments: ClassMoments, count: int = GROUPS) -> int:
     >>> memory(ClassMoments(10, 512, scatter=True)) // 10**6
     46
     """
-    classes, dim = moments.num_classes, moments.dim
-    one = 3 * classes * dim + (dim * dim if moments.has_scatter else 0)
+    return group_bytes(moments.num_classes, moments.dim, count, scatter=moments.has_scatter)
+
+
+def group_bytes(classes: int, dim: int, count: int, *, scatter: bool) -> int:
+    """`memory` by sizes."""
+    one = 3 * classes * dim + (dim * dim if scatter else 0)
     return 8 * count * (2 * one + 4 * classes * dim)
 
 
 def summed(blank: Callable[[], Summed], states: Iterable[State]) -> Summed:
     """One stream with the sums of several, which `blank` makes without any."""
-    total, part = blank(), blank()
-    for state in states:
-        part.load_sums(state)
-        total.merge(part)
+    total = blank()
+    for place, state in enumerate(states):
+        if place == 0:
+            total.load_sums(state)
+        else:
+            part = blank()
+            part.load_sums(state)
+            total.merge(part)
     return total
 
 

@@ -12,6 +12,8 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.measurement.held_out import compared
+from nclab.measurement.intervals import group_bytes
+from nclab.measurement.memory import Budget, Sizes
 from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
@@ -136,6 +138,10 @@ class LayerStream:
         asked: Asked = NOTHING_MORE,
     ) -> None:
         self.layer = layer
+        self.budget: Budget | None = None
+        """What plans memory before it is used."""
+        self.expected = 2
+        """Classes to plan for where only labels will tell how many there are."""
         self.asked = asked
         self.head = head
         self.num_classes = num_classes if head is None else len(head.weight)
@@ -178,6 +184,7 @@ class LayerStream:
             self.head.check_dim(dim)
         scatter = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
         size = 2 if self.num_classes is None else self.num_classes
+        self._plan(max(size, self.expected), dim, scatter=scatter)
         self.moments = ClassMoments(
             size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
         )
@@ -252,10 +259,27 @@ class LayerStream:
         """Make room for labels up to so many, where no classifier tells how many there are."""
         self._largest_label = max(self._largest_label, classes - 1)
         if classes > self.moments.num_classes:
+            if classes > self.expected:
+                self._plan(classes, self.moments.dim, scatter=self.moments.has_scatter)
             self.moments.grow(classes)
             self.nonfinite = torch.nn.functional.pad(
                 self.nonfinite, (0, classes - len(self.nonfinite))
             )
+
+    def _plan(self, classes: int, dim: int, *, scatter: bool) -> None:
+        """Plan the memory of this layer, and leave the cache what remains."""
+        if self.budget is None:
+            return
+        asked, directional = self.asked, self.asked.extras.directional
+        sizes = Sizes(classes, dim, self.head is not None, scatter, directional=directional)
+        again = sum(sizes.parts().values()) if asked.null else 0
+        beside = again + group_bytes(classes, dim, asked.groups, scatter=scatter)
+        if self.against is not None:
+            beside += 5 * 8 * len(self.against.classes) * dim
+        self.budget.plan(self, sizes._replace(beside=beside))
+        left = self.budget.left()
+        if self.cache is not None and left is not None:
+            self.cache.bytes_left = min(self.cache.bytes_left, left)
 
     def look_again(self, features: Any, labels: Any) -> None:
         """Second pass over the source: look at a batch once more."""

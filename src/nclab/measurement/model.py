@@ -28,6 +28,7 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
+from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.ranks import GroupChoice, SharedData
 from nclab.measurement.report import Report
@@ -61,6 +62,7 @@ def measure(
     intervals: bool | int = False,
     null: bool = False,
     group: GroupChoice = None,
+    memory: Memory = None,
 ) -> Report:
     """Measure the neural collapse of a model over the batches of a loader.
 
@@ -99,6 +101,8 @@ def measure(
         null: also the scalars with shuffled labels; batches must mix the classes.
         group: processes of torch.distributed that share the data, by default all there are;
             "own" for this process alone.
+        memory: what this may use beside the model, such as "8GB", as for `measure_features`; of
+            all layers together.
 
     >>> import torch
     >>> generator = torch.Generator().manual_seed(0)
@@ -130,6 +134,7 @@ def measure(
         split=None if test is None else "train",
         class_names=as_class_names(class_names),
         soft=soft,
+        memory=as_bytes(memory),
     )
     report = measurement.run(loader)
     if test is None:
@@ -164,6 +169,8 @@ class Measurement:
     """What the data are called: train, test, ..."""
     class_names: tuple[str, ...] | None = None
     soft: bool = False
+    memory: int | None = None
+    """Bytes that all layers together may use."""
     streams: dict[Point, LayerStream] = field(default_factory=dict)
     expected: Tensor | None = None
     """All labels, where they are known before the pass."""
@@ -403,6 +410,7 @@ class Measurement:
         told = None if names is None else len(names)
         outputs = None if head is None else len(head.weight)
         check_count(names, outputs, f"outputs of {self.layers.classifier_name}")
+        budget = Budget(self.memory, self.second_look, self.allow_missing)
         for layer in self.layers.measured:
             stream = LayerStream(
                 num_classes=told if head is None else len(head.weight),
@@ -412,6 +420,7 @@ class Measurement:
                 layer=layer.name,
                 asked=self.asked,
             )
+            stream.budget = budget
             if self.reference is not None:
                 reference = reference_of(self.reference, layer.name)
                 stream.against = look_against(reference, names)

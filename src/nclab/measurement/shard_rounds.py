@@ -1,7 +1,8 @@
 """What is asked of every worker that reads shards, and how their answers become one."""
 
+import math
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,17 +14,22 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nclab.data.shards import open_shard
-from nclab.engine import ReportStep
+from nclab.engine import LOCAL, Engine, ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked
 from nclab.measurement.class_names import check_labels
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.intervals import Groups, State, summed
-from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
+from nclab.measurement.memory import Budget, Sizes, worker_bytes
 from nclab.measurement.rare import Rare
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
+from nclab.statistics.blocks import MANY
 from nclab.statistics.checks import as_labels
+
+WORTH = 8
+"""Rows a class, of many classes, from which on another process is worth the sums it sends."""
 
 Take = Callable[[Tensor, Tensor], None]
 """Takes features and labels of a batch."""
@@ -130,13 +136,54 @@ class Plan:
             self.before[name] = pad(seen, (0, len(counts) - len(seen)))
         return rows
 
-    def joined(self, parts: Sequence[ReadPart]) -> LayerStream:
-        """One stream with the sums of all parts."""
+    def fit(
+        self,
+        shards: Mapping[Path, int],
+        workers: int | None,
+        budget: Budget,
+        engine: Engine | str,
+    ) -> int | None:
+        """How many processes: as many as asked for, are worth it and fit; refused if none does."""
+        assert self.num_classes is not None
+        dim, scatter = self._dim(shards), self.scatter
+        kept = dim <= SCATTER_LIMIT if scatter is None else scatter
+        sizes = Sizes(self.num_classes, dim, self.head is not None, kept, budget.second_look)
+        if engine not in ("local", LOCAL):  # theirs is the memory of other machines
+            budget.plan("shards", sizes)
+            return workers
+        most = LOCAL.slots() if workers is None else workers
+        if workers is None and self.num_classes > MANY:
+            most = min(most, sum(shards.values()) // (WORTH * self.num_classes))
+        needed = sum(sizes._replace(missing=budget.missing).parts().values())
+        while (
+            workers is None
+            and most
+            and needed + worker_bytes(sizes, most) > (budget.limit or math.inf)
+        ):
+            most -= 1
+        most = 0 if workers is None and most == 1 else most
+        budget.plan("shards", sizes, elsewhere=worker_bytes(sizes, most))
+        return most
+
+    def _dim(self, shards: Iterable[Path]) -> int:
+        """The dimension of the features, by the first file that can be read."""
+        if self.head is not None:
+            return int(self.head.weight.shape[1])
+        for path in shards:
+            try:
+                return int(next(iter(open_shard(path).features())).shape[1])
+            except (DataError, IndexError, StopIteration):
+                continue  # the round says what is wrong
+        return 1
+
+    def joined(self, parts: list[ReadPart]) -> LayerStream:
+        """One stream with the sums of all parts, whose moments are used up."""
         stream = self.stream()
-        for part in parts:
+        for place, part in enumerate(parts):
             if part.moments is None:
                 continue
-            own = ClassMoments.from_state_dict(part.moments)
+            own = ClassMoments.from_state_dict(part.moments, copy=False)
+            parts[place] = part = part._replace(moments=None)
             if not stream.started:
                 stream.start(own.dim, own.device)
                 stream.moments = own
@@ -227,7 +274,7 @@ def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPa
     groups = groups_of(stream)
     return ReadPart(
         bad,
-        moments=stream.moments.state_dict(),
+        moments=stream.moments.state_dict(copy=False),
         logits=None if stream.logits is None else stream.logits.sums(),
         against=None if stream.against is None else stream.against.sums(),
         groups=() if groups is None else groups.first_sums(),
@@ -243,7 +290,7 @@ def second_round(
 ) -> ReadPart:
     """The second look at some files, with the class means of all, and of all but each group."""
     stream, done = plan.stream(), 0
-    known = ClassMoments.from_state_dict(moments)
+    known = ClassMoments.from_state_dict(moments, copy=False)
     stream.start(known.dim, known.device)
     stream.moments = known
     groups = groups_of(stream)

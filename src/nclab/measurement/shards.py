@@ -16,8 +16,10 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference
 from nclab.measurement.kept_parts import KeptParts
 from nclab.measurement.layer_stream import Head
+from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
 from nclab.progress import Bar, bar
+from nclab.statistics.blocks import MANY
 from nclab.statistics.checks import IGNORE_INDEX, check_whole
 
 TRIES = 3
@@ -47,6 +49,7 @@ def measure_shards(
     metrics: str | Sequence[str] = "default",
     intervals: bool | int = False,
     reference: Reference | None = None,
+    memory: Memory = None,
 ) -> Collapse:
     """Measure features in many files as `measure_features` measures them in one array.
 
@@ -59,10 +62,13 @@ def measure_shards(
     Args:
         paths: a pattern such as "features/*.safetensors", a folder, a file, or several of these.
         engine: "local", "ray", or an engine of `nclab.engine`.
-        workers: processes at the same time, by default one a core; 0 for this process alone.
+        workers: processes at the same time, by default one a core; 0 for this process alone. Of
+            many classes with few samples each only as many as are worth what they send.
         skip_bad: leave out files that cannot be read, and say so in the warnings.
         keep: a folder for the sums of files that are done, until all are: the same call goes on
             where one was killed, with the same numbers.
+        memory: what this and its processes may use, such as "8GB"; fewer of them where they would
+            not fit.
 
     The other arguments are those of `measure_features`.
 
@@ -84,6 +90,7 @@ def measure_shards(
     check_count(names, None if head is None else len(head.weight), "rows of weight")
     num_classes = len(names) if names is not None else num_classes
     check_min_count(min_count, intervals=intervals)
+    limit = as_bytes(memory)
     plan = Plan(
         head,
         num_classes,
@@ -101,6 +108,8 @@ def measure_shards(
         # Absolute, as a cluster's processes have working folders of their own.
         files = [file.absolute() for file in files]
     shards = plan.count_labels(files)
+    if limit is not None or (plan.num_classes or 0) > MANY:
+        workers = plan.fit(shards, workers, Budget(limit, second_look, plan.allow_missing), engine)
     kept = None if keep is None else KeptParts(Path(keep))
     rounds = 2 if second_look else 1
     with (
@@ -109,11 +118,11 @@ def measure_shards(
     ):
         runner = _Runner(own, workers, kept)
         parts = runner.run(first_round, plan, shards, moving)
-        stream = plan.joined(parts)
         bad = {name: why for part in parts for name, why in part.bad.items()}
+        stream = plan.joined(parts)
         if second_look:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state, groups = stream.moments.state_dict(), groups_of(stream)
+            state, groups = stream.moments.state_dict(copy=False), groups_of(stream)
             without = [] if groups is None else groups.first_sums()
             looks = runner.run(second_round, plan, good, moving, state, without)
             plan.join_looks(stream, looks)

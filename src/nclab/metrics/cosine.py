@@ -6,7 +6,7 @@ features centred by the global mean.
 
 from torch import Tensor
 
-from nclab.metrics.pairs import LargestPair, reduce_pairs
+from nclab.metrics.closest import ClosestPairs, closest_pairs
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, SecondLook
 
@@ -111,14 +111,15 @@ def max_inter(statistics: HasUnitMeans) -> float:
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are.
+    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are, and
+    `closest_inter` the ones after them.
 
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
     >>> max_inter(moments)
     0.0
     """
-    return largest_inter(statistics).value
+    return closest_inter(statistics).pairs[0].value
 
 
 def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
@@ -131,15 +132,20 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
     >>> max_inter_pair(moments)
     (0, 2)
     """
-    return largest_inter(statistics).pair
+    closest = closest_inter(statistics).pairs[0]
+    return closest.row, closest.col
 
 
 @shared
-def largest_inter(statistics: HasUnitMeans) -> LargestPair:
-    """The closest pair of classes and its cosine, in one sweep."""
-    largest = LargestPair()
-    reduce_pairs(statistics.unit_means, largest)
-    return largest
+def closest_inter(statistics: HasUnitMeans) -> ClosestPairs:
+    """The pairs of classes with the largest inter-class cosines, largest first, in one sweep.
+
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.6, 0.8]], [0, 1, 2])
+    >>> closest_inter(moments).pairs[0]
+    RowPair(row=0, col=2, value=0.6)
+    """
+    return closest_pairs(statistics.unit_means)
 
 
 def mean_inter(statistics: HasUnitMeans) -> float:

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from nclab.metrics.nc1_variability import snr_spectrum
-from nclab.statistics import ClassMoments
+from nclab.metrics.rows import upper_factor
+from nclab.statistics import ClassMoments, blocks
 
 
 def rankme(moments: ClassMoments) -> float:
@@ -29,6 +30,8 @@ def rankme(moments: ClassMoments) -> float:
     spread = directions.T * variances.clamp_min(0.0).where(variances > floor, 0.0).sqrt()[:, None]
     # Stacked, not summed: the sum of their Gram matrices would square the condition number.
     means = moments.means * moments.counts.double().sqrt()[:, None]
+    if len(means) > blocks.MANY and len(means) > moments.dim:
+        means = upper_factor(means).triu()
     return _exp_entropy(torch.linalg.svdvals(torch.cat([spread, means])))
 
 

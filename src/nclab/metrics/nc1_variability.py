@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from nclab.metrics.pairs import PairTile
-from nclab.metrics.rows import mean_distances, mean_pairs, unit_rows
+from nclab.metrics.rows import mean_distances, mean_pairs, unit_rows, upper_factor
 from nclab.metrics.view import remark
-from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics import ClassMoments, SecondLook, blocks
 
 DOUBTFUL = 1e-6
 """Relative error of the smallest mode from which on a result says so."""
@@ -81,7 +81,7 @@ def whitening(
     num_classes = num_classes or len(centred_means)
     rounding = max(num_classes, dim) * torch.finfo(torch.float64).eps
     if num_classes > dim:
-        factor = torch.geqrf(centred_means).a[:dim]  # R above the diagonal, reflectors below it
+        factor = upper_factor(centred_means)
         identity = torch.eye(dim, dtype=factor.dtype, device=factor.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
         largest = max(float(torch.linalg.matrix_norm(centred_means)), mean_norm)
@@ -259,7 +259,10 @@ def snr_spectrum(moments: ClassMoments) -> Tensor:
     variances, directions = torch.linalg.eigh(moments.within_scatter / moments.total)
     floor = moments.dim * torch.finfo(torch.float64).eps * variances[-1].clamp_min(0.0)
     varies = variances > floor
-    signal = moments.centred_means @ directions[:, varies]
+    means = moments.centred_means
+    if len(means) > blocks.MANY and len(means) > moments.dim:
+        means = upper_factor(means).triu()  # of the same singular values, however it is turned
+    signal = means @ directions[:, varies]
     return torch.linalg.svdvals(signal / variances[varies].sqrt())
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nclab.metrics.pairs import Deviation, NormalisedVariance, reduce_pairs
 from nclab.metrics.view import shared
-from nclab.statistics import ClassMoments
+from nclab.statistics import ClassMoments, blocks
 
 
 class MeanPairs(NamedTuple):
@@ -92,3 +92,22 @@ def unit_rows(rows: Tensor, *, zero: float = math.nan) -> Tensor:
     """Rows scaled to norm one; rows of zeros are multiplied by `zero`."""
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows * norms.reciprocal().masked_fill_(norms == 0, zero)
+
+
+def upper_factor(rows: Tensor) -> Tensor:
+    """(d, d) the factor R of (C, d) rows with C > d, above the diagonal; below it is anything.
+
+    Of many rows some at a time, each below the factor of those before: the same up to rounding,
+    without a copy of all of them.
+
+    >>> factor = upper_factor(torch.tensor([[3.0], [4.0]]).double())
+    >>> abs(round(float(factor), 12))
+    5.0
+    """
+    dim = rows.shape[1]
+    if len(rows) <= blocks.MANY:
+        return torch.geqrf(rows).a[:dim]  # R above the diagonal, reflectors below it
+    factor = rows[:0]
+    for part in rows.split(8 * dim):
+        factor = torch.geqrf(torch.cat([factor.triu(), part])).a[:dim]
+    return factor

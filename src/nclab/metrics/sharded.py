@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.metrics.closest import ClosestPairs
 from nclab.metrics.cosine import intra_cosine, mean_off_diagonal
 from nclab.metrics.cross_entropy import alpha, optimal_loss
 from nclab.metrics.nc1_variability import ratio, trace_pinv, within_trace
@@ -22,11 +23,10 @@ from nclab.metrics.nc3_self_duality import duality_gaps
 from nclab.metrics.pairs import (
     TILE,
     Deviation,
-    LargestPair,
     NormalisedVariance,
     PairReducer,
     PairTile,
-    reduce_pairs,
+    tile_places,
 )
 from nclab.metrics.rows import centred_by, cosines, simplex_cosine, unit_rows
 from nclab.statistics import ShardedMoments
@@ -136,11 +136,11 @@ def _mean_pairs(part: _Part, *, directed: bool) -> tuple[Deviation, float]:
 
 def _largest_inter(part: _Part) -> float:
     """The largest cosine of two classes."""
-    largest = LargestPair()
+    largest = ClosestPairs(1)
     for other in _ring(part.ranks, part.units):
         both = part.units if other is None else torch.cat([part.units, other])
         _reduce(both, len(part.units), other is None, largest)
-    return float(part.ranks.reduce_(part.units.new_tensor([largest.value]), MAX))
+    return float(part.ranks.reduce_(part.units.new_tensor([largest.floor]), MAX))
 
 
 def _beside_weights(
@@ -225,17 +225,17 @@ def _ring(ranks: Ranks, own: Tensor) -> Iterator[Tensor | None]:
 
 def _reduce(vectors: Tensor, own: int, alone: bool, *reducers: PairReducer) -> None:
     """Show pairs of the own rows, or of an own row and one of those behind them."""
-    if alone:
-        if own:
-            reduce_pairs(vectors, *reducers)
-        return
+    for rows, cols in tile_places(own) if alone else _beside(own, len(vectors)):
+        tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
+        for reducer in reducers:
+            reducer.update(tile)
+
+
+def _beside(own: int, total: int) -> Iterator[tuple[slice, slice]]:
+    """Tiles of the own rows and those behind them."""
     for start in range(0, own, TILE):
-        rows = slice(start, min(start + TILE, own))
-        for left in range(own, len(vectors), TILE):
-            cols = slice(left, min(left + TILE, len(vectors)))
-            tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
-            for reducer in reducers:
-                reducer.update(tile)
+        for left in range(own, total, TILE):
+            yield slice(start, min(start + TILE, own)), slice(left, min(left + TILE, total))
 
 
 def _joined(ranks: Ranks, own: Deviation) -> Deviation:

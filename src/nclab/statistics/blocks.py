@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -15,8 +16,23 @@ PRODUCTS, PRODUCT = 4, 2**22
 """Blocks whose rows are multiplied by a matrix together, unless the product outgrows this."""
 GROUP = 2
 """Blocks whose products are formed together."""
+MANY = 2**14
+"""Classes beyond which C x d arrays are worked on in parts and pairs of classes in float32 first;
+up to here every number is what it would be without these parts."""
 STRIP = 64
 """Columns in a strip of the symmetric product: the diagonal wastes STRIP / (2 d) of it."""
+
+
+def add_by_class(total: Tensor, classes: Tensor, values: Tensor | None = None) -> None:
+    """Add values, by default ones, to the (C,) totals of their classes.
+
+    Of many classes only those present are touched: a batch costs O(B), not O(C).
+    """
+    if len(total) <= max(MANY, len(classes)):
+        total.add_(classes.bincount(values, minlength=len(total)))
+    else:
+        ones = total.new_ones(len(classes)) if values is None else values.to(total.dtype)
+        total.index_add_(0, classes, ones)
 
 
 def device_with_float64(device: torch.device) -> torch.device:
@@ -48,6 +64,12 @@ def compiles(features: Tensor, device: torch.device) -> bool:
     """Whether the compiled kernel reads these rows; by their number, so that it is repeatable."""
     if features.numel() < COMPILED or not features.device.type == device.type == "cpu":
         return False
+    return has_numba()
+
+
+@cache
+def has_numba() -> bool:
+    """Whether the compiled kernels can be had."""
     return importlib.util.find_spec("numba") is not None
 
 

@@ -131,6 +131,34 @@ def lead_of_own(
 
 
 @_compiled
+def absolute_sums(scores: Array, ideal: Any, sums: Array) -> None:
+    """Of (B, C) float32 scores write the sum of |score - ideal| over every row."""
+    for i in range(scores.shape[0]):
+        total = np.float32(0.0)
+        for j in range(scores.shape[1]):
+            total += abs(scores[i, j] - ideal)
+        sums[i] = total
+
+
+@_compiled
+def inverse_squares(
+    cosines: Array, left: Array, right: Array, by_row: Array, by_col: Array
+) -> None:
+    """Add up 1 / |a - b|^2 by row and by column, of float32 cosines and norms of a and b."""
+    for i in range(cosines.shape[0]):
+        norm = left[i]
+        square, total = norm * norm, np.float32(0.0)
+        for j in range(cosines.shape[1]):
+            other = right[j]
+            inverse = np.float32(1.0) / (
+                square + other * other - np.float32(2.0) * norm * other * cosines[i, j]
+            )
+            total += inverse
+            by_col[j] += inverse
+        by_row[i] = total
+
+
+@_compiled
 def rank_logits(
     logits: Array, classes: Array, correct: Array, margins: Array, gaps: Array, predicted: Array
 ) -> None:

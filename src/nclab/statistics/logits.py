@@ -11,6 +11,8 @@ from nclab.errors import DataError
 from nclab.statistics.blocks import (
     ACCELERATOR_BLOCK,
     CPU_BLOCK,
+    MANY,
+    add_by_class,
     device_with_float64,
     row_blocks,
     rows_to_read,
@@ -77,7 +79,9 @@ def logit_blocks(
     The logits are scratch space, valid until the next block and free to be overwritten.
     """
     device, width = weight.device, len(weight)
-    step, numbers = max(512, LOGITS // width), CPU_BLOCK * max(2, width // 32)
+    # Of a wide head a block of logits is what memory is needed for, not a matter of speed.
+    step, numbers = max(512 if width <= MANY else 128, LOGITS // width), max(2, width // 32)
+    numbers *= CPU_BLOCK
     if device.type != "cpu":
         step, numbers = max(1, ACCELERATOR_BLOCK // max(weight.shape)), ACCELERATOR_BLOCK
     scratch = weight.new_empty(min(step, len(rows)), width)
@@ -152,7 +156,7 @@ class LogitStatistics:
         these: sum_j q_j (log sum exp z - z_j). The logits are used up. `compiled` needs numba, and
         that all of them are finite.
         """
-        self.counts.add_(classes.bincount(minlength=self.num_classes))
+        add_by_class(self.counts, classes)
         if compiled and targets is None:
             return self._add_compiled(logits, classes)
         gaps, predicted = _rank(logits, classes)
@@ -164,7 +168,7 @@ class LogitStatistics:
             self.residuals.add(logits, classes, gaps, losses, targets)
         if targets is not None and below is not None:
             losses = losses * targets.sum(1) - (targets * below).sum(1)
-        self.correct.add_(classes[predicted == classes].bincount(minlength=self.num_classes))
+        add_by_class(self.correct, classes[predicted == classes])
         self.loss_sums.index_add_(0, classes, losses)
         self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")
         return predicted

@@ -11,15 +11,17 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.files import write_whole
+from nclab.statistics import blocks
 from nclab.statistics.blocks import (
     CPU_BLOCK,
     GROUP,
     GroupedProducts,
+    add_by_class,
     compiles,
     row_blocks,
     rows_to_read,
 )
-from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
+from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
 from nclab.statistics.ranks import MESSAGE, Group, Ranks
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
@@ -71,9 +73,8 @@ class ClassMoments(ClassSums):
         features, labels = features.detach(), labels.to(self.device).contiguous()
         rows = rows_to_read(labels, self.ignore_index, sums=3 * self._pivot.numel())
         counted = labels if rows is None else labels[rows]
-        counts = counted.bincount(minlength=self.num_classes)
-        self._set_pivots(features, counted, counts, rows)
-        self._count += counts
+        self._set_pivots(features, counted, rows)
+        add_by_class(self._count, counted)
         compiled = compiles(features, self.device)
         # The compiled kernel leaves more of the cache to a block: what is otherwise two.
         group, numbers = (1, GROUP * CPU_BLOCK) if compiled else (GROUP, None)
@@ -87,16 +88,15 @@ class ClassMoments(ClassSums):
         self.ignored += len(labels) - len(counted)
         self.rows_seen += len(features)
 
-    def _set_pivots(
-        self, features: Tensor, classes: Tensor, counts: Tensor, rows: Tensor | None
-    ) -> None:
+    def _set_pivots(self, features: Tensor, classes: Tensor, rows: Tensor | None) -> None:
         """The pivot of a class is its first row."""
-        new = (counts > 0) & (self._count == 0)
-        if not new.any():
+        fresh = self._count[classes] == 0
+        if not fresh.any():
             return
-        places = torch.arange(len(classes), device=self.device) if rows is None else rows
-        first = torch.full_like(counts, len(features)).scatter_reduce_(0, classes, places, "amin")
-        self._pivot[new] = features[first[new].to(features.device)].to(self._pivot)
+        places = fresh.nonzero().flatten() if rows is None else rows[fresh]
+        new, slots = classes[fresh].unique(return_inverse=True)
+        first = torch.full_like(new, len(features)).scatter_reduce_(0, slots, places, "amin")
+        self._pivot[new] = features[first.to(features.device)].to(self._pivot)
 
     def _compiled(self) -> Callable[[Tensor, Tensor, Tensor], None]:
         """`_add_block` in compiled form; it leaves `block` as it is."""
@@ -122,7 +122,7 @@ class ClassMoments(ClassSums):
         norms = torch.linalg.vector_norm(block, dim=1)
         if not norms.all():  # A zero vector has no direction: it is counted and adds nothing.
             zero = norms == 0
-            self._zeros += classes[zero].bincount(minlength=self.num_classes)
+            add_by_class(self._zeros, classes[zero])
             norms[zero] = 1.0
         self._unit_sum.scatter_add_(0, across, block.mul_(norms.reciprocal_()[:, None]))
 
@@ -140,13 +140,23 @@ class ClassMoments(ClassSums):
         if (self._residual_scatter is None) != (other._residual_scatter is None):
             raise DataError("Expected both moments with scatter or both without. Use one setting.")
         theirs = other.to(self.device)
-        # The pivot of the larger side stays: it is the one nearer to the merged mean.
-        stay = (self._count >= theirs._count)[:, None]
-        pivot = torch.where(stay, self._pivot, theirs._pivot)
-        added = theirs._about(pivot)
-        for name, mine in self._about(pivot).items():
-            setattr(self, name, mine + added[name])
-        self._pivot = pivot
+        parts: dict[str, list[Tensor]] = {name: [] for name in PER_CLASS}
+        scatters = [self._residual_scatter, theirs._residual_scatter]
+        for start in range(0, self.num_classes, blocks.MANY):
+            at = slice(start, start + blocks.MANY)
+            # The pivot of the larger side stays: it is the one nearer to the merged mean.
+            stay = (self._count[at] >= theirs._count[at])[:, None]
+            pivot = torch.where(stay, self._pivot[at], theirs._pivot[at])
+            mine, scatters[0] = self._about(pivot, at, scatters[0])
+            added, scatters[1] = theirs._about(pivot, at, scatters[1])
+            parts["_pivot"].append(pivot)
+            for name, own in mine.items():
+                parts[name].append(own + added[name])
+        for name, found in parts.items():
+            setattr(self, name, found[0] if len(found) == 1 else torch.cat(found))
+            found.clear()
+        if scatters[0] is not None and scatters[1] is not None:
+            self._residual_scatter = scatters[0] + scatters[1]
         self.ignored += other.ignored
         self.rows_seen += other.rows_seen
         self.unit = max(self.unit, other.unit)
@@ -179,12 +189,8 @@ class ClassMoments(ClassSums):
         step = max(1, MESSAGE // (2 * self.dim))
         for start in range(0, self.num_classes, step):
             part = slice(start, start + step)
-            views = {name.removeprefix("_"): getattr(self, name)[part] for name in PER_CLASS}
-            own = ClassMoments.over(views)
-            own._residual_scatter = scatter
-            pivot = ranks.reduce_(own._pivot.masked_fill(~wins[part, None], 0.0))
-            sums = own._about(pivot)
-            scatter = sums.pop("_residual_scatter", None)
+            pivot = ranks.reduce_(self._pivot[part].masked_fill(~wins[part, None], 0.0))
+            sums, scatter = self._about(pivot, part, scatter)
             ranks.sum_(sums)
             for name, value in {**sums, "_pivot": pivot}.items():
                 getattr(self, name)[part] = value
@@ -194,34 +200,42 @@ class ClassMoments(ClassSums):
         self.ignored, self.rows_seen = int(seen[:, 4].sum()), int(seen[:, 5].sum())
         self.unit = float(seen[:, 6].max().view(torch.float64))
 
-    def _about(self, pivot: Tensor) -> dict[str, Tensor]:
-        """The sums by name, as they would be had every row been centred by `pivot`."""
-        present = (self._count > 0)[:, None]
-        shift = torch.where(present, self._pivot - pivot, 0.0)  # (C, d)
-        count = self._count.double()[:, None]
-        half_shifted = self._residual_sum + 0.5 * count * shift
-        sums = {name: getattr(self, name) for name in ("_count", "_zeros", "_unit_sum")}
-        sums["_residual_sum"] = self._residual_sum + count * shift
-        sums["_residual_square"] = self._residual_square + 2 * (shift * half_shifted).sum(1)
-        scatter = self._residual_scatter
+    def _about(
+        self, pivot: Tensor, at: slice, scatter: Tensor | None
+    ) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The sums of some classes by name, had every row of theirs been centred by `pivot`.
+
+        And the scatter, had it been so.
+        """
+        present = (self._count[at] > 0)[:, None]
+        shift = torch.where(present, self._pivot[at] - pivot, 0.0)  # (C, d)
+        count, residual_sum = self._count[at].double()[:, None], self._residual_sum[at]
+        half_shifted = residual_sum + 0.5 * count * shift
+        sums = {name: getattr(self, name)[at] for name in ("_count", "_zeros", "_unit_sum")}
+        sums["_residual_sum"] = residual_sum + count * shift
+        square = self._residual_square[at] + 2 * (shift * half_shifted).sum(1)
+        sums["_residual_square"] = square
         if scatter is not None and shift.any():
             cross = shift.T @ half_shifted
             scatter = scatter + cross + cross.T
-        return sums if scatter is None else {**sums, "_residual_scatter": scatter}
+        return sums, scatter
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Plain tensors from which `from_state_dict` continues bit for bit."""
+    def state_dict(self, *, copy: bool = True) -> dict[str, Tensor]:
+        """Plain tensors from which `from_state_dict` continues bit for bit.
+
+        Without a copy they are the sums themselves, for a stream that is not updated any more.
+        """
         state = {name.removeprefix("_"): getattr(self, name) for name in PER_CLASS}
         if self._residual_scatter is not None:
             state["residual_scatter"] = self._residual_scatter
         ignore = NO_INDEX if self.ignore_index is None else self.ignore_index
         state["header"] = torch.tensor([STATE_VERSION, self.ignored, self.rows_seen, ignore])
         state["unit"] = torch.tensor([self.unit], dtype=torch.float64)
-        return {key: value.clone() for key, value in state.items()}
+        return {key: value.clone() for key, value in state.items()} if copy else state
 
     @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor]) -> "ClassMoments":
-        """The stream that `state_dict` described."""
+    def from_state_dict(cls, state: Mapping[str, Tensor], *, copy: bool = True) -> "ClassMoments":
+        """The stream that `state_dict` described; without a copy it lives in these tensors."""
         parts = [name.removeprefix("_") for name in PER_CLASS]
         if missing := sorted({*parts, "header"} - set(state)):
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
@@ -235,17 +249,23 @@ class ClassMoments(ClassSums):
         _, ignored, rows_seen, ignore = header
         num_classes, dim = state["pivot"].shape
         index = None if ignore == NO_INDEX else ignore
-        result = cls(num_classes, dim, scatter="residual_scatter" in state, ignore_index=index)
-        for name in [part for part in (*parts, "residual_scatter") if part in state]:
-            value, blank = state[name], getattr(result, f"_{name}")
-            if value.shape != blank.shape or value.dtype != blank.dtype:
+        check_sizes(num_classes, dim)
+        shapes = {"residual_scatter": (dim, dim)}
+        shapes |= dict.fromkeys(("pivot", "residual_sum", "unit_sum"), (num_classes, dim))
+        result = cls(2, 2, ignore_index=index)
+        for name in (*parts, "residual_scatter"):
+            value = state.get(name)
+            if value is None:
+                continue
+            shape = shapes.get(name, (num_classes,))
+            dtype = torch.int64 if name in ("count", "zeros") else torch.float64
+            if value.shape != shape or value.dtype != dtype:
                 raise DataError(
-                    f"Expected {name} as {blank.dtype} {tuple(blank.shape)}, "
-                    f"got {value.dtype} {tuple(value.shape)}."
+                    f"Expected {name} as {dtype} {shape}, got {value.dtype} {tuple(value.shape)}."
                 )
-            if value.dtype.is_floating_point and not torch.isfinite(value).all():
+            if not all(torch.isfinite(part).all() for part in value.split(blocks.MANY)):
                 raise DataError(f"Expected finite {name}, got nan or inf.")
-            setattr(result, f"_{name}", value.clone())
+            setattr(result, f"_{name}", value.clone() if copy else value)
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen

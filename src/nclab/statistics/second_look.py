@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.statistics.balls import sure_radii
-from nclab.statistics.blocks import compiles, product_blocks, rows_to_read
+from nclab.statistics.blocks import add_by_class, compiles, product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
 from nclab.statistics.nearest import Centres, Seen
@@ -105,13 +105,13 @@ class SecondLook:
             seen = Seen.beside(self._centres.centre, block, reach[part], compiled=compiled)
             nearest = self._centres.nearest(seen, own[part], compiled=compiled)
             by_distance[part], by_angle[part] = nearest
-        self.counts.add_(own.bincount(minlength=size))
-        self.spread_sums.add_(own.bincount(spread, minlength=size))
-        self.spread_squares.add_(own.bincount(spread.square(), minlength=size))
-        self.reach_sums.add_(own.bincount(reach, minlength=size))
-        self.zero_counts.add_(own[reach == 0].bincount(minlength=size))
-        self.nearest_correct.add_(own[by_distance == own].bincount(minlength=size))
-        self.cosine_correct.add_(own[by_angle == own].bincount(minlength=size))
+        add_by_class(self.counts, own)
+        add_by_class(self.spread_sums, own, spread)
+        add_by_class(self.spread_squares, own, spread.square())
+        add_by_class(self.reach_sums, own, reach)
+        add_by_class(self.zero_counts, own[reach == 0])
+        add_by_class(self.nearest_correct, own[by_distance == own])
+        add_by_class(self.cosine_correct, own[by_angle == own])
         if predicted is not None:
             decided = predicted.to(device) if rows is None else predicted.to(device)[rows]
             self.predictions += len(decided)

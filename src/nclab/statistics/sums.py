@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum, device_with_float64
 from nclab.statistics.checks import IGNORE_INDEX, check_sizes
 
@@ -132,7 +133,9 @@ class ClassSums:
         if self._residual_scatter is None:
             raise DataError("Expected moments with a scatter. Create ClassMoments(scatter=True).")
         scatter = SymmetricSum(self._residual_scatter.clone())
-        scatter.add(self._residual_sum / self._count.double().sqrt()[:, None], factor=-1.0)
+        parts = self._residual_sum.split(blocks.MANY), self._count.split(blocks.MANY)
+        for sums, count in zip(*parts, strict=True):
+            scatter.add(sums / count.double().sqrt()[:, None], factor=-1.0)
         return scatter.full()
 
     @derived
