@@ -75,6 +75,19 @@ class Network(nn.Module):
         return logits
 
 
+class LanguageModel(nn.Module):
+    """The next of nine tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.body = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 9)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(self.embedding(tokens))[0])
+        return logits
+
+
 def job(report: Any, config: Any) -> int:
     """What `train` of the pages is."""
     return len(config)
@@ -102,6 +115,8 @@ def names() -> dict[str, Any]:
         "loader": loader,
         "train_loader": loader,
         "test_loader": [(inputs, labels)],
+        "language_model": LanguageModel(),
+        "texts": [torch.randint(9, (4, 12), generator=draws) for _ in range(3)],
         "epochs": 2,
         "criterion": nn.CrossEntropyLoss(),
         "optimiser": torch.optim.SGD(model.parameters(), lr=0.1),

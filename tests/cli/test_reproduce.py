@@ -12,6 +12,7 @@ from nclab.papers.beyond import tour
 from nclab.papers.main_job import MainJob
 from nclab.papers.registry import find_experiments
 from nclab.papers.small_network import NetworkConfig
+from nclab.records.results import parse_json
 from nclab.text import as_text
 from tests.cli.runner import call
 
@@ -79,7 +80,7 @@ def test_missing_figures_are_drawn_and_other_skips_are_kept(
         figure = tmp_path / "tour" / "line.svg"
         assert figure.exists()
         figure.unlink()
-    assert json.loads((tmp_path / "skipped.json").read_text()) == {"ji2022_fig3": "no data"}
+    assert parse_json(tmp_path / "skipped.json") == {"ji2022_fig3": "no data"}
 
 
 def test_claims_are_judged_again_only_when_something_changed(

@@ -61,7 +61,7 @@ def test_bad_files_give_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     for name, (path, pattern) in bad_files(tmp_path).items():
         with pytest.raises(nclab.NclabError, match=pattern) as caught:
-            read_arrays(path)
+            read_arrays(path)["features"]
         assert "\n" not in str(caught.value), name
     assert not Path("trapped").exists()
 

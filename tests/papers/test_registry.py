@@ -12,6 +12,7 @@ import pytest
 import nclab
 from nclab import papers as room
 from nclab.papers import registry
+from nclab.records.results import parse_json, write_json
 from tests.cli.runner import call
 from tests.papers import tiny
 
@@ -88,7 +89,7 @@ def test_verdicts_older_than_their_numbers_are_stale(
     runs = tmp_path / "runs"
     assert call("reproduce", "tiny2026_sum", "--out", runs).code == 0
     numbers = runs / "tiny2026_sum" / "numbers.json"
-    numbers.write_text(numbers.read_text().replace('"sum": 4', '"sum": 5'))
+    write_json(numbers, {**parse_json(numbers), "sum": 5})
     assert call("report", runs).code == 0
     for page in ("claims.html", f"papers/{tiny.KEY}.html"):
         assert "stale" in (runs / "report" / page).read_text()

@@ -42,8 +42,6 @@ SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
-FEW_RECORDS = 8
-"""In so many of a run its class names are looked for."""
 
 
 class Room(NamedTuple):
@@ -81,7 +79,6 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
         "slug": slug,
         **summary(run),
         "layers": layers,
-        "names": _class_names(run),
         "metrics": metrics,
         "first": _first(run, [metric["name"] for metric in metrics]),
         "tables": _tables(run, space),
@@ -169,16 +166,9 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     if not frames:
         return None
     size = round(len(frames[-1]["values"]) ** 0.5)
-    return {"classes": size, "fine": FINE, "frames": frames}
-
-
-def _class_names(run: GrowingRun) -> list[str] | None:
-    """What the classes were called last, None where they have only numbers."""
-    for record in reversed(run.measurements.records(FEW_RECORDS)):
-        names = last_layer(record).get("class_names")
-        if isinstance(names, list) and names:
-            return [str(name) for name in names]
-    return None
+    names = list(class_names(last_layer(run.last_measurement())).values())
+    named = {"names": names} if len(names) == size else {}
+    return {"classes": size, "fine": FINE, "frames": frames, **named}
 
 
 def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:

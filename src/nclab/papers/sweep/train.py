@@ -51,15 +51,15 @@ def train_sweep(
     check_batches(len(samples), config.recipe, config.members)
     plans = config.plan(samples, test)
     missing = [plan for plan in plans if not has_ended(out / plan.name)]
-    size = group_size(config.shape_for(samples))
-    slots = engine.slots() if workers is None else max(1, workers)
     if _is_cuda(device):
         if not engine.here:
             raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
         workers = 0  # one process feeds the device
-    elif engine.here:
-        check_memory(config.shape_for(samples), min(len(missing), slots * size))
     if missing:
+        size = group_size(config.shape_for(samples))
+        slots = engine.slots() if workers is None else max(1, workers)
+        if engine.here and not _is_cuda(device):
+            check_memory(config.shape_for(samples), min(len(missing), slots * size))
         hands = deal(missing, max(slots, -(-len(missing) // size)))
         # Absolute, as a cluster's processes have working folders of their own.
         where = (out.absolute(), device, test)

@@ -174,7 +174,7 @@ nclab.runPage = () => {
     const heat = nclab.heatMap(box, {
       size: data.cosines.classes,
       fine: data.cosines.fine,
-      names: data.names,
+      names: data.cosines.names,
       values: [],
     });
     page.cosines = nclab.player(box.appendChild(nclab.element("div")), {
@@ -219,7 +219,7 @@ nclab.runPage = () => {
     const scene = nclab.space(box, {
       fine: now().fine,
       frames: now().frames,
-      names: data.names,
+      names: now().names,
     });
     const player = nclab.player(box.appendChild(nclab.element("div")), {
       count: now().frames.length,
@@ -291,7 +291,7 @@ nclab.runPage = () => {
     const classes = found.classes.measured.map((_, place) => place);
     nclab.chart(box.appendChild(nclab.element("div")), {
       height: 220,
-      xNames: classes.map((place) => data.names?.[place] ?? String(place)),
+      xNames: classes.map((place) => found.classes.names?.[place] ?? String(place)),
       xLabel: "class",
       yLabel: "intra-class cosine",
       series: [
