@@ -25,7 +25,8 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-# What takes minutes: optimisation of whole problems from random starts, beside their formulas.
+# What takes minutes: whole problems from random starts beside their formulas, long attacks on bounds,
+# many kills, two machines. Each has a small test of the same in `make test`.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --numprocesses $(WORKERS)
 

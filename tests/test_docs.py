@@ -20,7 +20,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard|ray"
 """Packages that an example may show and a machine may lack."""
 FEWER = {
-    "language_model_byte_pairs": (25,),
+    "language_model_byte_pairs": (20,),
     "language_model_characters": (1,),
     "long_tail": ("--epochs", 1),
 }

@@ -13,6 +13,7 @@ import pytest
 import nclab
 from nclab.papers.sweep import train_sweep
 from tests.cli.runner import call
+from tests.forked import Program
 from tests.papers.sweep.small import contents, small
 
 ROOT = Path(__file__).parents[3]
@@ -27,13 +28,7 @@ def environment() -> dict[str, str]:
 @pytest.mark.parametrize("kills", [7, pytest.param(20, marks=pytest.mark.slow)])
 def test_many_kills_change_nothing(tmp_path: Path, kills: int) -> None:
     script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "killed"), str(kills), "1"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    done = Program(script, tmp_path / "killed", kills, 1, folder=tmp_path / "said").wait()
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["killed"] == kills
