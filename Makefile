@@ -26,7 +26,7 @@ test: lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # What takes minutes: whole problems from random starts beside their formulas, long attacks on bounds,
-# many kills, two machines. Each has a small test of the same in `make test`.
+# many kills, two machines. `make test` has the same in small, machines as nodes of one cluster.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --numprocesses $(WORKERS)
 

@@ -39,7 +39,7 @@ class Program:
         self._process = context().Process(target=_run, args=given)
         self._process.start()
 
-    def wait(self, seconds: float = 240.0) -> Done:
+    def wait(self, seconds: float = 600.0) -> Done:
         """Until it has ended."""
         self._process.join(seconds)
         if self._process.is_alive():
