@@ -25,7 +25,8 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-# What takes minutes: optimisation of whole problems from random starts, beside their formulas.
+# What takes minutes: whole problems from random starts beside their formulas, long attacks on bounds,
+# many kills, two machines. `make test` has the same in small, machines as nodes of one cluster.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --numprocesses $(WORKERS)
 

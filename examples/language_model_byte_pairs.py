@@ -154,6 +154,7 @@ def main(steps: int) -> None:
                 loss.backward()
                 optimiser.step()
                 if monitor.steps + 1 >= steps:
+                    monitor.step()  # who leaves the loop early says that the batch is done
                     break
         report = monitor.measure(loader)  # exact, of all tokens
     for row in monitor.history.rows:

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import nclab
+from nclab.engine import local
+from tests import forked
 
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that start from here
@@ -79,6 +81,12 @@ def ray_head() -> Iterator[tuple[Any, dict[str, str]]]:
     yield cluster, environment
     cluster.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of the local engine need not import torch; `tests/engine` has those that do."""
+    monkeypatch.setattr(local, "get_context", lambda _: forked.context())
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import ast
 import inspect
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 import nclab
 from nclab.papers.registry import claims as all_claims
 from nclab.papers.registry import papers
+from tests.forked import Program
 from tests.papers.golden import CORRECTED, GOLDEN
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +19,12 @@ SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard|ray"
 """Packages that an example may show and a machine may lack."""
+FEWER = {
+    "language_model_byte_pairs": (20,),
+    "language_model_characters": (1,),
+    "long_tail": ("--epochs", 1),
+}
+"""Arguments of examples that would train for longer than it takes to see them work."""
 
 
 def functions(file: Path) -> list[ast.FunctionDef]:
@@ -67,12 +72,10 @@ def test_formulas_page_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
-def test_examples_run(example: Path, request: pytest.FixtureRequest) -> None:
+def test_examples_run(example: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if example.stem.endswith("_ray"):
         request.getfixturevalue("ray_cluster")  # else it would start one of its own
-    done = subprocess.run(
-        [sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = Program(example, *FEWER.get(example.stem, ()), folder=tmp_path).wait()
     missing = re.search(rf"No module named '({EXTRAS})\b", done.stderr)
     if missing:
         pytest.skip(f"needs the optional package {missing[1]}")

@@ -29,6 +29,7 @@ OPTIONS += " --weight-decay 1e-3 --moments 3 --json --out"
 SWEEP = ("sweep", *OPTIONS.split())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
     whole = call(*SWEEP, tmp_path / "whole", "--workers", 1)

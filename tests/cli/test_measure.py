@@ -242,6 +242,7 @@ def parts(tmp_path: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_several_files_a_folder_and_a_pattern_equal_one(parts: list[Path]) -> None:
     folder = parts[0].parent
     head = folder.with_name("head.npz")

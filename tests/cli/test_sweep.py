@@ -10,6 +10,7 @@ from nclab.papers.sweep.rows_table import rows_table
 from nclab.text import as_text
 from tests.cli.runner import call
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 SMALL = "--layers 3 --width 8 --norm affine,none --weight-decay 1e-3,1e-2 --epochs 2 --batch 32"
 SMALL_OPTIONS = (*SMALL.split(), "--workers", 1)
 ROW = {"norm", "weight_decay", "seed", "accuracy", "loss", "min_intra", "max_inter", "alpha"}

@@ -19,6 +19,7 @@ from tests.papers.sweep.small import contents, small
 from tests.torchrun import environment
 
 pytest.importorskip("ray", reason="ray is not installed")
+pytestmark = pytest.mark.slow  # test_ray.py has the same on one machine
 
 
 @pytest.fixture(scope="module")

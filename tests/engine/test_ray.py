@@ -154,7 +154,11 @@ def test_a_folder_that_is_not_shared_is_refused(
 @NEEDS_PROC
 @pytest.mark.parametrize(
     ("address", "how"),
-    [("joined", signal.SIGINT), ("joined", signal.SIGKILL), ("local", signal.SIGINT)],
+    [
+        pytest.param("joined", signal.SIGINT, marks=pytest.mark.slow),
+        ("joined", signal.SIGKILL),
+        ("local", signal.SIGINT),
+    ],
 )
 def test_no_job_outlives_its_parent(
     ray_cluster: Any, tmp_path: Path, address: str, how: signal.Signals

@@ -23,7 +23,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
-classes, dim, second_look = 16_500, 512, sys.argv[1] == "look"
+classes, dim, second_look = 16_500, 256, sys.argv[1] == "look"
 torch.set_num_threads(1)
 labels = torch.arange(classes)
 features = torch.randn(classes, dim, generator=torch.Generator().manual_seed(0))
@@ -111,7 +111,7 @@ def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("passes", ["one", "look"])
 def test_no_more_is_used_than_planned(passes: str) -> None:
     """In a process of its own, at the smallest size that is worked on in parts."""
-    sizes = Sizes(16_500, 512, second_look=passes == "look")
+    sizes = Sizes(16_500, 256, second_look=passes == "look")
     planned = sum(sizes.parts().values())
     command = [sys.executable, "-c", PEAK, passes, str(planned)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Two and four processes under torchrun find together what one finds alone."""
+"""Several processes under torchrun find together what one finds alone."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,10 @@ MADE = work.data()
 EVERYTHING = torch.arange(len(MADE.labels))
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+SLOW = [pytest.param(processes, marks=pytest.mark.slow) for processes in (2, 4)]
+
+
+@pytest.fixture(scope="module", params=[3, *SLOW])
 def found(request: pytest.FixtureRequest, tmp_path_factory: Any) -> list[dict[str, Any]]:
     """What each process has written."""
     return found_by(MODULE, request.param, tmp_path_factory.mktemp("ranks"))

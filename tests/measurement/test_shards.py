@@ -26,6 +26,7 @@ from tests.clouds import cloud
 from tests.measurement import killed_driver
 from tests.torchrun import environment
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 DATA = cloud()
 PARTS = 7
 
@@ -163,7 +164,7 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
     return shard_rounds.first_round(report, shards, plan)
 
 
-@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_a_driver_that_is_killed_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
 ) -> None:

@@ -2,24 +2,16 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.forked import Program
 
 
-def test_a_killed_run_ends_the_same() -> None:
+def test_a_killed_run_ends_the_same(tmp_path: Path) -> None:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds of flushes
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.records.killing", folder],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = Program("tests.records.killing", folder, folder=tmp_path).wait()
     assert done.returncode == 0, done.stderr
     kills = json.loads(done.stdout)
     assert kills["random"] >= 5

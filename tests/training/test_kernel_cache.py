@@ -1,13 +1,10 @@
 """The process that compiles the kernel gets the numbers of those that load it from the cache."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import nclab
+from tests.forked import Program
 
 SCRIPT = """
 import hashlib, torch
@@ -29,14 +26,14 @@ print(digest.hexdigest())
 """
 
 
-def test_compiled_and_loaded_code_round_alike(tmp_path: Path) -> None:
+def test_compiled_and_loaded_code_round_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("numba")
-    source = str(Path(nclab.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": source, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", SCRIPT]
-    found = [
-        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-        for _ in range(2)
-    ]
-    assert list(tmp_path.rglob("*.nbc")), "the first process has filled the cache"
-    assert found[0] == found[1]
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    compiled = Program(script, folder=tmp_path / "compiled").wait()
+    assert compiled.returncode == 0, compiled.stderr
+    assert list((tmp_path / "cache").rglob("*.nbc")), "the first process has filled the cache"
+    assert Program(script, folder=tmp_path / "loaded").wait() == compiled

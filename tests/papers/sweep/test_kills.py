@@ -8,13 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import nclab
 from nclab.papers.sweep import train_sweep
 from tests.cli.runner import call
+from tests.forked import Program
 from tests.papers.sweep.small import contents, small
 
 ROOT = Path(__file__).parents[3]
-KILLS = 20
 
 
 def environment() -> dict[str, str]:
@@ -23,18 +25,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [7, pytest.param(20, marks=pytest.mark.slow)])
+def test_many_kills_change_nothing(tmp_path: Path, kills: int) -> None:
     script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "killed"), str(KILLS), "1"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    done = Program(script, tmp_path / "killed", kills, 1, folder=tmp_path / "said").wait()
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["killed"] == KILLS
+    assert answer["killed"] == kills
     train_sweep(small(), tmp_path / "whole", workers=0)
     expected = contents(tmp_path / "whole")
     for folder in answer["folders"]:

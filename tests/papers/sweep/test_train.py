@@ -26,6 +26,7 @@ KEYS = ["norm", "weight_decay", "seed", "accuracy", "loss", "min_intra", "max_in
 KEYS += ["beta", "converged", "run", "data", "mean_intra", "centred_max_inter", "excess_loss"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     config = small()
     here = train_sweep(config, tmp_path / "here", workers=0)
