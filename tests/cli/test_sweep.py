@@ -60,7 +60,8 @@ def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
     assert done.code == 0, done.err
     assert "affine" in done.out
     assert "4 runs in" in done.out
-    assert {run.name.split("_")[0] for run in tmp_path.iterdir()} <= {"teacher2", "conic"}
+    tables = {"results.csv", "results.parquet"}
+    assert {one.name.split("_")[0] for one in tmp_path.iterdir()} <= {"teacher2", "conic", *tables}
 
 
 def test_otherwise_trained(tmp_path: Path) -> None:
@@ -76,6 +77,8 @@ def test_otherwise_trained(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     [row] = json.loads(done.out)
     assert row["optimizer"] == "signum"
+    assert row["objective"] == "label_smoothing"
+    assert type(row["loss"]) is float
     assert (row["head_bias"], row["tail"], row["data"]) == (False, "exponential", "mine")
     assert row["test_accuracy"] is not None
 
