@@ -81,10 +81,10 @@ def row(seed: int, value: float, **config: Value) -> dict[str, Any]:
 def test_options_at_their_default_are_on_the_axis_too() -> None:
     """And every combination of the others has a line, so that its band is that of the seeds."""
     rows = []
-    for seed, rate, noise in itertools.product((0, 1), (1, 2), (0, 0.5)):
-        for name, own in (("sgd", {}), ("adam", {"recipe.optimizer": "adam"})):
-            value = rate + 10 * noise + 100 * (name == "adam") + seed / 10
-            rows.append(row(seed, value, **{"recipe.rate": rate, "recipe.noise": noise, **own}))
+    for seed, rate, noise, adam in itertools.product((0, 1), (1, 2), (0, 0.5), (False, True)):
+        own: dict[str, Value] = {"recipe.rate": rate, "recipe.noise": noise}
+        own |= {"recipe.optimizer": "adam"} if adam else {}
+        rows.append(row(seed, rate + 10 * noise + 100 * adam + seed / 10, **own))
     pictures = sweep_pictures(with_axes(rows, []))
     by_name = {one.name: one.panels[0] for one in pictures}
     assert set(by_name) == {"against_rate", "against_noise", "against_optimizer"}

@@ -17,11 +17,13 @@ from nclab.papers.sweep import (
     forecast,
     plan_sweep,
     results,
+    train,
     train_sweep,
     write_results,
 )
 from nclab.papers.sweep.config import ALWAYS
 from nclab.papers.sweep.cost import Forecast
+from nclab.papers.sweep.group import Group, Tell, train_group
 from nclab.records.fleet_config import UNSAID, completed
 from tests.papers.sweep.small import contents, small
 
@@ -115,6 +117,32 @@ def test_a_sweep_is_the_sum_of_its_fleets_and_grows(tmp_path: Path) -> None:
     assert train_sweep([*short.configs, *long.configs], tmp_path / "a", workers=0) == rows
 
 
+def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
+    whole = train_sweep(axes, tmp_path / "whole", workers=0)
+
+    def dies(group: Group, tell: Tell) -> None:
+        seen = 0
+
+        def heard(steps: int) -> None:
+            nonlocal seen
+            seen += steps
+            if seen > group.total // 2:
+                raise NclabError("The lights went out.")
+            tell(steps)
+
+        train_group(group, heard)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "train_group", dies)
+        with pytest.raises(NclabError, match="lights"):
+            train_sweep(axes, tmp_path / "cut", workers=0)
+    assert len(plan_sweep(axes, tmp_path / "cut").missing) == 2
+    assert all((tmp_path / "cut" / row["run"]).is_dir() for row in whole)
+    assert train_sweep(axes, tmp_path / "cut", workers=0) == whole
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
 def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
     axes = Axes(small(**ONE), {"recipe.loss": ("cross_entropy", "mse")})
     train_sweep(axes, tmp_path, workers=0)
@@ -126,7 +154,7 @@ def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
     }
     assert set(rows[0]) == set(rows[1]) >= {"trained_loss", "seed", "norm", "milestones", "run"}
     files = write_results(tmp_path)
-    read = list(csv.DictReader((tmp_path / "results.csv").open()))
+    read = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert [row["run"] for row in read] == [row["run"] for row in rows]
     assert [float(row["min_intra"]) for row in read] == [row["min_intra"] for row in rows]
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -165,8 +193,13 @@ def test_a_full_disk_is_said() -> None:
 
 def test_what_is_unsaid_is_the_default() -> None:
     """Names hash what is said, so that these can change on neither side."""
-    config, found = SweepConfig(), {}
-    parts = {"shape": config.shape, "recipe": config.recipe, "data.selection": config.selection}
+    config = SweepConfig()
+    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {
+        "shape": config.shape,
+        "recipe": config.recipe,
+        "data.selection": config.selection,
+    }
     for part, one in parts.items():
         values = dataclasses.asdict(one)
         found |= {f"{part}.{k}": v for k, v in values.items() if k not in ALWAYS.get(part, ())}

@@ -13,7 +13,7 @@ import torch
 
 from nclab.data.samples import Samples
 from nclab.engine import LOCAL, Engine
-from nclab.papers.sweep.measure import measure_member
+from nclab.papers.sweep.measure import Measured, measure_member
 from nclab.papers.sweep.plan import FleetPlan, SweepPlan
 from nclab.papers.sweep.train import check_place
 from nclab.records.run import KEPT
@@ -23,10 +23,8 @@ from nclab.training import Fleet
 
 STEPS = 8
 """So many steps are timed."""
-EPOCH_SECONDS = 1e-4
-"""What the journal adds to an epoch."""
-RUN_SECONDS = 0.03
-"""What opening, ending and reading a run adds."""
+EPOCH_SECONDS, CHECKPOINT_SECONDS, RUN_SECONDS = 3e-4, 0.01, 0.03
+"""What an epoch's record, a checkpoint, and opening, ending and reading a run add."""
 EPOCH_BYTES, RUN_BYTES = 160, 3 * 4096
 """A line of the journal; manifest, state and lock in blocks of a disk."""
 SHOWN = 12
@@ -92,10 +90,12 @@ def forecast(
         look, moments = looks[kind], len(config.measured_epochs)
         rows = len(fleet.samples) + (len(fleet.test) if fleet.test else 0)
         steps = recipe.epochs * recipe.steps(len(fleet.samples))
-        each = RUN_SECONDS + recipe.epochs * EPOCH_SECONDS
-        each += steps * look.step + moments * rows * look.measured_row
+        saved = -(-recipe.epochs // config.checkpoint_epochs(fleet.samples))
+        each = RUN_SECONDS + recipe.epochs * EPOCH_SECONDS + saved * CHECKPOINT_SECONDS
+        each += steps * look.step
+        each += moments * (rows * look.measured_row + look.recorded * (2 if fleet.test else 1))
         seconds += len(fleet.missing) * each
-        kept = min(KEPT, -(-recipe.epochs // config.checkpoint_epochs(fleet.samples)))
+        kept = min(KEPT, saved)
         parts = look.record_bytes + (look.layer_bytes if fleet.test else 0)
         one = RUN_BYTES + _blocks(recipe.epochs * EPOCH_BYTES + moments * parts)
         written += len(fleet.missing) * (one + kept * _blocks(look.state_bytes))
@@ -120,6 +120,8 @@ class _Look(NamedTuple):
     """Seconds of a step."""
     measured_row: float
     """Seconds of a measurement for each sample."""
+    recorded: float
+    """Seconds until a measurement is a record."""
     state_bytes: int
     layer_bytes: int
     record_bytes: int
@@ -139,11 +141,16 @@ def _look(fleet: FleetPlan, device: str) -> _Look:
         step = _seconds(probe.train_epoch, device) / recipe.steps(rows)
         model = probe.model(0, statistics=config.statistics)
         seen = Samples(probe.inputs, probe.labels)
-        measured = measure_member(model, seen, layers=config.layers)
-        again = _seconds(lambda: measure_member(model, seen, layers=config.layers), device)
+        found: list[Measured] = []
+        row = _seconds(
+            lambda: found.append(measure_member(model, seen, layers=config.layers)), device
+        )
+        fresh = iter(found)  # a collapse keeps what it has once worked out
+        recorded = _seconds(lambda: [one.to_dict() for one in next(fresh).layers], device)
     state = sum(one.numel() * one.element_size() for one in probe.tensors(0).values())
-    layers = len(json.dumps([one.to_dict() for one in measured.layers]))
-    return _Look(step, again / rows, state, layers, layers + len(json.dumps(measured.geometry)))
+    layers = len(json.dumps([one.to_dict() for one in found[-1].layers]))
+    record = layers + len(json.dumps(found[-1].geometry))
+    return _Look(step, row / rows, recorded, state, layers, record)
 
 
 def _seconds(work: Callable[[], object], device: str) -> float:
@@ -180,26 +187,26 @@ def _listed(values: list[Any]) -> str:
 def duration(seconds: float) -> str:
     """A time in the unit that suits it.
 
-    >>> duration(20), duration(600), duration(9000)
-    ('20 seconds', '10 minutes', '2.5 hours')
+    >>> duration(0.25), duration(600), duration(9000), duration(1e6)
+    ('0.25 seconds', '10 minutes', '2.5 hours', '278 hours')
     """
     for unit, length in (("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * length:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{seconds:.2g} seconds"
+            return f"{_digits(seconds / length)} {unit}"
+    return f"{_digits(seconds)} seconds"
 
 
 def size(count: float) -> str:
     """Bytes in the unit that suits them.
 
-    >>> size(1200), size(3.45e9)
-    ('1.2 kB', '3.5 GB')
+    >>> size(1200), size(760_000), size(3.45e9)
+    ('1.2 kB', '760 kB', '3.5 GB')
     """
     for unit, power in (("GB", 1e9), ("MB", 1e6)):
         if count >= power:
-            return (
-                f"{count / power:.3g} {unit}"
-                if count >= 10 * power
-                else f"{count / power:.2g} {unit}"
-            )
-    return f"{count / 1e3:.2g} kB"
+            return f"{_digits(count / power)} {unit}"
+    return f"{_digits(count / 1e3)} kB"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
