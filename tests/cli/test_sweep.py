@@ -1,5 +1,6 @@
 """`nclab sweep` from the outside."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
     assert done.code == 0, done.err
     assert "affine" in done.out
     assert "4 runs in" in done.out
-    assert {run.name.split("_")[0] for run in tmp_path.iterdir()} <= {"teacher2", "conic"}
+    tables = {"results.csv", "results.parquet"}
+    assert {one.name.split("_")[0] for one in tmp_path.iterdir()} <= {"teacher2", "conic", *tables}
 
 
 def test_otherwise_trained(tmp_path: Path) -> None:
@@ -77,8 +79,56 @@ def test_otherwise_trained(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     [row] = json.loads(done.out)
     assert row["optimizer"] == "signum"
+    assert row["objective"] == "label_smoothing"
+    assert type(row["loss"]) is float
     assert (row["head_bias"], row["tail"], row["data"]) == (False, "exponential", "mine")
     assert row["test_accuracy"] is not None
+
+
+FOUR = "--optimizer sgd,adamw --rate 0.01,0.1 --loss cross_entropy,focal --imbalance 1,3"
+TINY = "--norm affine --weight-decay 1e-3 --layers 3 --width 4 --epochs 2 --batch 32 --workers 1"
+
+
+def test_four_axes_of_a_users_file(tmp_path: Path) -> None:
+    """Planned, trained, extended; the report has a figure for every axis."""
+    file, out = mine(tmp_path), tmp_path / "runs"
+    words = ("sweep", "--data", file, "--standardise", *TINY.split(), "--out", out)
+    planned = call(*words, *FOUR.split(), "--plan")
+    assert planned.code == 0, planned.err
+    assert "optimizer: sgd, adamw" in planned.out
+    assert "16 networks in 16 fleets; about" in planned.out
+    assert not out.exists()
+    first = call(*words, *FOUR.split(), "--json")
+    assert first.code == 0, first.err
+    rows = json.loads(first.out)
+    places = {
+        tuple(row[n] for n in ("optimizer", "rate", "objective", "imbalance")) for row in rows
+    }
+    assert len(places) == len(rows) == 16
+    longer = FOUR.replace("1,3", "1,3,9")
+    more = call(*words, *longer.split(), "--plan", "--json")
+    assert (json.loads(more.out)["networks"], json.loads(more.out)["missing"]) == (24, 8)
+    with (out / "results.csv").open() as lines:
+        assert len(list(csv.DictReader(lines))) == 16
+    site = tmp_path / "site"
+    done = call("report", out, "--out", site, "--metrics", "min_intra,loss")
+    assert done.code == 0, done.err
+    for axis in ("optimizer", "rate", "loss", "imbalance"):
+        picture = json.loads((site / f"data/figures/sweep-against_{axis}.json").read_text())
+        assert [panel["title"] for panel in picture["panels"]] == ["min_intra", "loss"]
+    assert picture["panels"][0]["series"][0]["x"] == [1, 3]
+    assert len({one["label"] for one in picture["panels"][0]["series"]}) == 8
+
+
+def test_lists_of_data_switches_and_milestones(tmp_path: Path) -> None:
+    words = "--data teacher,conic --samples 130,140 --inputs 6 --both bias --features none,2"
+    words += " --milestones 0.5/0.25,0.5 --plan --json --teacher-depth 2,3"
+    done = call("sweep", *words.split(), *TINY.split(), "--out", tmp_path / "runs")
+    assert done.code == 0, done.err
+    plan = json.loads(done.out)
+    assert plan["networks"] == (4 + 2) * 2 * 2 * 2
+    assert plan["axes"]["features"] == [None, 2]
+    assert plan["axes"]["milestones"] == [[0.5], [0.25, 0.5]]
 
 
 def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
@@ -136,6 +186,14 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--optimizer", "adam", "--nesterov"), "nesterov with sgd or sgdw"),
         (("--smoothing", 2), "0 <= smoothing < 1, got 2"),
         (("--features", 0), "features to be an integer of at least 1, got 0"),
+        (("--rate", "0.1,fast"), "numbers in --rate, got 'fast'"),
+        (("--width", "8,8"), "--width without repetition, got 8,8"),
+        (("--loss", "mse,hinge"), "--loss among cross_entropy, label_smoothing, focal, mse; got"),
+        (("--loss", ","), "a value or more of --loss, got none"),
+        (("--both", "width"), "--both of bias, head-bias, drop-last, nesterov, standardise; got"),
+        (("--both", "standardise"), "--standardise with a file"),
+        (("--data", "teacher,modular", "--components", "5,6"), "--components with fashion data"),
+        (("--rate", "0.1,-1"), "0 <= rate < inf, got -1"),
         (("--device", "tpu"), "Expected device"),
         (("--measure", "some"), "some"),
     ],

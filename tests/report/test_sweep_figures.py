@@ -1,14 +1,17 @@
 """A sweep's report has figures against every setting without being asked."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nclab.figures.picture import Panel, from_json
-from nclab.report.compare import CHOSEN, Value, differing
+from nclab.report.compare import CHOSEN, Value, differing, with_axes
 from nclab.report.site import write_report
+from nclab.report.sweep_figures import sweep_pictures
 from tests.cli.runner import call
 from tests.report.sweeps import DECAYS, sweep
 
@@ -67,3 +70,36 @@ def test_settings_of_other_runs_are_not_differences() -> None:
         {"a.rate": 2, "b.rate": 3, "note": "x"},
     ]
     assert differing([*ours, {"epochs": 5}]) == {"a.rate": "a.rate", "b.rate": "b.rate"}
+
+
+def row(seed: int, value: float, **config: Value) -> dict[str, Any]:
+    own = {"recipe.epochs": 8, "shape.width": 4, "member.seed": seed, **config}
+    state = {"state": "finished", "health": ""}
+    return {"kind": "fleet", "config": own, "values": {"loss": value}, **state}
+
+
+def test_options_at_their_default_are_on_the_axis_too() -> None:
+    """And every combination of the others has a line, so that its band is that of the seeds."""
+    rows = []
+    for seed, rate, noise, adam in itertools.product((0, 1), (1, 2), (0, 0.5), (False, True)):
+        own: dict[str, Value] = {"recipe.rate": rate, "recipe.noise": noise}
+        own |= {"recipe.optimizer": "adam"} if adam else {}
+        rows.append(row(seed, rate + 10 * noise + 100 * adam + seed / 10, **own))
+    pictures = sweep_pictures(with_axes(rows, []))
+    by_name = {one.name: one.panels[0] for one in pictures}
+    assert set(by_name) == {"against_rate", "against_noise", "against_optimizer"}
+    panel = by_name["against_optimizer"]
+    assert isinstance(panel, Panel)
+    assert panel.x_names == ("sgd", "adam")
+    lines = {line.label: line for line in panel.series}
+    assert len(lines) == 4
+    line = lines["rate 2, noise 0.5"]
+    assert line.low == pytest.approx([7, 107])
+    assert line.high == pytest.approx([7.1, 107.1])
+
+
+def test_one_setting_under_two_names_is_one_axis() -> None:
+    rows = [row(0, n, **{"data.classes": n, "shape.classes": n}) for n in (2, 3)]
+    assert with_axes(rows, [])["axes"] == ["classes"]
+    rows[0]["config"]["shape.classes"] = 5
+    assert with_axes(rows, [])["axes"] == ["data.classes", "shape.classes"]

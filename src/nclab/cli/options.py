@@ -35,6 +35,8 @@ class Option(NamedTuple):
     """The type of the field."""
     default: Any
     help: str
+    several: bool = False
+    """Whether it takes several values, each for networks of their own."""
 
     @property
     def flag(self) -> str:
@@ -62,6 +64,8 @@ class Options:
     """Options that are not called as their field, as in {"shape.width": "neurons"}."""
     leave_out: Collection[str] = ()
     """Fields that are no options, as in ("shape.inputs",)."""
+    several: tuple[str, ...] = ()
+    """How the paths of fields begin that take several values; "" for all."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """What came, by the names of the options."""
 
@@ -69,17 +73,30 @@ class Options:
         """In the order of the fields."""
         for path, kind, default, about in _fields(self.config, self.leave_out):
             name = self.names.get(path, path.rpartition(".")[2])
-            yield Option(path, name, kind, default, about)
+            yield Option(path, name, kind, default, about, path.startswith(self.several))
 
     def build(self, **known: Any) -> Any:
-        """The config of what was given, and of what is known about the fields left out."""
-        values = {option.path: _value(option, self.given[option.name]) for option in self.all()}
+        """The config of what was given, and of what is known about the fields left out.
+
+        Of several values it has the first.
+        """
+        values = {option.path: self._values(option)[0] for option in self.all()}
         return _build(self.config, "", values, known)
+
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """By path, the fields that were given more than one value."""
+        found = {option.path: self._values(option) for option in self.all()}
+        return {path: values for path, values in found.items() if len(values) > 1}
 
     def changed(self) -> list[str]:
         """The flags whose values are not those that the config has by itself."""
-        pairs = ((option, _value(option, self.given[option.name])) for option in self.all())
-        return [option.flag for option, value in pairs if value != option.default]
+        pairs = ((option, self._values(option)) for option in self.all())
+        return [option.flag for option, values in pairs if values != (option.default,)]
+
+    def _values(self, option: Option) -> tuple[Any, ...]:
+        """One, or those that commas part."""
+        given = self.given[option.name]
+        return _several(option, given) if option.several else (_value(option, given),)
 
 
 Given = Mapping[str, Options]
@@ -182,15 +199,34 @@ def _parameter(option: Option, panel: str) -> inspect.Parameter:
     """What typer makes the option from."""
     kind, default = option.kind, option.default
     flags = [option.flag] if default is False else []  # what is true may be denied, --no-...
-    if get_origin(kind) is tuple:
+    shape = None
+    if option.several and kind is not bool:
+        kind, default, shape = _typed_list(option)
+    elif get_origin(kind) is tuple:
         kind, default = str, ",".join(map(_written, default))
     elif get_origin(kind) is Literal:
         choices: Any = StrEnum  # mypy knows no classes that are made while the program runs
         kind = choices(option.name, {value: value for value in get_args(kind)})
         default = kind(default)
-    about = typer.Option(*flags, help=option.help, rich_help_panel=panel)
+    about = typer.Option(*flags, help=option.help, rich_help_panel=panel, metavar=shape)
     how: Any = {"default": default, "annotation": Annotated[kind, about]}
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, **how)
+
+
+def _typed_list(option: Option) -> tuple[Any, str | None, str]:
+    """Type, default and look of an option that takes several values."""
+    if option.default is None:
+        return str | None, None, f"<{_scalar(option.kind).__name__}>,…"
+    if get_origin(option.kind) is tuple:
+        return str, ",".join(map(_written, option.default)), "<list>/…"
+    if get_origin(option.kind) is Literal:
+        return str, option.default, f"<{'|'.join(get_args(option.kind))}>,…"
+    return str, _written(option.default), f"<{_scalar(option.kind).__name__}>,…"
+
+
+def _scalar(kind: Any) -> Any:
+    """The type of a field that may also be None."""
+    return next((one for one in get_args(kind) if one is not type(None)), kind)
 
 
 def _written(value: Any) -> str:
@@ -206,17 +242,48 @@ def _value(option: Option, given: Any) -> Any:
     if get_origin(option.kind) is not tuple:
         return given
     kind = get_args(option.kind)[0]
-    parts = [part.strip() for part in given.split(",") if part.strip()]
+    return tuple(_read(part, kind, option.flag) for part in _parts(given, ","))
+
+
+def _several(option: Option, given: Any) -> tuple[Any, ...]:
+    """The values that commas part; lists are parted by slashes."""
+    if not isinstance(given, str):
+        return given if isinstance(given, tuple) else (given,)
+    kind = option.kind
+    if get_origin(kind) is tuple:
+        values: tuple[Any, ...] = tuple(_value(option, part) for part in given.split("/"))
+    elif get_origin(kind) is Literal:
+        values = tuple(_parts(given, ","))
+        for value in values:
+            if value not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise NclabError(f"Expected {option.flag} among {known}; got {value!r}.")
+    else:
+        empty = {"none": None} if type(None) in get_args(kind) else {}
+        values = tuple(
+            empty[part] if part in empty else _read(part, _scalar(kind), option.flag)
+            for part in _parts(given, ",")
+        )
+    if not values:
+        raise NclabError(f"Expected a value or more of {option.flag}, got none.")
+    if len(set(values)) < len(values):
+        raise NclabError(f"Expected {option.flag} without repetition, got {given}.")
+    return values
+
+
+def _parts(given: str, between: str) -> list[str]:
+    return [part.strip() for part in given.split(between) if part.strip()]
+
+
+def _read(part: str, kind: Any, flag: str) -> Any:
+    """A word, or the number that it is."""
     if kind not in (int, float):
-        return tuple(parts)
-    numbers = []
-    for part in parts:
-        try:
-            numbers.append(kind(part))
-        except ValueError:
-            what = "integers" if kind is int else "numbers"
-            raise NclabError(f"Expected {what} in {option.flag}, got {part!r}.") from None
-    return tuple(numbers)
+        return part
+    try:
+        return kind(part)
+    except ValueError:
+        what = "integers" if kind is int else "numbers"
+        raise NclabError(f"Expected {what} in {flag}, got {part!r}.") from None
 
 
 def _signed(function: Command, like: Command, parameters: list[inspect.Parameter]) -> Command:

@@ -1,5 +1,6 @@
 """`nclab sweep`: train many models and measure their collapse."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,13 +27,14 @@ def _configs() -> dict[str, Options]:
     names = {"seed": "data_seed"}
     names |= {name: f"teacher_{name}" for name in ("depth", "width", "balance", "max_ratio")}
     drawn = "Data that are not a file's"
+    varied = ("shape.", "recipe.", "selection.")
     return {
-        "sweep": Options(SweepConfig, "Models and measurement", models, elsewhere),
-        "teacher": Options(Teacher, drawn, names),
-        "conic": Options(ConicHull, drawn, names, ("cones",)),
-        "fashion": Options(FashionMNIST, drawn, names),
-        "modular": Options(ModularAddition, drawn),
-        "file": Options(SampleFile, "Data of a file", leave_out=("path",)),
+        "sweep": Options(SweepConfig, "Models and measurement", models, elsewhere, varied),
+        "teacher": Options(Teacher, drawn, names, several=("",)),
+        "conic": Options(ConicHull, drawn, names, ("cones",), several=("",)),
+        "fashion": Options(FashionMNIST, drawn, names, several=("",)),
+        "modular": Options(ModularAddition, drawn, several=("",)),
+        "file": Options(SampleFile, "Data of a file", leave_out=("path",), several=("",)),
     }
 
 
@@ -44,9 +46,14 @@ def command(
         typer.Option(
             help="teacher, conic, fashion (FashionMNIST), modular (addition), or a .npz or "
             ".safetensors file with X|features|inputs and y|labels|targets, or a .csv file with "
-            "a label in every row."
+            "a label in every row; several, separated by commas."
         ),
     ] = "teacher",
+    both: Annotated[
+        str | None,
+        typer.Option(help="Switches to take both ways, as bias,nesterov.", show_default=False),
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes; by default one per core.", min=1)
     ] = None,
@@ -58,6 +65,8 @@ def command(
 ) -> None:
     """Train a model for every norm, weight decay and seed, and measure their collapse.
 
+    Every option of data, network and recipe may be a list: all combinations are trained.
+
     Stopped at any moment, the same command goes on where it was; finished models are reused.
 
     Example: [bold]nclab sweep --data teacher --width 64 --norm affine --weight-decay 1e-3,3e-3
@@ -68,34 +77,78 @@ def command(
     Otherwise trained: [bold]nclab sweep --data fashion --components 64 --imbalance 10
     --test-share 0.2 --optimizer adamw --rate 1e-3 --loss focal --schedule cosine[/bold]
 
+    Several of everything: [bold]nclab sweep --optimizer sgd,adamw --rate 0.01,0.1 --width 32,64
+    --imbalance 1,10,100 --seeds 0,1,2 --plan[/bold]
+
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
-    from nclab.papers.sweep import train_sweep
+    from nclab.papers.sweep import Axes, forecast, plan_sweep, train_plan, write_results
     from nclab.papers.sweep.rows_table import rows_table
 
-    config = given["sweep"].build(data=_source(given, data))
+    given = _both_ways(given, both)
+    sources = _sources(given, data)
+    config = given["sweep"].build(data=sources[0])
+    axes = Axes(config, {"data": sources, **given["sweep"].axes()})
+    planned = plan_sweep(axes, out)
     with chosen(engine, address) as place:
-        rows = train_sweep(config, out, workers=workers, device=device, engine=place)
+        if plan or not as_json:
+            look = forecast(planned, workers=workers, device=device, engine=place)
+            if as_json:
+                print_json(look.to_dict())
+            else:
+                typer.echo(str(look))
+        if plan:
+            return
+        rows = train_plan(planned, workers=workers, device=device, engine=place)
+    tables = write_results(out, threshold=config.converged)
     if as_json:
         print_json(rows)
     else:
-        print_table(rows_table(rows), f"{len(rows)} runs in {out}")
+        names = " and ".join(file.name for file in tables)
+        print_table(rows_table(rows, planned.axes), f"{len(rows)} runs in {out}, {names} of all")
 
 
-def _source(given: Given, data: str) -> Any:
+def _both_ways(given: Given, both: str | None) -> Given:
+    """With both values of the switches that were named."""
+    switches = {
+        option.flag.removeprefix("--"): option.name
+        for options in given.values()
+        for option in options.all()
+        if option.several and option.kind is bool
+    }
+    found: dict[str, Any] = {}
+    for word in (both or "").split(","):
+        name = word.strip().removeprefix("--").replace("_", "-")
+        if name and name not in switches:
+            raise NclabError(f"Expected --both of {', '.join(switches)}; got {name!r}.")
+        if name:
+            found[switches[name]] = (True, False)
+    return {
+        name: replace(options, given={**options.given, **found}) for name, options in given.items()
+    }
+
+
+def _sources(given: Given, data: str) -> list[Any]:
     """The samples that --data names, without options of other kinds that would do nothing."""
+    from nclab.papers.sweep.axes import combinations
+
     known = ("teacher", "conic", "fashion", "modular")
-    kind = data if data in known else "file"
-    own = {option.flag for option in given[kind].all()}
+    names = [data] if Path(data).is_file() else [word.strip() for word in data.split(",")]
+    kinds = [name if name in known else "file" for name in names]
+    own = {option.flag for kind in kinds for option in given[kind].all()}
     for name in (*known, "file"):
         for flag in given[name].changed():
-            if flag in own or (name == "teacher" and kind == "conic"):
+            if flag in own or (name == "teacher" and "conic" in kinds):
                 continue
             if name == "file":
                 raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
             having = [one for one in known if any(o.flag == flag for o in given[one].all())]
-            why = ": a file is taken whole" if kind == "file" else ""
+            why = ": a file is taken whole" if kinds == ["file"] else ""
             raise NclabError(
                 f"Expected {flag} with {' or '.join(having)} data only, got it with {data}{why}."
             )
-    return given[kind].build(path=data) if kind == "file" else given[kind].build()
+    found: list[Any] = []
+    for name, kind in zip(names, kinds, strict=True):
+        first = given[kind].build(**({"path": name} if kind == "file" else {}))
+        found += combinations(first, given[kind].axes())
+    return found

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nclab.records.fleet_config import FLEET, UNSAID
 from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
 from nclab.report.growing_run import GrowingRun, known
@@ -36,6 +37,7 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
     >>> found["axes"], found["same"], found["runs"][1]["config"]
     (['rate'], {'a.batch': 8}, {'rate': 2})
     """
+    rows = _said(rows)
     names = differing([row["config"] for row in rows])
     everywhere = [row["config"] for row in rows]
     same = {
@@ -50,6 +52,23 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
     return {"runs": shown, "axes": list(names.values()), "same": same, "metrics": metrics}
 
 
+def _said(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in which fleets name their defaults of what another one names."""
+    named = {key for row in rows for key in row["config"]}
+    wanted = {key: value for key, value in UNSAID.items() if key in named}
+    if not wanted:
+        return rows
+    found = []
+    for row in rows:
+        own = row["config"]
+        parts = {key.partition(".")[0] for key in own} if row.get("kind") == FLEET else set()
+        unsaid = {key: value for key, value in wanted.items() if key.partition(".")[0] in parts}
+        if unsaid.get("shape.features", 0) is None:
+            unsaid["shape.features"] = own.get("shape.width")
+        found.append({**row, "config": {**unsaid, **own}})
+    return found
+
+
 def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
     """The settings of which there is more than one value, with names as short as they can be.
 
@@ -58,11 +77,15 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
     >>> differing([{"m.seed": 0, "m.decay": 1}, {"m.seed": 1, "m.decay": 2}, {"x": 5}])
     {'m.decay': 'decay', 'm.seed': 'seed'}
     """
-    found: dict[str, set[str]] = {}
-    for config in configs:
+    found: dict[str, dict[int, str]] = {}
+    for place, config in enumerate(configs):
         for key, value in config.items():
-            found.setdefault(key, set()).add(json.dumps(value))
-    keys = [key for key, values in found.items() if len(values) > 1]
+            found.setdefault(key, {})[place] = json.dumps(value)
+    once: dict[str, str] = {}
+    for key, values in found.items():  # the classes of the data are those of the network
+        if len(set(values.values())) > 1:
+            once.setdefault(f"{key.rpartition('.')[2]} {values}", key)
+    keys = list(once.values())
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
     return dict(sorted(names.items(), key=lambda item: item[1] == SEED))

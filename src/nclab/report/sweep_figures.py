@@ -1,5 +1,6 @@
 """Figures of a folder of runs: what was measured last against every setting that differs."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -82,45 +83,67 @@ def _picture(
         for one in table["axes"]
         if one not in (axis, SEED) and 1 < len(_values(rows, one)) <= MOST_LINES
     ]
-    by = others[0] if others else None
+    by = _lines_by(axis, rows, others)
     places = _places(_values(rows, axis))
     ideals = {one["name"]: one["ideal"] for one in table["metrics"]}
     wanted = metrics_of(rows, metrics)
     panels = tuple(_panel(name, axis, rows, by, places, ideals.get(name)) for name in wanted)
     words = [SPREAD] if others or len(rows) > len(places.of) else []
-    rest = others[1:]
-    words += [f"Lines by {by}; runs of all {', '.join(rest)} are in their spread."] if rest else []
+    rest = [one for one in others if one not in by]
+    lines = ", ".join(by)
+    words += [f"Lines by {lines}; runs of all {', '.join(rest)} are in their spread."] * bool(rest)
     lost = sum(_lost(row) for row in rows)
     words += [f"Crosses: {lost} failed, dead or not finite, left out of the lines."] if lost else []
     weak = sum(row["health"] == "not converged" for row in rows)
     words += (
         [f"{weak} of {len(rows)} runs have not converged: accuracy below 0.99."] if weak else []
     )
-    title = f"{axis}: what was measured last" + (f", by {by}" if by else "")
+    title = f"{axis}: what was measured last" + (f", by {lines}" if by else "")
     return Picture(f"against_{axis}", title, panels, columns=3, caption=" ".join(words))
+
+
+def _lines_by(axis: str, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
+    """The settings of which every combination can have a line: those that all runs have and that
+    do not follow from the axis, as many as go; else the first."""
+    at = _combinations(rows, [axis])
+    chosen: list[str] = []
+    for one in others:
+        whole = all(row["config"].get(one) is not None for row in rows)
+        if not whole or len(_combinations(rows, [axis, one])) == len(at):
+            continue
+        if len(_combinations(rows, [*chosen, one])) <= MOST_LINES:
+            chosen.append(one)
+    return chosen or list(others[:1])
+
+
+def _combinations(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Those that there are of the values of some settings, ordered as each of them is."""
+    known = {tuple(row["config"].get(one) for one in names) for row in rows}
+    whole = itertools.product(*(_values(rows, one) for one in names))
+    return [one for one in whole if one in known]
 
 
 def _panel(
     metric: str,
     axis: str,
     rows: Sequence[Row],
-    by: str | None,
+    by: Sequence[str],
     places: _Places,
     ideal: float | None,
 ) -> Panel:
     plain = [
         {
             "at": places.of[row["config"][axis]],
-            "by": row["config"].get(by) if by else None,
+            "by": tuple(row["config"].get(one) for one in by),
             "value": row["values"].get(metric),
             "converged": not _lost(row),
         }
         for row in rows
     ]
     lines: list[Series] = []
-    for colour, value in enumerate(_values(rows, by) if by else [None]):
-        own = [row for row in plain if row["converged"] and (by is None or row["by"] == value)]
-        label = f"{by} {_named(value)}" if by else ""
+    for colour, values in enumerate(_combinations(rows, by)):
+        own = [row for row in plain if row["converged"] and row["by"] == values]
+        label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
         lines.append(spread(own, "at", lambda row: row["value"], Look(label, colour)))
     crosses = failures(plain, "at", [lambda row: row["value"]])
     ticks = tuple(places.of.values()) if places.names or len(places.of) <= FEW else ()

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 
 from nclab.papers.sweep.group import Group, train_group
-from nclab.papers.sweep.train import deal, has_ended
+from nclab.papers.sweep.plan import has_ended
+from nclab.papers.sweep.train import deal
 from tests.papers.sweep.small import small
 
 CONFIG = small()

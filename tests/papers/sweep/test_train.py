@@ -152,7 +152,9 @@ def test_everything_new_resumes_and_says_what_it_is(tmp_path: Path) -> None:
     )
     [row] = train_sweep(config, tmp_path, workers=0)
     asked = {"features": 3, "activation": "gelu", "imbalance": 2, "label_noise": 0.1, **recipe}
+    asked["objective"] = asked.pop("loss")  # `loss` is measured, whatever is trained
     assert {name: row[name] for name in asked} == asked
+    assert type(row["loss"]) is float
     assert row["run"].startswith("mod5_L3_w8_adamw_mse_affine_wd1e-3_s0_")
     assert 0 <= row["test_accuracy"] <= 1
     assert row["trained_loss"] != row["loss"]

@@ -6,7 +6,8 @@ from typing import Any
 
 from nclab.errors import NclabError
 from nclab.papers.sweep.config import ALWAYS
-from nclab.records import glance
+from nclab.records import RunView, glance
+from nclab.records.fleet_config import completed
 from nclab.records.health import has_converged
 from nclab.records.schema import last_layer
 
@@ -32,6 +33,8 @@ MEASURED = (
     "zero_features",
 )
 """What a row takes from the measurement of the last layer."""
+RENAMED = {"loss": "objective"}
+"""Options whose name is a metric's: what is trained on, and the cross-entropy that is measured."""
 TEST = "test"
 HELD_OUT = (
     "accuracy",
@@ -61,11 +64,16 @@ def rows_of(out: Path, names: Sequence[str], *, threshold: float = 0.99) -> list
 
 def row_of(folder: Path, *, threshold: float = 0.99) -> Row:
     """The row of one ended run."""
-    view = glance(folder)
+    return row_from(glance(folder), threshold=threshold)
+
+
+def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
+    """The row of an ended run that was read."""
     end = view.end
     if end is None:
         raise NclabError(
-            f"Expected a run that has ended, but {folder} has not. Run the sweep again to go on."
+            f"Expected a run that has ended, but {view.folder} has not. Run the sweep again to "
+            "go on."
         )
     config = view.manifest.config
     row = {
@@ -93,4 +101,24 @@ def _later_options(config: dict[str, Any]) -> Row:
     later = {**config["data"].get("selection", {})}
     for part, always in ALWAYS.items():
         later |= {name: value for name, value in config[part].items() if name not in always}
-    return later
+    return {RENAMED.get(name, name): value for name, value in later.items()}
+
+
+def settings_of(config: dict[str, Any]) -> Row:
+    """All that a run was told but its norm, weight decay and seed, under the names of rows."""
+    whole = completed(config)
+    data = {name: value for name, value in whole["data"].items() if "digest" not in name}
+    selection, label = data.pop("selection"), data.pop("label")
+    own = {f"data_{name}": value for name, value in data.items()}
+    found = {"data": label, **own, **selection, **whole["shape"], **whole["recipe"]}
+    return {RENAMED.get(name, name): value for name, value in found.items()}
+
+
+def differing(settings: Sequence[Row]) -> list[str]:
+    """The settings of which there is more than one value.
+
+    >>> differing([{"rate": 0.1, "batch": 8}, {"rate": 0.2, "batch": 8}, {"rate": 0.2}])
+    ['rate', 'batch']
+    """
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if len({repr(one.get(name)) for one in settings}) > 1]

@@ -8,20 +8,20 @@ from typing import Any
 from nclab import errors
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
+from nclab.papers.sweep.axes import Axes
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.group import Group, train_group
 from nclab.papers.sweep.memory import check_memory, group_size
+from nclab.papers.sweep.plan import FleetPlan, SweepPlan, plan_sweep
 from nclab.papers.sweep.rows import Row, rows_of
 from nclab.progress import Bar, bar
-from nclab.records import glance
-from nclab.training.fleet_checks import check_batches
 
 TRIES = 3
 """So often a group is begun whose process or machine is lost; it goes on where it stopped."""
 
 
 def train_sweep(
-    config: SweepConfig,
+    sweep: SweepConfig | Axes | Sequence[SweepConfig],
     out: Path,
     *,
     workers: int | None = None,
@@ -33,7 +33,7 @@ def train_sweep(
     Every member has a folder `out/<name>`. Ended runs are reused and stopped ones go on; the
     numbers do not depend on either, nor on `workers`: one process a core by default, 0 for this
     process alone, nor on the `engine`: `nclab.engine.ray.Cluster` trains on many machines, which
-    must share the folder.
+    must share the folder. Rows of several fleets have their place on every axis.
 
     >>> import tempfile
     >>> from nclab.data.teacher import Teacher
@@ -47,26 +47,52 @@ def train_sweep(
     >>> row["norm"], row["weight_decay"], row["seed"], row["converged"]
     ('affine', 0.001, 0, False)
     """
-    samples, test = config.draw()
-    check_batches(len(samples), config.recipe, config.members)
-    plans = config.plan(samples, test)
-    missing = [plan for plan in plans if not has_ended(out / plan.name)]
+    return train_plan(plan_sweep(sweep, out), workers=workers, device=device, engine=engine)
+
+
+def train_plan(
+    plan: SweepPlan, *, workers: int | None = None, device: str = "cpu", engine: Engine = LOCAL
+) -> list[Row]:
+    """The same for a plan that was made before."""
+    slots = check_place(plan, workers=workers, device=device, engine=engine)
+    groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
+    if groups:
+        alone = engine.here and len(groups) == 1
+        _run(groups, engine, 0 if alone or _is_cuda(device) else workers)
+    own = plan.settings
+    return [
+        {**row, **own[row["run"]]}
+        for fleet in plan.fleets
+        for row in rows_of(
+            plan.out, [run.name for run in fleet.runs], threshold=fleet.config.converged
+        )
+    ]
+
+
+def check_place(plan: SweepPlan, *, workers: int | None, device: str, engine: Engine) -> int:
+    """How many groups are trained at once; refuses what is too large or not there."""
+    if workers is not None:
+        slots = max(1, workers)
+    else:  # what is there already needs no cluster
+        slots = engine.slots() if any(fleet.missing for fleet in plan.fleets) else 1
     if _is_cuda(device):
         if not engine.here:
             raise NclabError(f"Expected device 'cpu' on a cluster, got {device!r}.")
-        workers = 0  # one process feeds the device
-    if missing:
-        size = group_size(config.shape_for(samples))
-        slots = engine.slots() if workers is None else max(1, workers)
-        if engine.here and not _is_cuda(device):
-            check_memory(config.shape_for(samples), min(len(missing), slots * size))
-        hands = deal(missing, max(slots, -(-len(missing) // size)))
-        # Absolute, as a cluster's processes have working folders of their own.
-        where = (out.absolute(), device, test)
-        groups = [Group(config, hand, samples, *where) for hand in hands]
-        alone = engine.here and len(groups) == 1
-        _run(groups, engine, 0 if alone else workers)
-    return rows_of(out, [plan.name for plan in plans], threshold=config.converged)
+        return 1  # one process feeds the device
+    for fleet in plan.fleets if engine.here else ():
+        shape = fleet.config.shape_for(fleet.samples)
+        check_memory(shape, min(len(fleet.missing), slots * group_size(shape)))
+    return slots
+
+
+def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
+    """Enough of them, together with those of other fleets, for all cores."""
+    size = group_size(fleet.config.shape_for(fleet.samples))
+    begun = sum(1 for one in plan.fleets if one.missing)
+    hands = deal(fleet.missing, max(-(-slots // max(1, begun)), -(-len(fleet.missing) // size)))
+    # Absolute, as a cluster's processes have working folders of their own.
+    where = (plan.out.absolute(), device, fleet.test)
+    return [Group(fleet.config, hand, fleet.samples, *where) for hand in hands]
 
 
 def _is_cuda(device: str) -> bool:
@@ -78,11 +104,6 @@ def _is_cuda(device: str) -> bool:
     if device.split(":")[0] != "cuda" or not torch.cuda.is_available():
         raise NclabError(f"Expected device 'cpu', or 'cuda' where there is one, got {device!r}.")
     return True
-
-
-def has_ended(folder: Path) -> bool:
-    """Whether a run is there and came to its end, good or bad."""
-    return (folder / "manifest.json").exists() and glance(folder).end is not None
 
 
 def deal(plans: Sequence[RunPlan], hands: int) -> list[tuple[RunPlan, ...]]:

@@ -1,0 +1,66 @@
+"""The results of a folder of runs as one table: every setting and every number of a row."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nclab.files import write_whole
+from nclab.papers.sweep.rows import Row, row_from, settings_of
+from nclab.records import glance
+from nclab.records.fleet_config import FLEET
+
+CSV, PARQUET = "results.csv", "results.parquet"
+
+
+def results(out: Path, *, threshold: float = 0.99) -> list[Row]:
+    """A row for every network of a folder that has ended, all with the same columns.
+
+    Settings first, those that a run leaves at their default included, then what was measured.
+    """
+    rows = []
+    for manifest in sorted(out.glob("*/manifest.json")):
+        view = glance(manifest.parent)
+        if view.manifest.kind == FLEET and view.end is not None:
+            row = row_from(view, threshold=threshold)
+            rows.append({"run": row["run"], **settings_of(view.manifest.config), **row})
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: _cell(row.get(name)) for name in columns} for row in rows]
+
+
+def write_results(out: Path, *, threshold: float = 0.99) -> list[Path]:
+    """Write them as `results.csv`, and as `results.parquet` where pyarrow is installed."""
+    rows = results(out, threshold=threshold)
+    written = [out / CSV]
+    write_whole(out / CSV, _as_csv(rows))
+    parquet = _as_parquet(rows)
+    if parquet is not None:
+        write_whole(out / PARQUET, parquet)
+        written.append(out / PARQUET)
+    return written
+
+
+def _cell(value: Any) -> Any:
+    """What a table holds: numbers, words, truths; lists as words."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _as_csv(rows: Sequence[Row]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]) if rows else ["run"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def _as_parquet(rows: Sequence[Row]) -> bytes | None:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        return None
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(arrow.Table.from_pylist(list(rows)), sink)
+    return bytes(sink.getvalue().to_pybytes())
