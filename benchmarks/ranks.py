@@ -92,7 +92,10 @@ def work(classes: int, dim: int) -> list[dict[str, Any]]:
     size_of_sums = 3 * classes * dim + dim * dim + 4 * classes
     note("moments", (5, 8 * (size_of_sums + 7)), moments.all_reduce)
     logits = LogitStatistics(classes)
-    note("logits", (3, 8 * (4 * classes + 1)), logits.all_reduce)
+    note("logits", (4, 8 * (4 * classes + 2)), logits.all_reduce)
+    logits = LogitStatistics(classes, residuals=False)
+    model = (5, 8 * (4 * classes + 2 + classes * classes))
+    note("logits with residuals", model, logits.all_reduce)
     look = SecondLook(moments)
     note("second look", (2, 8 * (classes * dim + 7 * classes + 4 + 3)), look.all_reduce)
     sharded = ShardedMoments(classes, dim)

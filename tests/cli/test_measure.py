@@ -213,6 +213,29 @@ def test_a_test_file_beside_the_training_data(file: Path, tmp_path: Path) -> Non
     assert "45 samples, 5 classes, dimension 7; test.npz: 30 samples" in done.out
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_test_data_beside_training_data_without_the_last_class(
+    tmp_path: Path, *, given: bool
+) -> None:
+    """Left out for want of samples, it may still be among the test labels."""
+    few = (DATA.labels != 4) | ((DATA.labels == 4).cumsum(0) <= 1)
+    head = {"weight": DATA.weight, "bias": DATA.bias} if given else {}
+    train = save(tmp_path / "train.npz", X=DATA.features[few], y=DATA.labels[few], **head)
+    test = save(tmp_path / "test.npz", X=DATA.features + 0.1, y=DATA.labels)
+    done = call("measure", train, "--test", test, "--min-count", 2, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    weights = (DATA.weight, DATA.bias) if given else ()
+    one = nclab.measure_features(DATA.features[few], DATA.labels[few], *weights, min_count=2)
+    assert one.left_out == (4,)
+    expected = nclab.measure_features(
+        DATA.features + 0.1, DATA.labels, *weights, reference=one, min_count=2, num_classes=5
+    )
+    for name, value in expected.scalars().items():
+        ours = found["test"][name]
+        assert ours is value is None or ours == pytest.approx(value, rel=1e-12), name
+
+
 def test_a_test_file_of_other_features_in_one_line(file: Path, tmp_path: Path) -> None:
     other = save(tmp_path / "test.npz", X=DATA.features[:, :3], y=DATA.labels)
     done = call("measure", file, "--test", other)

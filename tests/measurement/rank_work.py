@@ -22,6 +22,8 @@ Batches = list[tuple[Tensor, Tensor]]
 CLASSES, DIM = 11, 7
 LONELY = 3
 """The class that only the first rank has."""
+FEWEST = 7
+"""Samples of a class that is not too rare."""
 COLLECTIVES = (
     "all_gather",
     "all_reduce",
@@ -161,6 +163,11 @@ def work() -> dict[str, Any]:
     told["report"] = [layer.to_dict() for layer in report.layers]
     assert report.test is not None
     told["test"] = report.test.last.to_dict()
+    rare = nclab.measure(model, loader, min_count=FEWEST, metrics="all")
+    told["rare"] = rare.last.to_dict()
+    unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # of hard labels, and of soft ones
+    unlike.all_reduce()
+    told["residuals"] = unlike.residuals is not None
     told["own"] = nclab.measure(model, loader, group="own", allow_missing=True).samples
     told["no null"] = refusal(lambda: nclab.measure(model, loader, null=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]

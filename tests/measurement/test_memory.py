@@ -57,6 +57,8 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
         Budget(as_bytes("1GB")).plan("layer", sizes)
     with pytest.raises(DataError, match=r"metrics='default' takes"):
         Budget(as_bytes("9GB")).plan("layer", sizes._replace(directional=True))
+    with pytest.raises(DataError, match=r"leaving out intervals, null and reference takes"):
+        Budget(as_bytes("9GB")).plan("layer", sizes._replace(beside=10**10))
     with pytest.raises(DataError, match=r"workers=0 takes"):
         Budget(as_bytes("9GB")).plan("layer", sizes, elsewhere=worker_bytes(sizes, 2))
 
@@ -96,6 +98,22 @@ def test_all_doors_refuse_in_one_line(tmp_path: Path) -> None:
     done = call("measure", file, file, "--memory", "1MB")
     assert done.code == 2
     assert "Expected a plan within memory" in " ".join(done.err.split())
+
+
+def test_error_bars_of_shards_are_planned_for(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    rows, labels = cloud(400, 300, 3)[:2]
+    save_file({"features": rows, "labels": labels}, tmp_path / "part.safetensors")
+    for door in (
+        lambda **options: nclab.measure_features(rows, labels, **options),
+        lambda **options: nclab.measure_shards(tmp_path, workers=0, **options),
+    ):
+        assert door(memory="290MB", second_look=False).samples == 1200
+        with pytest.raises(DataError, match=r"error bars and null 0\.1"):
+            door(memory="290MB", intervals=True)
+    sizes = Sizes(400, 300, beside=10**8)
+    assert worker_bytes(sizes, 3) == worker_bytes(sizes._replace(beside=0), 3) + 6 * 10**8
 
 
 def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:

@@ -101,6 +101,21 @@ def test_a_model_is_measured_on_all_parts_together(found: list[dict[str, Any]]) 
         assert told["own"] == int((MADE.labels[shares[rank]] >= 0).sum())
 
 
+def test_rare_classes_are_left_out_of_all_parts_together(found: list[dict[str, Any]]) -> None:
+    expected = nclab.measure(
+        work.network(), work.batches(EVERYTHING, MADE), min_count=work.FEWEST, metrics="all"
+    ).last
+    assert expected.left_out
+    assert expected.nc1_trace_pinv is not None
+    for told in found:
+        assert told["rare"] == found[0]["rare"]
+        assert_same(told["rare"], expected.to_dict())
+
+
+def test_residuals_of_unlike_labels_are_none_of_the_whole(found: list[dict[str, Any]]) -> None:
+    assert [told["residuals"] for told in found] == [False] * len(found)
+
+
 def test_what_one_process_refuses_all_refuse(found: list[dict[str, Any]]) -> None:
     for rank, told in enumerate(found):
         whose = "Expected labels in [0, 11)" if rank == 1 else "processes [1] could not"

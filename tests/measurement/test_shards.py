@@ -20,7 +20,7 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
 from nclab.measurement.asked import Asked
-from nclab.measurement.kept_parts import KeptParts
+from nclab.measurement.kept_parts import KeptParts, _tell
 from nclab.measurement.shard_rounds import Plan, ReadPart
 from tests.clouds import cloud
 from tests.measurement import killed_driver
@@ -223,6 +223,27 @@ def test_kept_parts_are_those_of_the_same_files_and_options(tmp_path: Path) -> N
     assert len({key, *others}) == 6
 
 
+def test_keys_of_kept_parts_are_the_same_in_every_process() -> None:
+    """All that a plan may hold: also functions of metrics, and the second look of a reference."""
+
+    class Spy:
+        def __init__(self) -> None:
+            self.told: list[bytes] = []
+
+        def update(self, told: Any) -> None:
+            self.told.append(bytes(told))
+
+    reference = nclab.measure_features(*DATA, metrics="all", intervals=True)
+    asked = Asked.checked("all", intervals=True, null=False)
+    plan = Plan(None, 3, -100, None, False, False, asked, reference, None)
+    spy = Spy()
+    _tell(spy, plan)
+    assert not [told for told in spy.told if b" at 0x" in told]
+    other = Spy()
+    _tell(other, replace(plan, asked=Asked.checked(["rankme"], intervals=True, null=False)))
+    assert spy.told != other.told
+
+
 @pytest.mark.parametrize("skip_bad", [False, True])
 def test_a_file_that_a_worker_does_not_see_is_never_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip_bad: bool
@@ -289,6 +310,41 @@ def test_missing_labels_of_a_column_are_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
     with pytest.raises(DataError, match="Expected a label in every row"):
         nclab.measure_shards(tmp_path, workers=0)
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        # 8 numbers in 2 rows would be 4 a row.
+        ([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0]], "lists of equal length .*, got 3 to 5"),
+        ([1.0, 2.0], "lists of numbers as features, got double"),
+        ([[[1.0], [2.0]], [[3.0], [4.0]]], "lists of numbers as features, got list<"),
+        ([[1.0, 2.0], None], "lists of equal length as features, got missing"),
+    ],
+)
+def test_lists_of_unequal_length_are_refused(
+    tmp_path: Path, features: list[Any], said: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    table = arrow.table({"features": features, "labels": [0, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+    with pytest.raises(DataError, match=said):
+        nclab.measure_shards(tmp_path, workers=0)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
+def test_rare_classes_of_unsigned_labels(tmp_path: Path, kind: Any) -> None:
+    features, labels, weight, bias = DATA
+    kept = (labels != 2) | (torch.arange(len(labels)) < len(labels) // 2)
+    features, labels = features[kept], labels[kept]
+    fewest = int(labels.bincount().min()) + 1
+    np.savez(tmp_path / "part.npz", X=features.numpy(), y=labels.numpy().astype(kind))
+    found = nclab.measure_shards(tmp_path, weight, bias, workers=0, min_count=fewest)
+    expected = nclab.measure_features(features, labels, weight, bias, min_count=fewest)
+    assert found.left_out == expected.left_out != ()
+    same_numbers(found.scalars(), expected.scalars())
 
 
 @pytest.mark.parametrize("workers", [0, 2])

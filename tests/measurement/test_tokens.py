@@ -189,7 +189,7 @@ def test_a_mask_leaves_padding_out_of_given_labels() -> None:
     assert monitor.last.report.last.samples == int(MASK.sum())
 
 
-@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32, torch.uint16])
 def test_small_integers_are_labels_like_others(kind: torch.dtype) -> None:
     model = Reader()
     expected = nclab.measure(model, [(TOKENS, TOKENS)], labels="next").last

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -257,3 +258,28 @@ def test_tokens_alone_in_lightning(tmp_path: Path) -> None:
     last = callback.monitor.last
     assert last is not None
     assert last.report.last.samples == 4 * 40
+
+
+class Averaged(Reader):
+    """One label a sequence: the mean of the logits of all tokens."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return super().forward(tokens).mean(1)
+
+
+def test_means_of_tokens_have_the_precision_of_the_tokens() -> None:
+    """Behind a layer norm means of classes lie in a hyperplane: no rounding noise beside it."""
+    model, x = Averaged(words := 30), tokens(90, 30)
+    y = torch.arange(90) % words
+    with nclab.Monitor(model) as monitor:
+        for part, labels in monitor.watch([(x[:50], y[:50]), (x[50:], y[50:])]):
+            functional.cross_entropy(model(part), labels).backward()
+    assert monitor.last is not None
+    h = model.norm(model.emb(x).tanh()).detach().double().mean(1).numpy()
+    means = np.stack([h[y.numpy() == own].mean(0) for own in range(words)])
+    between = np.cov(means.T, bias=True)
+    within = (h - means[y]).T @ (h - means[y]) / len(h)
+    inverse = np.linalg.pinv(between, rcond=1e-9, hermitian=True)
+    expected = np.trace(within @ inverse) / words
+    assert np.linalg.matrix_rank(between, tol=1e-9, hermitian=True) == 5
+    assert monitor.last.report.last.nc1_trace_pinv == pytest.approx(expected, rel=1e-4)

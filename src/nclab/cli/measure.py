@@ -146,8 +146,9 @@ def command(
             return
         if class_names is None and collapse.class_names is not None:  # the labels are names
             options["class_names"] = collapse.class_names
-        elif num_classes is None and class_names is None:  # a test set may lack the last classes
-            options["num_classes"] = max(collapse.classes) + 1
+        elif num_classes is None and class_names is None and weight is None:
+            # A test set may lack the last classes, and have those that are left out here.
+            options["num_classes"] = max((*collapse.classes, *collapse.left_out)) + 1
         own = of_shards if others else whole
         with in_flags(test):
             held_out = _measured(test, others, reference=collapse, **options, **own)

@@ -273,9 +273,18 @@ class _Arrow(Shard):
 
     def features(self) -> Iterator[Tensor]:
         for part in self._column(FEATURES):
-            flat = part.flatten().to_numpy(zero_copy_only=False)
-            if part.null_count or len(flat) % max(1, len(part)):
+            lists = hasattr(part, "value_lengths")
+            flat = part.flatten().to_numpy(zero_copy_only=False) if lists else np.array(None)
+            if flat.dtype.kind not in "iufb":
+                raise DataError(f"Expected lists of numbers as features, got {part.type}.")
+            if part.null_count:
                 raise DataError("Expected lists of equal length as features, got missing values.")
+            lengths = part.value_lengths().to_numpy(zero_copy_only=False)
+            if len(lengths) and lengths.min() != lengths.max():
+                raise DataError(
+                    f"Expected lists of equal length as features, got {lengths.min()} to "
+                    f"{lengths.max()}."
+                )
             yield torch.from_numpy(flat.reshape(len(part), -1).copy())
 
     def _column(self, names: Iterable[str]) -> Iterator[Any]:

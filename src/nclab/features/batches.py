@@ -13,6 +13,16 @@ from nclab.errors import DataError
 LABEL_KEYS = ("labels", "label", "targets", "target", "y")
 TOKENS = "input_ids"
 """Under which a mapping has its tokens."""
+WHOLE = (
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+)
+"""Types of whole numbers that torch does not index, compare or sort by everywhere."""
 
 
 class Batch(NamedTuple):
@@ -158,7 +168,7 @@ def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor
             f"Expected batches, got a single sample of label {labels.item()}. "
             "Pass a DataLoader of the data set."
         )
-    return labels
+    return labels.long() if labels.dtype in WHOLE else labels
 
 
 def numbered(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:

@@ -13,7 +13,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.measurement.held_out import compared
 from nclab.measurement.intervals import group_bytes
-from nclab.measurement.memory import Budget, Sizes
+from nclab.measurement.memory import Budget, Sizes, reference_bytes
 from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
@@ -236,7 +236,14 @@ class LayerStream:
             self.against.add(rows, classes, predicted)
         self._keep(rows, classes, predicted)
 
-    def add(self, rows: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+    def add(
+        self,
+        rows: Tensor,
+        labels: Tensor,
+        logits: Tensor | None,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         """First pass over labels that are checked and, if all rows have them, their logits."""
         usable, own = finite_rows(rows), labels
         if usable is not None:
@@ -244,7 +251,7 @@ class LayerStream:
             out = out if self.ignore_index is None else out[out != self.ignore_index]
             self.nonfinite += out.bincount(minlength=len(self.nonfinite))
             rows, own = rows[usable], labels[usable]
-        self.moments.add_checked(rows, own)
+        self.moments.add_checked(rows, own, dtype=dtype)
         if self.logits is None or logits is None:
             return
         usable = finite_rows(logits)
@@ -275,7 +282,7 @@ class LayerStream:
         again = sum(sizes.parts().values()) if asked.null else 0
         beside = again + group_bytes(classes, dim, asked.groups, scatter=scatter)
         if self.against is not None:
-            beside += 5 * 8 * len(self.against.classes) * dim
+            beside += reference_bytes(len(self.against.classes), dim)
         self.budget.plan(self, sizes._replace(beside=beside))
         left = self.budget.left()
         if self.cache is not None and left is not None:

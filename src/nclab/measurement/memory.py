@@ -130,7 +130,8 @@ class Budget:
     def _instead(self, needed: int, elsewhere: int) -> str:
         """What would fit, or what would be needed."""
         changes: dict[str, dict[str, Any]] = {
-            "metrics='default'": {"directional": False, "beside": 0},
+            "metrics='default'": {"directional": False},
+            "leaving out intervals, null and reference": {"beside": 0},
             "second_look=False (--one-pass)": {"second_look": False},
         }
         fitting, words = dict[str, Any](), list[str]()
@@ -179,9 +180,15 @@ def worker_bytes(sizes: Sizes, workers: int) -> int:
     """What so many processes beside this one take, and what is sent between them and this one.
 
     Each keeps its class sums and sends them; the second look takes the sums of all to each, where
-    its means and products are. Nothing for none.
+    its means and products are. The sums of groups of samples are kept and sent as well. Nothing
+    for none.
     """
     one = 8 * sizes.classes * sizes.dim
-    alone = Sizes(sizes.classes, sizes.dim, head=sizes.head, second_look=sizes.second_look)
-    each = sum(alone.parts().values()) if sizes.second_look else 3 * one + ROOM
-    return workers * (each + 6 * one)
+    alone = sizes._replace(scatter=True, missing=False)
+    each = sum(alone.parts().values()) if sizes.second_look else 3 * one + ROOM + sizes.beside
+    return workers * (each + 6 * one + sizes.beside)
+
+
+def reference_bytes(classes: int, dim: int) -> int:
+    """What a look at the class means of other data takes."""
+    return 5 * 8 * classes * dim

@@ -432,7 +432,7 @@ class Measurement:
         if self.min_count is None or self.reference is not None:
             return
         for stream in self.streams.values():
-            stream.leave_out(self.min_count, whole=self.sharing is None)
+            stream.leave_out(self.min_count)
 
 
 def _first(batch: Batch) -> Any:

@@ -75,6 +75,8 @@ class SharedData:
             stream.look = (stream.look or SecondLook(stream.moments)) if everywhere else None
             if stream.look is not None:
                 stream.look.all_reduce(group)
+                if stream.rare is not None and stream.rare.scatter is not None:
+                    self.ranks.reduce_(stream.rare.scatter)
             if stream.look is not None and stream.asked.extras.directional:
                 stream.spread = stream.spread or DirectionalSpread(stream.moments)
                 stream.spread.all_reduce(group)

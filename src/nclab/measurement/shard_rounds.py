@@ -19,9 +19,9 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked
 from nclab.measurement.class_names import check_labels
 from nclab.measurement.held_out import Reference, look_against
-from nclab.measurement.intervals import Groups, State, summed
+from nclab.measurement.intervals import Groups, State, group_bytes, summed
 from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
-from nclab.measurement.memory import Budget, Sizes, worker_bytes
+from nclab.measurement.memory import Budget, Sizes, reference_bytes, worker_bytes
 from nclab.measurement.rare import Rare
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
@@ -73,7 +73,8 @@ class Plan:
         """Labels with the ignored one for rare classes."""
         if self.rare is None or self.ignore_index is None:
             return labels
-        return labels.long().masked_fill(torch.isin(labels, self.rare.classes), self.ignore_index)
+        labels = labels.long()
+        return labels.masked_fill(torch.isin(labels, self.rare.classes), self.ignore_index)
 
     def stream(self) -> LayerStream:
         """Empty sums."""
@@ -147,7 +148,14 @@ class Plan:
         assert self.num_classes is not None
         dim, scatter = self._dim(shards), self.scatter
         kept = dim <= SCATTER_LIMIT if scatter is None else scatter
-        sizes = Sizes(self.num_classes, dim, self.head is not None, kept, budget.second_look)
+        beside = group_bytes(self.num_classes, dim, self.asked.groups, scatter=kept)
+        if self.reference is not None:
+            beside += reference_bytes(self.num_classes, dim)
+        sizes = Sizes(
+            *(self.num_classes, dim, self.head is not None, kept, budget.second_look),
+            directional=self.asked.extras.directional,
+            beside=beside,
+        )
         if engine not in ("local", LOCAL):  # theirs is the memory of other machines
             budget.plan("shards", sizes)
             return workers

@@ -94,7 +94,8 @@ class RunningEstimate:
             parts = [reading.logits for reading in waiting if reading.logits is not None]
             logits = _joined(parts) if len(parts) == len(waiting) else None
             for place, stream in enumerate(self.streams):
-                stream.add(_joined([reading.rows[place] for reading in waiting]), labels, logits)
+                rows = _joined([reading.rows[place] for reading in waiting])
+                stream.add(rows, labels, logits, dtype=_coarsest(waiting, place))
                 stream.moments.ignored += sum(reading.ignored for reading in waiting)
 
     def _grow(self, labels: Tensor) -> None:
@@ -214,6 +215,13 @@ class RunningEstimate:
                 return self.layers.head()
             except DataError:  # not finite
                 return None
+
+
+def _coarsest(waiting: list[Reading], place: int) -> torch.dtype | None:
+    """The type of the least precision that rows of a layer were computed in."""
+    found = (reading.dtypes[place] for reading in waiting if reading.dtypes)
+    known = [dtype for dtype in found if dtype is not None]
+    return max(known, key=lambda dtype: torch.finfo(dtype).eps) if known else None
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -1,6 +1,6 @@
 """TrainingHooks: read features in the training forward pass and leave it as it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from nclab.errors import DataError
-from nclab.features.batches import TOKENS, Batch, as_label_tensor, two_classes
+from nclab.features.batches import TOKENS, WHOLE, Batch, as_label_tensor, two_classes
 from nclab.features.evaluation import compiled_parts, reading_weights
 from nclab.features.hooks import after, before
 from nclab.features.own_loss import own_loss
@@ -34,7 +34,7 @@ class Labels(NamedTuple):
         labels = two_classes(labels) if labels.is_floating_point() else labels
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
-        if labels.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        if labels.dtype in WHOLE:
             labels = labels.long()
         if labels.dtype.is_floating_point or labels.dtype.is_complex:
             raise DataError(
@@ -60,6 +60,8 @@ class Reading(NamedTuple):
     """Which of the rows enter the measurement; None for all."""
     ignored: int = 0
     """Rows without a label that are not among these."""
+    dtypes: Sequence[torch.dtype | None] = ()
+    """What the rows of every layer were computed in; means of positions are in double."""
 
 
 class Chosen(NamedTuple):
@@ -255,6 +257,7 @@ class TrainingHooks:
             rows.append(found)
         at = self._direct_logits()
         logits = None if at is None else recorder.rows.get(at)
+        dtypes = [recorder.dtypes.get(layer.point) for layer in self.layers.measured]
         recorder.rows.clear()
         self.refused = None
         self.passes += 1
@@ -263,11 +266,11 @@ class TrainingHooks:
         if chosen is not None:
             if chosen.keep is not None and self._selects():
                 rows = [found[chosen.keep.to(found.device)] for found in rows]
-            self.take(Reading(rows, shown, chosen.kept, own, None, chosen.ignored))
+            self.take(Reading(rows, shown, chosen.kept, own, None, chosen.ignored, dtypes))
             return
         chosen = self._choose(labels)  # of the traced pass, whose rows were all read
         classes = chosen.classes.clone()
-        self.take(Reading(rows, shown, classes, own, chosen.keep, chosen.ignored))
+        self.take(Reading(rows, shown, classes, own, chosen.keep, chosen.ignored, dtypes))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
         assert self._reading is not None

@@ -233,16 +233,19 @@ class LogitStatistics:
     def all_reduce(self, group: Group = None) -> None:
         """What all processes of a torch.distributed group have seen, in each of them.
 
-        Costs four messages of 4 C numbers together, and one of the residuals where there are some.
+        Costs four messages of 4 C + 2 numbers together, and one of the residuals where there are
+        some, C^2 numbers where labels are hard. Where a process has none, or others, all have none.
         """
         ranks = Ranks(group)
         ranks.agree("number of classes of the logits", [self.num_classes])
         ranks.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
         ranks.reduce_(self.margins, dist.ReduceOp.MIN)
-        if not bool(ranks.gather([int(self.residuals is not None)]).all()):
+        own = {} if self.residuals is None else self.residuals.tensors()
+        kinds = ranks.gather([len(own)])
+        if not bool((kinds == kinds[0]).all()):  # one has none, or none of soft labels
             self.residuals = None
-        elif self.residuals is not None:
-            ranks.sum_(self.residuals.tensors())
+        elif own:
+            ranks.sum_(own)
 
 
 _SUMS = ("counts", "correct", "loss_sums", "margins")
