@@ -265,7 +265,7 @@ class Collapse(Shown):
         if weight_decay is None:
             return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
         if isinstance(weight_decay, tuple | list):
-            return target(**setting, weight_decay=tuple(weight_decay))
+            return target(**setting, weight_decay=weight_decay)
         inferred = self._inferred(as_number("weight_decay", weight_decay))
         found = target(**setting, weight_decay=(weight_decay, inferred))
         note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
