@@ -73,3 +73,9 @@ def test_a_network_as_a_point_of_the_map() -> None:
     assert point["weight_decay"] == pytest.approx((0.01 * 0.004 * 92) ** 0.5, rel=1e-6)
     assert "state" not in point
     assert network(LONG_TAILED).map_point(0.01, "seen")["state"] == "seen"
+
+
+@pytest.mark.parametrize("given", ["x", (1e-3,), (1e-3, 1e-3, 1.0)])
+def test_a_weight_decay_that_is_none_is_one_line(given: object) -> None:
+    with pytest.raises(nclab.NclabError, match="weight_decay"):
+        network(LONG_TAILED).target(weight_decay=given)  # type: ignore[arg-type]

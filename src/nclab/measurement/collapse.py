@@ -28,6 +28,7 @@ from nclab.theory.certificates.any_counts import (
     own_residuals,
 )
 from nclab.theory.certificates.certificate import Certificate, certify
+from nclab.theory.certificates.norms_and_loss import as_number
 from nclab.theory.targets.distance import TargetDistance, distance_to
 from nclab.theory.targets.target import Target, target
 
@@ -264,8 +265,8 @@ class Collapse(Shown):
         if weight_decay is None:
             return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
         if isinstance(weight_decay, tuple | list):
-            return target(**setting, weight_decay=(weight_decay[0], weight_decay[1]))
-        inferred = self._inferred(weight_decay)
+            return target(**setting, weight_decay=weight_decay)
+        inferred = self._inferred(as_number("weight_decay", weight_decay))
         found = target(**setting, weight_decay=(weight_decay, inferred))
         note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
         return replace(found, notes=(note, *found.notes))

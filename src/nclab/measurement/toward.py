@@ -59,7 +59,7 @@ def toward(collapse: "Collapse") -> Toward:
     """The distance to the own optimum; DataError where that is not known or dear.
 
     Closed form for equal counts; for others the optima at some norms are solved once for all
-    measurements with these counts, at most 88 of them, mostly three or four.
+    measurements with these counts, at most 88 of them, mostly two to four.
     """
     C = collapse.num_classes
     if collapse.weight is None or collapse.loss is None or collapse.beta is None:

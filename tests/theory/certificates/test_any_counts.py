@@ -181,3 +181,9 @@ def test_losses_below_what_can_be_computed_are_neither_refused_nor_bounded() -> 
     assert tiny.optimal_loss >= 0.0
     assert (tiny.alignment_lower.value or 0.0) >= 0.0
     assert "zero" not in tiny.alignment_lower.reason
+
+
+def test_targets_that_say_nothing_end_at_zero_features() -> None:
+    found = any_counts([9, 5, 3, 1], 4.0, 1.5, targets=np.full((4, 4), 0.25))
+    assert found.optimal_loss == pytest.approx(math.log(4))
+    assert not found.within_upper.valid

@@ -99,6 +99,26 @@ def test_limit_of_no_weight_decay() -> None:
         assert float(cosines(W)[a, b]) == pytest.approx(value, abs=5.1e-9)
 
 
+@pytest.mark.parametrize("counts", [[10.0, 5.0, 1.0], [10.0, 10.0, 1.0, 1.0], [50, 20, 7, 3, 1]])
+def test_the_limit_with_a_free_bias(counts: list[float]) -> None:
+    """Against optima at small weights, and by the conditions of the least norm with margins 1."""
+    D = torch.tensor(counts, dtype=torch.float64)
+    limit = nclab.target(counts=counts, weight_decay=0.0, bias=0.0)
+    far, near = (nclab.target(counts=counts, weight_decay=(t, t), bias=0.0) for t in (1e-4, 1e-9))
+    for name in ("classifier_gram", "mean_gram"):
+        grams = [getattr(one, name) / getattr(one, name).norm() for one in (limit, far, near)]
+        assert (grams[2] - grams[0]).norm() < 0.5 * (grams[1] - grams[0]).norm()
+        assert (grams[2] - grams[0]).norm() < 0.025
+    covariance = limit.classifier_gram @ limit.classifier_gram
+    assert torch.allclose(covariance, D.diag() - torch.outer(D, D) / D.sum(), atol=1e-9)
+    full = limit.logits + limit.bias[:, None]
+    assert torch.allclose(full.diagonal() - full, torch.ones_like(full) - torch.eye(len(D)))
+    left, _, right = torch.linalg.svd(limit.logits * D.sqrt())
+    multipliers = left[:, :-1] @ right[:-1] * D.sqrt()
+    assert float((multipliers - multipliers.diagonal().diag()).max()) <= 1e-12
+    assert torch.allclose(multipliers.sum(1), torch.zeros_like(D), atol=1e-9)
+
+
 def test_the_limit_is_approached_slowly() -> None:
     for t, expected in ((1e-2, 0.2285), (1e-4, 0.1301), (1e-6, 0.1108), (1e-8, 0.1021)):
         found = nclab.target(counts=[10, 10, 1, 1], weight_decay=(t, t))

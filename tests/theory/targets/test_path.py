@@ -8,7 +8,8 @@ import torch
 import nclab
 from nclab.errors import DataError
 from nclab.theory.targets.distance import gram_distance
-from nclab.theory.targets.path import TargetPath, target_path
+from nclab.theory.targets.path import LAST, STEP, TargetPath, target_path
+from nclab.theory.targets.solved import shared_out
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -36,3 +37,27 @@ def test_what_is_dear_is_refused() -> None:
     with pytest.raises(DataError, match="at most"):
         target_path((3.0, 2.0, 1.0), False).at(1e6)
     assert torch.equal(target_path((3.0, 2.0), False).at(1e-6).bias, torch.zeros(2).double())
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_few_optima_are_solved_and_their_grams_are_those_of_the_logits(biased: bool) -> None:
+    counts = (500.0, 300.0, 300.0, 300.0, 39.0, 14.0, 14.0, 5.0, 5.0, 5.0)
+    for product in (0.5, 2.0, 5.0, 10.0, 17.0):
+        path = TargetPath(counts, biased)
+        path.at(math.sqrt(10 * sum(counts)) * product)
+        assert len(path._solved) <= 5
+        for number, one in tuple(path._solved.items()):
+            found = path.at(one.norm)
+            left, right, values = shared_out(found.logits, path.counts)
+            assert torch.allclose(found.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
+            assert torch.allclose(found.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
+            assert float(values.sum()) == pytest.approx(one.norm, rel=1e-12)
+            assert found.weight == pytest.approx(path.top * STEP**number, rel=1e-12)
+
+
+def test_norms_that_are_too_large_are_refused_before_anything_is_solved() -> None:
+    path = TargetPath((40.0, 8.0, 8.0, 2.0), True)
+    with pytest.raises(DataError, match=r"alpha beta is 24, at most about \d"):
+        path.at(math.sqrt(4 * 58) * 24)
+    assert not path._solved
+    assert path._one(LAST).norm < path.most

@@ -99,7 +99,7 @@ def root(
         low_value = norm_at(low)
         if low_value >= norm:
             break
-        if low < WEAKEST * most:
+        if low <= WEAKEST * most:  # also where nothing can be gained at any weight: most is 0
             return 0.0, low_value
         high, high_value = low, low_value
     weight, value = low, low_value

@@ -9,9 +9,16 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.targets.grouped import program_of
-from nclab.theory.targets.program import expanded, nuclear_norm, threshold, with_weight
-from nclab.theory.targets.solve import solve
-from nclab.theory.targets.solved import Solved, shared_out
+from nclab.theory.targets.program import (
+    LogitPoint,
+    Program,
+    expanded,
+    nuclear_norm,
+    threshold,
+    with_weight,
+)
+from nclab.theory.targets.solve import first, solve
+from nclab.theory.targets.solved import Solved
 
 STEP = 10**-0.125
 """From one solved weight t to the next."""
@@ -28,8 +35,8 @@ class _Solved(NamedTuple):
     norm: float
     lower: float
     """The dual's bound on the objective."""
-    logits: Tensor
-    bias: Tensor
+    parts: tuple[Tensor, ...]
+    """By groups: bias, then common part and lift of logits, left and right Gram."""
 
 
 class TargetPath:
@@ -50,6 +57,9 @@ class TargetPath:
                 f"{self.program.groups}. Ask for it: collapse.target()"
             )
         self.top = threshold(self.program)
+        self.size = nuclear_norm(self.program, first(self.program, 1.0))
+        least = self.top * STEP**LAST
+        self.most = self._simple(least * self.size)[1] / least  # t |W||H| is below any objective
         self._solved: dict[int, _Solved] = {}
 
     def at(self, norm: float) -> Solved:
@@ -58,26 +68,33 @@ class TargetPath:
         Logits and Grams are interpolated, which loses the square of a step; the loss is the dual's
         bound at the given norm, the better of the two.
         """
-        high = 1
-        while high < LAST and self._one(high).norm < norm:
-            high = min(2 * high, LAST)
-        low = high // 2
+        if not norm <= self.most:
+            raise DataError(self._too_large(norm))
+        # As if logits were a multiple of the centred identity, then by what a step adds in the end.
+        cost = -math.log1p(math.exp(norm / self.size) / (len(self.counts) - 1))
+        number = round((cost - math.log(self.top * self.size)) / math.log(STEP))
+        low, high, tried = 0, LAST + 1, 0
         while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._one(middle).norm < norm else (low, middle)
+            number = min(max(number, low + 1), high - 1)
+            rest = norm - self._one(number).norm
+            low, high, tried = (number, high, tried + 1) if rest > 0 else (low, number, tried + 1)
+            steps = round(rest / (self.size * -math.log(STEP)))
+            number = number + steps if tried < 6 else (low + high) // 2
+        if high > LAST:
+            raise DataError(self._too_large(norm))
         above = self._one(high)
-        if above.norm < norm:
-            raise DataError(f"Expected |W| |H| of at most {above.norm:.4g}, got {norm:.4g}.")
-        below = self._one(low) if low else above._replace(norm=0.0, logits=0 * above.logits)
+        below = self._one(low) if low else above._replace(norm=0.0, parts=_zero(above.parts))
         part = (norm - below.norm) / max(above.norm - below.norm, 1e-300)
         ends = (below, above)
-        mixed = [(1 - part) * a + part * b for a, b in zip(below[3:], above[3:], strict=True)]
-        grams = [shared_out(one.logits, self.counts)[:2] for one in ends]
-        left, right = ((1 - part) * a + part * b for a, b in zip(*grams, strict=True))
+        mixed = [(1 - part) * a + part * b for a, b in zip(below.parts, above.parts, strict=True)]
+        bias = mixed[0]
+        logits, left, right = (
+            expanded(LogitPoint(mixed[k], mixed[k + 1], bias), self.place) for k in (1, 3, 5)
+        )
         loss = max(0.0, *(one.lower - one.weight * norm for one in ends))
         return Solved(
-            logits=mixed[0],
-            bias=mixed[1],
+            logits=logits,
+            bias=bias[self.place],
             loss=loss,
             penalty=0.0,
             left=left,
@@ -90,15 +107,45 @@ class TargetPath:
             weight=math.exp((1 - part) * math.log(below.weight) + part * math.log(above.weight)),
         )
 
+    def _simple(self, cost: float) -> tuple[float, float]:
+        """The best multiple of the centred identity as logits, and its objective."""
+        others = len(self.counts) - 1
+        gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
+        return gap, math.log1p(others * math.exp(-gap)) + cost * gap
+
+    def _too_large(self, norm: float) -> str:
+        most = self._solved[LAST].norm if LAST in self._solved else self.most
+        per = math.sqrt(len(self.counts) * float(self.counts.sum()))
+        return (
+            f"norms are too large for the least loss, which rounding hides: alpha beta is "
+            f"{norm / per:.4g}, at most about {most / per:.3g} can be known; "
+            "collapse.target(weight_decay=0) is the limit"
+        )
+
     def _one(self, number: int) -> _Solved:
         if number not in self._solved:
             one = with_weight(self.program, self.top * STEP**number)
-            found = solve(one, gap=1e-7)
-            logits = expanded(found.point, self.place)
-            norm = nuclear_norm(one, found.point)
-            bias = found.point.bias[self.place]
-            self._solved[number] = _Solved(one.weight, norm, found.lower, logits, bias)
+            size = self._simple(one.weight * self.size)[0]
+            found = solve(one, first(one, max(size, 1.0)), gap=1e-7)
+            point, norm = found.point, nuclear_norm(one, found.point)
+            parts = (point.bias, point.common, point.lift, *_grams(one, point))
+            self._solved[number] = _Solved(one.weight, norm, found.lower, parts)
         return self._solved[number]
+
+
+def _zero(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return parts[0], *(0 * part for part in parts[1:])
+
+
+def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
+    """Both Grams of `shared_out` without C x C matrices: common part and lift of each."""
+    left, values, right = torch.linalg.svd(point.rooted(program))
+    lift = point.lift * program.roots  # singular values that sum to 0 in a group
+    sizes, metric = torch.outer(program.sizes, program.sizes).sqrt(), program.metric
+    first, second = ((side * values) @ side.T / sizes for side in (left, right.T))
+    for gram in (first, second):
+        gram.diagonal().sub_(lift / program.sizes)
+    return first, lift, second / torch.outer(metric, metric).sqrt(), lift / metric
 
 
 @lru_cache(maxsize=KEPT)

@@ -10,31 +10,38 @@ from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solved import CLOSED, Solved, shared_out
 
 
-def limit_grams(counts: Tensor) -> tuple[Tensor, Tensor]:
+def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor]:
     r"""Grams of classifier and means, up to scale, as the weight decay goes to 0.
 
     $$WW^\top \propto (PDP)^{1/2},\qquad \bar H^\top\bar H \propto (PDP)^{-1/2}$$
 
     With D the counts, P the centring; the logits become proportional to P. Derived in
-    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI).
+    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes what all
+    samples share: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
 
     >>> W, H = limit_grams(torch.tensor([10.0, 10.0, 1.0, 1.0]))
     >>> round(float((W[0, 0] / W[2, 2]).sqrt()), 8)
     1.41253214
     """
     D = torch.as_tensor(counts).double()
-    P = torch.eye(len(D), dtype=torch.float64) - 1 / len(D)
-    left, right, _ = shared_out(P, D)
+    left, right, _ = shared_out(_logits(D, biased)[0], D)
     return left, right
+
+
+def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
+    """P, without what a free bias has of it, and that bias."""
+    P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
+    bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)
+    return P - bias[:, None], bias
 
 
 def solve_limit(setting: Setting) -> Solved:
     """The limit as an optimum whose norms are infinite: logits and Grams of size 1."""
-    P = torch.eye(setting.num_classes, dtype=torch.float64) - 1 / setting.num_classes
-    left, right, values = shared_out(P, setting.metric)
+    logits, bias = _logits(setting.metric, setting.bias == 0)
+    left, right, values = shared_out(logits, setting.metric)
     return Solved(
-        logits=P,
-        bias=torch.zeros_like(setting.counts),
+        logits=logits,
+        bias=bias,
         loss=0.0,
         penalty=0.0,
         left=left,
