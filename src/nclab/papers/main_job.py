@@ -1,5 +1,6 @@
 """The main job: every experiment, every claim judged, one report; what is done is not redone."""
 
+import re
 import shlex
 import sys
 from collections import Counter
@@ -123,7 +124,7 @@ class MainJob:
                 results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
                 counts = (len(own) - results, results, said["agrees"], said["differs"])
                 table.add_row(verdict.value, *(str(n or "") for n in (*counts, said["undecided"])))
-        sizes = sorted({row["size"].partition(":")[0] for row in rows if row["size"]})
+        sizes = sorted({re.split("[:;]", row["size"])[0] for row in rows if row["size"]})
         return [
             f"{self.report['figures']} figures, {len(rows)} claims. Results are judged from the "
             f"recorded evidence ({', '.join(sizes) or 'none'}); beside them stands what this "
