@@ -1,6 +1,8 @@
 """Writes the recorded evidence of the experiments into their pages, tables and pictures.
 
-python docs/build_experiments.py [RUNS [NAME …]] first records the numbers of RUNS as evidence.
+python docs/build_experiments.py [RUNS [NAME …]] first records the numbers of RUNS as evidence, and
+what is left of its networks at a paper's size, so that another machine can add seeds:
+nclab reproduce NAME --preset paper --seeds 5 --recorded.
 """
 
 import json
@@ -13,7 +15,8 @@ from nclab.figures.picture import Picture
 from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_experiment
 from nclab.papers.recorded import record, recorded
-from nclab.papers.registry import experiments
+from nclab.papers.recorded_networks import keep_networks
+from nclab.papers.registry import experiments, paper_of
 from nclab.papers.tables import Table, as_markdown, verdicts
 from nclab.records import read_run
 
@@ -120,6 +123,9 @@ if __name__ == "__main__":
                 content = json.loads((runs / name / "numbers.json").read_text())
                 found = {"command": command(name, content), **network_hours(runs, content)}
                 print(f"recorded {record(name, content, **found)}")
+        for paper in sorted({paper_of(name) for name in chosen}):
+            if kept := keep_networks(paper, runs):
+                print(f"kept {kept} networks of {paper}")
     for name in chosen:
         page = PAGES / f"{name}.md"
         if recorded(name) is not None and page.exists() and BEGIN in page.read_text():

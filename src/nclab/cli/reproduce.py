@@ -37,6 +37,14 @@ def command(
     fresh: Annotated[
         bool, typer.Option(help="Make all numbers and figures again; finished networks are reused.")
     ] = False,
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            "--recorded",
+            help="With --preset paper: take the networks that ship with the evidence as trained, "
+            "to add seeds to it.",
+        ),
+    ] = False,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -47,11 +55,17 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
+    from nclab.errors import NclabError
     from nclab.papers.main_job import MORE_SEEDS, SEEDS, MainJob
 
+    if recorded and preset == PresetName.quick.value:
+        raise NclabError(
+            f"Expected --preset paper beside --recorded, got {preset}: only networks of a paper's "
+            "size are recorded. Add --preset paper."
+        )
     count = seeds or SEEDS.get(preset, MORE_SEEDS)
     with chosen(engine, address) as place:
-        job = MainJob(preset, tuple(range(seed, seed + count)), out, fresh, place)
+        job = MainJob(preset, tuple(range(seed, seed + count)), out, fresh, place, recorded)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result = {**job.finish(whole=not targets), "experiments": job.numbers}
     if as_json:

@@ -16,7 +16,8 @@ from nclab.papers.drawing import is_drawn, keep
 from nclab.papers.experiment import Experiment, preset_of
 from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_all, judge_needing
-from nclab.papers.registry import experiments, find_experiments, papers
+from nclab.papers.recorded_networks import lay_out_networks
+from nclab.papers.registry import experiments, find_experiments, paper_of, papers
 from nclab.papers.story import errata_rows, stories
 from nclab.papers.tables import shown, verdicts
 from nclab.papers.verdict import Verdict
@@ -51,6 +52,8 @@ class MainJob:
     """Make numbers and figures again; finished networks are reused."""
     engine: Engine = LOCAL
     """Where networks are trained."""
+    recorded: bool = False
+    """Take the networks that are kept with the evidence as trained."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -64,6 +67,10 @@ class MainJob:
             preset_of(experiment, self.preset)  # here, before hours of training
         for name in chosen:
             make_folder(self.out / name)
+        if self.recorded:
+            for paper in sorted({paper_of(name) for name in chosen}):
+                count = lay_out_networks(paper, self.out)
+                say(f"{count} recorded networks of {paper} laid out in {self.out}", "")
         with bar("reproduce", total=len(chosen)) as whole:
             for done, (name, experiment) in enumerate(chosen.items()):
                 whole.update(done, name)

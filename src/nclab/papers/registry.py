@@ -84,6 +84,16 @@ def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
     return chosen
 
 
+def paper_of(name: str) -> str:
+    """The key of the paper in whose folder an experiment is.
+
+    >>> paper_of("pan2023_fig31"), paper_of("tour")
+    ('pan2023', 'beyond')
+    """
+    module = cast(ModuleType, experiments()[name]).__name__.rpartition(".")[0]
+    return next(key for key, package in packages().items() if package.__name__ == module)
+
+
 @cache
 def claims() -> tuple[Claim, ...]:
     """Every claim, in the order of the papers."""

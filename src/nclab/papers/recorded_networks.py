@@ -1,0 +1,114 @@
+"""Networks of recorded evidence: what is left of each once its weights are gone.
+
+Evidence at a paper's size takes longer than one machine may be there. So what the experiments read
+of a trained network is kept in the paper's folder, one line a network, and can be laid out as
+finished runs wherever the rest is trained: `nclab reproduce … --recorded`.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nclab.errors import RecordError
+from nclab.files import write_whole
+from nclab.papers.recorded import FOLDER
+from nclab.papers.registry import packages
+from nclab.records import find_runs, read_run
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.journal import JournalWriter
+from nclab.records.lines import to_json
+from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.manifest import Manifest, write_manifest
+from nclab.records.schema import END, MEASUREMENT
+
+FILE = "networks.jsonl"
+FLEET = "fleet"
+"""Where networks lie in a folder of experiments."""
+READ = ("layer", "min_intra", "max_inter", "nc4_ncc_accuracy")
+"""What experiments read of every layer; of the last one they read the end of the run."""
+PAPER_SIZE = "--preset paper"
+"""In the command of a network that is evidence."""
+
+Network = dict[str, Any]
+
+
+def networks_file(paper: str) -> Path:
+    """Where the networks of a paper are kept, or would be."""
+    return Path(str(packages()[paper].__file__)).parent / FOLDER / FILE
+
+
+def recorded_networks(paper: str) -> dict[str, Network]:
+    """The networks that are kept of a paper, by the names of their runs."""
+    file = networks_file(paper)
+    if not file.exists():
+        return {}
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    return {one["manifest"]["name"]: one for one in found}
+
+
+def keep_networks(paper: str, runs: Path) -> int:
+    """Add the finished networks of a paper's size in a folder to those that are kept; how many."""
+    known = recorded_networks(paper)
+    fresh = {one["manifest"]["name"]: one for one in _finished(runs)}
+    fresh = {name: one for name, one in fresh.items() if name not in known}
+    whole = {**known, **fresh}
+    lines = [to_json(whole[name]) for name in sorted(whole)]
+    networks_file(paper).parent.mkdir(exist_ok=True)
+    write_whole(networks_file(paper), "".join(f"{line}\n" for line in lines).encode())
+    return len(fresh)
+
+
+def lay_out_networks(paper: str, runs: Path) -> int:
+    """Make finished runs of the networks that are kept and not there yet; how many."""
+    count = 0
+    for name, network in recorded_networks(paper).items():
+        folder = runs / FLEET / name
+        if not (folder / MANIFEST).exists():
+            _lay_out(network, folder)
+            count += 1
+    return count
+
+
+def _lay_out(network: Network, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / JOURNAL).unlink(missing_ok=True)  # of a lay-out that was interrupted
+    manifest = Manifest(**network["manifest"])
+    journal = JournalWriter(folder / JOURNAL)
+    try:
+        journal.append(network["measurement"])
+        journal.append(network["end"])
+        journal.flush()
+    finally:
+        journal.close()
+    begun = datetime.fromisoformat(manifest.created).timestamp()
+    ended = begun + 3600 * network["hours"]  # by which the hours of the evidence are counted
+    os.utime(folder / JOURNAL, (ended, ended))
+    write_manifest(folder, manifest)  # last: a folder without one is no run
+
+
+def _finished(runs: Path) -> Iterator[Network]:
+    for folder in find_runs(runs / FLEET):
+        view = read_run(folder, kinds=(MEASUREMENT, END))
+        last, end = view.last(MEASUREMENT), view.end
+        if last is None or end is None or PAPER_SIZE not in view.manifest.command:
+            continue
+        if view.problem:
+            raise RecordError(f"Expected a sound journal in {folder}, got: {view.problem}")
+        begun = datetime.fromisoformat(view.manifest.created).timestamp()
+        layers = [{name: layer.get(name) for name in READ} for layer in last["layers"]]
+        yield {
+            "manifest": _anywhere(view.manifest),
+            "hours": round(((folder / JOURNAL).stat().st_mtime - begun) / 3600, 4),
+            "measurement": {**last, "layers": layers},
+            "end": end,
+        }
+
+
+def _anywhere(manifest: Manifest) -> dict[str, Any]:
+    """A manifest without what belongs to one machine alone: its name and its paths."""
+    words = manifest.command.split()
+    command = " ".join(["nclab", *words[1:]])
+    return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}
