@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nclab.errors import RecordError
 from nclab.files import write_whole
 from nclab.papers.recorded import FOLDER
-from nclab.papers.registry import packages
+from nclab.papers.registry import contents, packages
 from nclab.records import find_runs, read_run
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.journal import JournalWriter
@@ -25,14 +25,21 @@ from nclab.records.manifest import Manifest, write_manifest
 from nclab.records.schema import END, MEASUREMENT
 
 FILE = "networks.jsonl"
-FLEET = "fleet"
-"""Where networks lie in a folder of experiments."""
-READ = ("layer", "min_intra", "max_inter", "nc4_ncc_accuracy")
-"""What experiments read of every layer; of the last one they read the end of the run."""
-PAPER_SIZE = "--preset paper"
-"""In the command of a network that is evidence."""
+REDUCED = "quick"
+"""The preset of networks that are no evidence."""
 
 Network = dict[str, Any]
+
+
+class Kept(NamedTuple):
+    """Which networks of a paper are kept, and what of them; its modules have one, or none."""
+
+    folder: str
+    """Where they lie in a folder of experiments."""
+    numbers: tuple[str, ...]
+    """Of every layer that was measured; the end of a run is kept whole."""
+    every: bool = False
+    """All measurements, not the last alone."""
 
 
 def networks_file(paper: str) -> Path:
@@ -52,7 +59,8 @@ def recorded_networks(paper: str) -> dict[str, Network]:
 def keep_networks(paper: str, runs: Path) -> int:
     """Add the finished networks of a paper's size in a folder to those that are kept; how many."""
     known = recorded_networks(paper)
-    fresh = {one["manifest"]["name"]: one for one in _finished(runs)}
+    kept = [value for value in contents(paper) if isinstance(value, Kept)]
+    fresh = {one["manifest"]["name"]: one for own in kept for one in _finished(own, runs)}
     fresh = {name: one for name, one in fresh.items() if name not in known}
     whole = {**known, **fresh}
     lines = [to_json(whole[name]) for name in sorted(whole)]
@@ -65,7 +73,7 @@ def lay_out_networks(paper: str, runs: Path) -> int:
     """Make finished runs of the networks that are kept and not there yet; how many."""
     count = 0
     for name, network in recorded_networks(paper).items():
-        folder = runs / FLEET / name
+        folder = runs / network["folder"] / name
         if not (folder / MANIFEST).exists():
             _lay_out(network, folder)
             count += 1
@@ -78,7 +86,8 @@ def _lay_out(network: Network, folder: Path) -> None:
     manifest = Manifest(**network["manifest"])
     journal = JournalWriter(folder / JOURNAL)
     try:
-        journal.append(network["measurement"])
+        for measurement in network["measurements"]:
+            journal.append(measurement)
         journal.append(network["end"])
         journal.flush()
     finally:
@@ -89,22 +98,38 @@ def _lay_out(network: Network, folder: Path) -> None:
     write_manifest(folder, manifest)  # last: a folder without one is no run
 
 
-def _finished(runs: Path) -> Iterator[Network]:
-    for folder in find_runs(runs / FLEET):
+def _finished(kept: Kept, runs: Path) -> Iterator[Network]:
+    for folder in find_runs(runs / kept.folder):
         view = read_run(folder, kinds=(MEASUREMENT, END))
-        last, end = view.last(MEASUREMENT), view.end
-        if last is None or end is None or PAPER_SIZE not in view.manifest.command:
+        measured, end = view.of_kind(MEASUREMENT), view.end
+        if end is None or not measured or not _is_evidence(view.manifest):
             continue
         if view.problem:
             raise RecordError(f"Expected a sound journal in {folder}, got: {view.problem}")
         begun = datetime.fromisoformat(view.manifest.created).timestamp()
-        layers = [{name: layer.get(name) for name in READ} for layer in last["layers"]]
         yield {
+            "folder": kept.folder,
             "manifest": _anywhere(view.manifest),
             "hours": round(((folder / JOURNAL).stat().st_mtime - begun) / 3600, 4),
-            "measurement": {**last, "layers": layers},
+            "measurements": [
+                {**one, "layers": [_part(layer, kept.numbers) for layer in one["layers"]]}
+                for one in measured[0 if kept.every else -1 :]
+            ],
             "end": end,
         }
+
+
+def _is_evidence(manifest: Manifest) -> bool:
+    """Whether the command of a network names a preset that is not the reduced one.
+
+    The ladder of ji2022 has a preset for every rung.
+    """
+    _, named, preset = manifest.command.replace("=", " ").partition("--preset ")
+    return bool(named) and not preset.startswith(REDUCED)
+
+
+def _part(layer: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: layer[name] for name in ("layer", *names) if name in layer}
 
 
 def _anywhere(manifest: Manifest) -> dict[str, Any]:

@@ -97,14 +97,8 @@ def paper_of(name: str) -> str:
 @cache
 def claims() -> tuple[Claim, ...]:
     """Every claim, in the order of the papers."""
-    everything = (
-        value
-        for key in packages()
-        for module in _modules(key)
-        for value in vars(module).values()
-        if isinstance(value, Claim)
-    )
-    return tuple({claim.id: claim for claim in everything}.values())
+    everything = (value for key in packages() for value in contents(key))
+    return tuple({value.id: value for value in everything if isinstance(value, Claim)}.values())
 
 
 @cache
@@ -116,6 +110,12 @@ def errata() -> tuple[Erratum, ...]:
         for module in _modules(key)
         for erratum in getattr(module, "ERRATA", ())
     )
+
+
+def contents(paper: str) -> Iterator[object]:
+    """Whatever the modules of a paper name, in their order."""
+    for module in _modules(paper):
+        yield from vars(module).values()
 
 
 def forget() -> None:

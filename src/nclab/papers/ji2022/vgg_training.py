@@ -16,6 +16,7 @@ from nclab.models.vgg import VGG13, VGGShape, vgg13
 from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
 from nclab.monitor.sinks import RecordSink
+from nclab.papers.recorded_networks import Kept
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.trainer import Trainer, TrainerRecipe
@@ -32,6 +33,7 @@ MEASURED = (
     "nc3_self_duality",
 )
 """What a row of the figure's numbers has from a measurement."""
+KEPT = Kept(KIND, MEASURED, every=True)
 PART = 250
 """Images in one forward pass of a measurement."""
 PICTURES_PER_DECADE = 4

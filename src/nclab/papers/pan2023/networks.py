@@ -9,6 +9,7 @@ from nclab.data.conic_hull import ConicHull
 from nclab.data.teacher import Teacher
 from nclab.engine import LOCAL, Engine
 from nclab.models.mlp import Norm, Shape
+from nclab.papers.recorded_networks import Kept
 from nclab.papers.sweep import SweepConfig, train_sweep
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
@@ -74,7 +75,7 @@ class Networks:
                 moments=self.moments,
                 layers="all",
             )
-            rows += train_sweep(config, out / "fleet", workers=self.workers, engine=engine)
+            rows += train_sweep(config, out / KEPT.folder, workers=self.workers, engine=engine)
         return rows
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
@@ -97,8 +98,10 @@ the cost. Batches are the thesis's, 128 and in the end 16 (hence not 2,500 sampl
 sizes are the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's."""
+KEPT = Kept("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
+"""What the experiments read of every layer of a network; of the last one they read its end."""
 
 
 def last_layers(out: Path, row: Row) -> list[dict[str, Any]]:
     """The measured layers of a network at its end, in order; empty if it never got there."""
-    return list(layers_of(read_run(out / "fleet" / row["run"]).last(MEASUREMENT)))
+    return list(layers_of(read_run(out / KEPT.folder / row["run"]).last(MEASUREMENT)))
