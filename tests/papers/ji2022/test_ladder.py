@@ -8,10 +8,11 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.figures.draw import draw
-from nclab.papers import ledger, recorded
+from nclab.papers import ledger, recorded, recorded_networks
 from nclab.papers.ji2022 import fig3, ladder
 from nclab.papers.ji2022.fig3 import QUANTITIES
 from nclab.papers.ji2022.ladder import PRESETS, RUNGS, Config, Rung, trend
+from nclab.papers.recorded_networks import keep_networks, lay_out_networks
 from nclab.papers.tables import shown
 from nclab.text import as_text
 from tests.papers.ji2022.test_fig3 import HERE
@@ -52,6 +53,7 @@ def test_rungs_train_as_the_paper_does() -> None:
 def test_done_rungs_are_not_redone_and_later_ones_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", RUNGS[0].preset])
     first = ladder.run(replace(FEW, rungs=2), seeds=(0, 1), out=tmp_path, engine=HERE)
     assert [rung["runs"] for rung in first["rungs"]] == [2, 2]
     assert {row["epoch"] for row in first["rows"]} == {0, 1, 2}
@@ -63,8 +65,14 @@ def test_done_rungs_are_not_redone_and_later_ones_are_left(
         patch.setattr(fig3, "train", refuse)
         short = replace(FEW, hours=0.0)
         left = ladder.run(short, seeds=(0, 1), out=tmp_path, engine=HERE)
+        assert left["rows"] == first["rows"]
+        # Kept with the evidence and laid out elsewhere, they need no training either.
+        patch.setattr(recorded_networks, "networks_file", lambda paper: tmp_path / "networks.jsonl")
+        assert keep_networks("ji2022", tmp_path) == 4
+        assert lay_out_networks("ji2022", tmp_path / "elsewhere") == 4
+        again = ladder.run(short, seeds=(0, 1), out=tmp_path / "elsewhere", engine=HERE)
+        assert (again["rows"], again["runs"]) == (first["rows"], first["runs"])
     assert [rung["runs"] for rung in left["rungs"]] == [2, 2, 0]
-    assert left["rows"] == first["rows"]
     (table,) = ladder.tables(left)
     assert [row[2] for row in table.rows] == ["2", "2", "0"]
     assert "Rungs below Figure 3" in as_text(shown(table))
