@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from nclab.features.turns import measuring, others_train
+
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside torch.compile, DataParallel and DistributedDataParallel wrappers.
@@ -52,16 +54,24 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
 
     Those of the loader's own generators too. The fused path of PyTorch's transformer layers is
     off meanwhile, and so is torch.compile: they go around the modules inside, and round
-    differently from them.
+    differently from them. Threads take turns, see `turns.py`; while another one trains under a
+    Monitor, the random numbers of the process are not rewound, as they are also its own.
     """
+    with measuring(model), _evaluating(model, loader):
+        yield
+
+
+@contextmanager
+def _evaluating(model: nn.Module, loader: Any) -> Iterator[None]:
     own = [(generator, generator.get_state()) for generator in _generators(loader)]
     fused = torch.backends.mha.get_fastpath_enabled()
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    alone = not others_train()
     try:
         # Tensors made in inference mode do not tell when they are changed in place.
         not_inference = torch.inference_mode(False)
-        forked = torch.random.fork_rng(devices=devices)
+        forked = torch.random.fork_rng(devices=devices, enabled=alone)
         with _same_modes(model), forked, not_inference, torch.no_grad(), _not_compiled():
             torch.backends.mha.set_fastpath_enabled(False)
             model.eval()
@@ -70,8 +80,9 @@ def evaluating(model: nn.Module, loader: Any = None) -> Iterator[None]:
         for generator, state in own:
             generator.set_state(state)
         torch.backends.mha.set_fastpath_enabled(fused)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
+        if alone:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 @contextmanager

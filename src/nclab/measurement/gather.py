@@ -10,6 +10,7 @@ from nclab import metrics
 from nclab.measurement.collapse import ClassPair, Collapse
 from nclab.measurement.contradictions import contradictions
 from nclab.measurement.rare import Rare
+from nclab.measurement.rounding import lost_to_rounding
 from nclab.metrics.catalogue import METRICS, Metric
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
@@ -104,6 +105,7 @@ def gather(
         elif math.isinf(value):
             notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
         values[metric.name] = value
+    said = [*view.remarks, *lost_to_rounding(view, values)]
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
         for pair in view(closest_inter).pairs
@@ -128,7 +130,7 @@ def gather(
         class_loss=None if view.logits is None else metrics.class_loss(view.logits)[classes],
         nc3_alignment=None if view.weight is None else view(metrics.nc3_alignment),
         notes=notes,
-        warnings=(*cautions, *view.remarks, *contradictions(view, values)),
+        warnings=(*cautions, *said, *contradictions(view, values)),
         moments=moments,
         look=look,
         weight=None if weight is None else weight[classes],

@@ -9,6 +9,7 @@ import torch
 
 from nclab.errors import DataError
 from nclab.measurement.collapse import Collapse
+from nclab.measurement.rounding import lost_beside_reference
 from nclab.metrics.catalogue import REFERENCE_METRICS
 from nclab.metrics.view import parameters
 from nclab.statistics import ClassMoments
@@ -69,4 +70,5 @@ def compared(collapse: Collapse, look: ReferenceLook) -> Collapse:
         elif collapse.intervals is not None:
             no_interval[metric.name] = ONE_SIDED
         values[metric.name] = value
-    return replace(collapse, values=values, notes=notes, no_interval=no_interval)
+    said = (*collapse.warnings, *lost_beside_reference(look, collapse.moments, values))
+    return replace(collapse, values=values, notes=notes, no_interval=no_interval, warnings=said)

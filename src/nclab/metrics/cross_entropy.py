@@ -4,13 +4,13 @@ import math
 from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
+from nclab.statistics.norms import row_norms
 
 FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", float, FloatArray)
@@ -129,11 +129,12 @@ def class_beta(weight: Tensor) -> Tensor:
     Range: [0, inf)^C.
     Invariant to: rotation, translation.
 
+    >>> import torch
     >>> class_beta(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
     [1.0, 1.0]
     """
     rows = weight.double()
-    return torch.linalg.vector_norm(rows - rows.mean(0), dim=1)
+    return row_norms(rows - rows.mean(0))
 
 
 def beta(weight: Tensor) -> float:
@@ -145,6 +146,7 @@ def beta(weight: Tensor) -> float:
     Range: [0, inf).
     Invariant to: rotation.
 
+    >>> import torch
     >>> beta(torch.tensor([[3.0, 4.0], [3.0, -4.0]]))
     5.0
     """
@@ -208,6 +210,7 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
     Range: [0, inf); 0 at collapse.
     Invariant to: rotation of both.
 
+    >>> import torch
     >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
     >>> moments.update([[1.0], [-1.0]], [0, 1])
     >>> weight = torch.tensor([[2.0], [-2.0]])

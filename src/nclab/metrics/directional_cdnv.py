@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from nclab.metrics.pairs import NormalisedVariance, PairTile
-from nclab.metrics.rows import unit_rows
 from nclab.metrics.view import shared
 from nclab.statistics import DirectionalSpread
+from nclab.statistics.norms import unit_rows
 
 
 @shared
@@ -28,11 +28,11 @@ def directional_cdnv_pairs(spread: DirectionalSpread) -> Tensor:
     >>> directional_cdnv_pairs(spread).tolist()
     [[0.0, 0.25], [0.0, 0.0]]
     """
-    centred = spread.centred_means
+    centred, means = spread.centred_means / spread.scale, spread.means / spread.scale
     units, everything = unit_rows(centred, zero=0.0), slice(0, len(centred))
     # With variances of one, the CDNV of a pair is its inverse squared distance.
     inverse = NormalisedVariance(
-        torch.linalg.vector_norm(centred, dim=1), spread.means, torch.ones_like(centred[:, 0])
+        torch.linalg.vector_norm(centred, dim=1), means, torch.ones_like(centred[:, 0])
     ).tile_values(PairTile(everything, everything, units @ units.T))
     return inverse.square_().mul_(spread.mean_squares).fill_diagonal_(0.0)
 

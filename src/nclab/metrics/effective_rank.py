@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
-from nclab.metrics.nc1_variability import snr_spectrum
-from nclab.metrics.rows import upper_factor
+from nclab.metrics.nc1_variability import DOUBTFUL, snr_spectrum
+from nclab.metrics.rows import scaled_rows, upper_factor
+from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments, blocks
+from nclab.statistics.sums import unit_error
 
 
 def rankme(moments: ClassMoments) -> float:
@@ -53,7 +55,28 @@ def lidar(moments: ClassMoments) -> float:
     >>> round(lidar(moments), 12)
     1.0
     """
-    return _exp_entropy(snr_spectrum(moments).square())
+    signal = snr_spectrum(moments)
+    remark(_hardly_varying(moments, float(signal.square().sum().sqrt())))
+    return _exp_entropy(signal.square())
+
+
+def _hardly_varying(moments: ClassMoments, signal: float) -> str | None:
+    """What to say where features vary so little in some direction that it is rounding."""
+    variances = torch.linalg.eigvalsh(moments.within_scatter)
+    largest = float(variances[-1])
+    floor = moments.dim * torch.finfo(torch.float64).eps * largest
+    possible = min(moments.dim, moments.total - moments.num_classes)
+    kept = variances[variances > floor]
+    if largest <= 0 or signal == 0:
+        return None
+    least, error = float(kept[0]), 4 * unit_error(moments)
+    of_means = error * moments.size / (least / moments.total) ** 0.5 / signal
+    if len(kept) == possible and max(error * largest / least, of_means) < DOUBTFUL:
+        return None
+    return (
+        "lidar may be off: there are directions in which features vary so little, beside others, "
+        f"that it is rounding ({len(kept)} of {possible} are kept)."
+    )
 
 
 def stable_rank_weights(weight: Tensor) -> float:
@@ -69,7 +92,7 @@ def stable_rank_weights(weight: Tensor) -> float:
     >>> stable_rank_weights(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     1.25
     """
-    rows = weight.double()
+    rows = scaled_rows(weight)
     gram = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
     return float(gram.trace() / torch.linalg.eigvalsh(gram)[-1])
 

@@ -1,10 +1,16 @@
 """Generalised collapse, for more classes than dimensions: evenly spread means, uniform duality."""
 
+import math
+
 from torch import Tensor
 
+from nclab.metrics.nc1_variability import DOUBTFUL
 from nclab.metrics.pairs import LogDistance, reduce_pairs
-from nclab.metrics.rows import cosines, unit_rows
+from nclab.metrics.rows import cosines, mean_norms
+from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments
+from nclab.statistics.norms import unit_rows
+from nclab.statistics.sums import UNIT, unit_error
 
 Classes = Tensor | None
 
@@ -32,9 +38,26 @@ def gnc2_uniformity(moments: ClassMoments) -> float:
     logarithms = LogDistance(units)
     reduce_pairs(units, logarithms)
     found = logarithms.deviation
-    if found.pairs == 1:  # two classes: nothing can differ
+    remark(_near_directions(moments, logarithms))
+    if found.pairs == 1 and math.isfinite(found.mean):  # two classes: nothing can differ
         return 0.0
     return found.standard_deviation / abs(found.mean) if found.mean else float("nan")
+
+
+def _near_directions(moments: ClassMoments, logarithms: LogDistance) -> str | None:
+    """What to say where directions nearly coincide or logarithms cancel, so that rounding shows."""
+    found = logarithms.deviation
+    shortest, closest = float(mean_norms(moments).min()), math.exp(-logarithms.farthest)
+    if found.pairs == 1 or not found.mean or not shortest or not closest:
+        return None
+    error = 2 * unit_error(moments) * moments.size / shortest / closest + 1e4 * UNIT
+    error *= (1 + found.standard_deviation / abs(found.mean)) / abs(found.mean)
+    if not error >= DOUBTFUL:
+        return None
+    return (
+        f"gnc2_uniformity is right to about {error:.1g} only: two directions nearly coincide, or "
+        "the mean logarithm is nearly 0."
+    )
 
 
 def unc3_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:

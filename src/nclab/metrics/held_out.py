@@ -6,6 +6,7 @@ Strong and weak test collapse are ideas of Hui, Belkin and Nakkiran (2022), arXi
 import torch
 
 from nclab.statistics import ClassMoments
+from nclab.statistics.norms import VANISHES
 from nclab.statistics.reference_look import ReferenceLook
 
 
@@ -125,7 +126,7 @@ def reference_spread_ratio(reference: ReferenceLook, moments: ClassMoments) -> f
     4.0
     """
     own = float(reference.moments.variances[_shared(reference)].sum())
-    return float(moments.variances.sum()) / own if own else float("nan")
+    return float(moments.variances.sum()) / own if own > VANISHES else float("nan")
 
 
 def _shared(reference: ReferenceLook) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from nclab.metrics.rows import centred_rows, unit_rows
+from nclab.metrics.rows import centred_rows
 from nclab.statistics import ClassMoments
+from nclab.statistics.norms import unit_rows
 
 Classes = Tensor | None
 

@@ -4,7 +4,8 @@ import math
 
 from torch import Tensor
 
-from nclab.metrics.rows import weight_norm
+from nclab.metrics.rows import scaled_rows
+from nclab.statistics.norms import norm
 
 
 def nc0_weight_mean(weight: Tensor) -> float:
@@ -20,6 +21,6 @@ def nc0_weight_mean(weight: Tensor) -> float:
     >>> nc0_weight_mean(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
     0.7071067811865475
     """
-    norm = weight_norm(weight)
-    total = float(weight.double().sum(0).norm())
-    return total / (math.sqrt(len(weight)) * norm) if norm else float("nan")
+    rows = scaled_rows(weight)
+    whole = norm(rows)
+    return norm(rows.sum(0)) / (math.sqrt(len(rows)) * whole) if whole else float("nan")

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from nclab.metrics.pairs import PairTile
-from nclab.metrics.rows import mean_distances, mean_pairs, unit_rows, upper_factor
+from nclab.metrics.rows import mean_distances, mean_pairs, upper_factor
 from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments, SecondLook, blocks
+from nclab.statistics.norms import norm, unit_rows
 
 DOUBTFUL = 1e-6
 """Relative error of the smallest mode from which on a result says so."""
@@ -140,7 +141,7 @@ def trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
     """tr(Σ_W Σ_B†)/C for class means, or stacked R factors of them, centred in some way."""
     between = whitening(
         centred_means,
-        mean_norm=moments.largest_mean_norm,
+        mean_norm=moments.size,
         of_input=input_rounding(moments),
         num_classes=moments.num_classes,
     )
@@ -159,7 +160,7 @@ def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str
     if not 0 < value < math.inf:
         return None
     spread = moments.within_scatter.diagonal() @ between.matrix.square()
-    error = 4 * torch.finfo(torch.float64).eps * float(spread.sum()) / moments.total / value
+    error = 16 * torch.finfo(torch.float64).eps * float(spread.sum()) / moments.total / value
     if error < DOUBTFUL:
         return None
     return (
@@ -210,7 +211,7 @@ def nc1_trace_ratio(moments: ClassMoments) -> float:
     >>> round(nc1_trace_ratio(moments), 12)
     0.166666666667
     """
-    between = float(torch.linalg.matrix_norm(moments.centred_means)) ** 2 / moments.num_classes
+    between = norm(moments.centred_means) ** 2 / moments.num_classes
     return ratio(within_trace(moments), between)
 
 

@@ -4,8 +4,16 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.metrics.rows import centred_rows, cosine_deviation, mean_norms, mean_pairs, weight_angles
+from nclab.metrics.rows import (
+    centred_rows,
+    cosine_deviation,
+    mean_norms,
+    mean_pairs,
+    scaled_rows,
+    weight_angles,
+)
 from nclab.statistics import ClassMoments
+from nclab.statistics.norms import row_norms
 
 
 def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -69,7 +77,7 @@ def nc2_norm_variation_weights(weight: Tensor) -> float:
     >>> nc2_norm_variation_weights(torch.eye(4))
     0.0
     """
-    return norm_variation(torch.linalg.vector_norm(centred_rows(weight), dim=1))
+    return norm_variation(row_norms(centred_rows(weight)))
 
 
 def nc2_equiangularity_means(moments: ClassMoments) -> float:
@@ -133,7 +141,7 @@ def nc2_equiangularity_weights_uncentred(weight: Tensor) -> float:
     >>> nc2_equiangularity_weights_uncentred(torch.tensor([[2.0, 0.0], [-1.0, 0.0]]))
     0.0
     """
-    return cosine_deviation(weight.double()).mean_absolute
+    return cosine_deviation(scaled_rows(weight)).mean_absolute
 
 
 def nc2_cosine_std_means(moments: ClassMoments) -> float:

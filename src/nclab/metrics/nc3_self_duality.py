@@ -7,9 +7,10 @@ rows are still centred by the mean of all of them.
 import torch
 from torch import Tensor
 
-from nclab.metrics.rows import centred_rows, cosines, unit_rows
+from nclab.metrics.rows import centred_rows, cosines
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments
+from nclab.statistics.norms import power_of_two, unit_rows
 
 Classes = Tensor | None
 """(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
@@ -118,7 +119,8 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None
     >>> round(nc3_frobenius(moments, torch.tensor([[0.0, 1.0], [0.0, -1.0]])), 12)
     2.0
     """
-    rows, means = _of_classes(weight.double(), classes), moments.centred_means
+    rows, _ = power_of_two(_of_classes(weight.double(), classes))
+    means, _ = power_of_two(moments.centred_means)
     gap = rows / torch.linalg.matrix_norm(rows) - means / torch.linalg.matrix_norm(means)
     return float(gap.square().sum())
 

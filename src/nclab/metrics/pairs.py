@@ -233,6 +233,8 @@ class LogDistance:
     units: Tensor
     """(C, d) the vectors, for pairs too close for their inner product."""
     deviation: Deviation = field(default_factory=lambda: Deviation(0.0))
+    farthest: float = -math.inf
+    """The largest logarithm: that of the closest pair."""
 
     def update(self, tile: PairTile) -> None:
         """Take in one tile."""
@@ -242,7 +244,7 @@ class LogDistance:
             left = self.units[part[:, 0] + tile.rows.start]
             gaps = left - self.units[part[:, 1] + tile.cols.start]
             squares[part[:, 0], part[:, 1]] = gaps.square().sum(1)
-        self.deviation.update(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
+        self._take(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
 
     def screen(self, tile: ScreenedTile) -> None:
         """Take in one tile in float32."""
@@ -259,7 +261,13 @@ class LogDistance:
             logarithms[rows, cols] = gaps.square().sum(1).log()
         else:
             logarithms = squares.log_().double()
-        self.deviation.update(PairTile(tile.rows, tile.cols, logarithms.mul_(-0.5)))
+        self._take(PairTile(tile.rows, tile.cols, logarithms.mul_(-0.5)))
+
+    def _take(self, logarithms: PairTile) -> None:
+        found = logarithms.upper(logarithms.inner)
+        if found.numel():
+            self.farthest = max(self.farthest, float(found.max()))
+        self.deviation.update(logarithms)
 
     def finish(self, vectors: Tensor) -> None:
         """Nothing is left to do."""
@@ -286,6 +294,8 @@ class NormalisedVariance:
     """(C,) v_c."""
     total: float = 0.0
     pairs: int = 0
+    closest: float = math.inf
+    """The smallest squared distance of two means; of more than `MANY` it is not looked for."""
 
     @property
     def mean(self) -> float:
@@ -344,6 +354,9 @@ class NormalisedVariance:
             near.fill_diagonal_(False)
         if near.any():
             distances[near] = self._exact_distances(near.nonzero(), tile)
+        apart = tile.upper(distances)
+        if apart.numel():
+            self.closest = min(self.closest, float(apart.min()))
         variances = self.variances[tile.rows, None] + self.variances[None, tile.cols]
         return variances.div_(distances.mul_(2.0))
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from nclab.metrics.pairs import Deviation, NormalisedVariance, reduce_pairs
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, blocks
+from nclab.statistics.norms import norm, outside, power_of_two, row_norms, unit_rows
 
 
 class MeanPairs(NamedTuple):
@@ -37,20 +38,26 @@ def mean_distances(moments: ClassMoments) -> NormalisedVariance:
 @shared
 def mean_norms(moments: ClassMoments) -> Tensor:
     """(C,) norms of the centred class means."""
-    return torch.linalg.vector_norm(moments.centred_means, dim=1)
+    return row_norms(moments.centred_means)
+
+
+@shared
+def scaled_rows(weight: Tensor) -> Tensor:
+    """(C, d) float64 classifier rows; over a power of two where squares would not hold them."""
+    return power_of_two(weight.double())[0]
 
 
 @shared
 def centred_rows(weight: Tensor) -> Tensor:
-    """(C, d) float64 classifier rows minus their mean; rows that are only rounding are 0."""
-    rows = weight.double()
-    return centred_by(rows, rows.mean(0), torch.linalg.vector_norm(rows, dim=1).max())
+    """(C, d) `scaled_rows` minus their mean; rows that are only rounding are 0."""
+    rows = scaled_rows(weight)
+    return centred_by(rows, rows.mean(0), row_norms(rows).max())
 
 
 def centred_by(rows: Tensor, centre: Tensor, size: Tensor) -> Tensor:
     """Rows minus a centre; what is only rounding beside rows of this size is 0."""
     centred = rows - centre
-    norms = torch.linalg.vector_norm(centred, dim=1)
+    norms = row_norms(centred)
     centred[norms <= 16 * torch.finfo(torch.float64).eps * size] = 0.0
     return centred
 
@@ -64,7 +71,7 @@ def weight_angles(weight: Tensor) -> Deviation:
 @shared
 def weight_norm(weight: Tensor) -> float:
     """The Frobenius norm of the classifier."""
-    return float(torch.linalg.matrix_norm(weight.double()))
+    return norm(weight.double())
 
 
 def cosine_deviation(rows: Tensor) -> Deviation:
@@ -84,14 +91,10 @@ def simplex_cosine(num_classes: int) -> float:
 
 def cosines(left: Tensor, right: Tensor) -> Tensor:
     """Row-wise cosine of two matrices; nan where a row is zero."""
-    norms = torch.linalg.vector_norm(left, dim=1) * torch.linalg.vector_norm(right, dim=1)
-    return (left * right).sum(1) / norms
-
-
-def unit_rows(rows: Tensor, *, zero: float = math.nan) -> Tensor:
-    """Rows scaled to norm one; rows of zeros are multiplied by `zero`."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows * norms.reciprocal().masked_fill_(norms == 0, zero)
+    norms = [torch.linalg.vector_norm(rows, dim=1) for rows in (left, right)]
+    if all(outside(one) is None for one in norms):
+        return (left * right).sum(1) / (norms[0] * norms[1])
+    return (unit_rows(left) * unit_rows(right)).sum(1)
 
 
 def upper_factor(rows: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ from nclab.metrics.pairs import (
     PairTile,
     tile_places,
 )
-from nclab.metrics.rows import centred_by, cosines, simplex_cosine, unit_rows
+from nclab.metrics.rows import centred_by, cosines, simplex_cosine
 from nclab.statistics import ShardedMoments
+from nclab.statistics.norms import unit_rows
 from nclab.statistics.ranks import Ranks
 
 MAX = dist.ReduceOp.MAX
@@ -96,15 +97,14 @@ class _Part:
         self.intra = nothing if empty else intra_cosine(own)
         counts = ranks.gather_rows(own.counts)
         self.centre = ranks.reduce_(self.means.sum(0)) / len(counts)
-        lengths = torch.linalg.vector_norm(self.means, dim=1)
-        self.longest = ranks.reduce_(
-            lengths.amax().reshape(1) if len(lengths) else none.new_zeros(1), MAX
+        squares = nothing if empty else own.mean_square_norms
+        self.size = ranks.reduce_(
+            none.new_zeros(1) if empty else squares.amax().sqrt().reshape(1), MAX
         )
         unit = ranks.reduce_(self.means.new_tensor([own.unit]), MAX)
-        self.centred = centred_by(self.means, self.centre, self.longest)
+        self.centred = centred_by(self.means, self.centre, self.size)
         scatter = none.new_zeros(own.dim, own.dim) if own.has_scatter else none
         self.within_scatter = own.within_scatter if own.has_scatter and not empty else scatter
-        squares = nothing if empty else own.mean_square_norms
         # The part of ClassMoments that is small enough for every rank, under the same names.
         self.joint: Any = SimpleNamespace(
             num_classes=len(counts),
@@ -113,7 +113,7 @@ class _Part:
             total=int(counts.sum()),
             variances=ranks.gather_rows(self.variances),
             mean_square_norms=ranks.gather_rows(squares),
-            largest_mean_norm=float(self.longest),
+            size=float(self.size),
             unit=float(unit),
         )
 
@@ -126,7 +126,7 @@ def _mean_pairs(part: _Part, *, directed: bool) -> tuple[Deviation, float]:
     for other in _ring(part.ranks, own):
         both = own if other is None else torch.cat([own, other])
         means, variances = both[:, :-1], both[:, -1]
-        centred = centred_by(means, part.centre, part.longest)
+        centred = centred_by(means, part.centre, part.size)
         distances = NormalisedVariance(torch.linalg.vector_norm(centred, dim=1), means, variances)
         _reduce(unit_rows(centred, zero=0.0), len(own), other is None, angles, distances)
         found += found.new_tensor([distances.total, distances.pairs])

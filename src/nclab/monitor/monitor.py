@@ -14,6 +14,7 @@ from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import unwrap
 from nclab.features.pooling import Pool
 from nclab.features.token_labels import LabelChoice
+from nclab.features.turns import begin_training, end_training
 from nclab.measurement.asked import check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names
 from nclab.measurement.held_out import Reference
@@ -24,6 +25,7 @@ from nclab.measurement.report import Report
 from nclab.monitor import distributed
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, Source
+from nclab.monitor.kept_history import thin
 from nclab.monitor.presets import choose
 from nclab.monitor.running_estimate import RunningEstimate
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
@@ -151,6 +153,7 @@ class Monitor:
 
     def close(self, error: BaseException | None = None) -> None:
         """Take the hooks off and close the sinks that can be closed."""
+        end_training(self)
         self._hooks.remove()
         for sink in self.sinks:
             close = getattr(sink, "close", None)
@@ -187,6 +190,7 @@ class Monitor:
         """
         if self._open:
             self.step()
+        begin_training(self, unwrap(self.model))
         begun, self._begun = self._begun, True
         if not begun and self._hooks.unclaimed:
             raise DataError(
@@ -224,11 +228,13 @@ class Monitor:
         self._resumed = False
         self._begun = True
         self._length = batches
+        begin_training(self, unwrap(self.model))
 
     def epoch_end(self, number: int | None = None) -> None:
         """An epoch is done; `number` if the loop counts epochs in its own way."""
         if self._open:
             self.step()
+        end_training(self)
         self._batches = 0
         self.epochs = self.epochs + 1 if number is None else number
         if self.schedule.unit == "epochs" and self.schedule.due(self.epochs):
@@ -332,13 +338,16 @@ class Monitor:
         self, loader: Iterable[Item], labels: Callable[[Item], Any] | None
     ) -> Iterator[Item]:
         self.epoch_begin(batches=length_of(loader))
-        for batch in loader:
-            if self.watching:
-                own, mask = labels_of(batch, labels, self.class_names, tokens=self.next_tokens)
-                self.observe(own, mask=mask)
-            yield batch
-            self.step()
-        self.epoch_end()
+        try:
+            for batch in loader:
+                if self.watching:
+                    own, mask = labels_of(batch, labels, self.class_names, tokens=self.next_tokens)
+                    self.observe(own, mask=mask)
+                yield batch
+                self.step()
+            self.epoch_end()
+        finally:
+            end_training(self)
 
     def _take(self, reading: Reading) -> None:
         self._go_on()
@@ -350,14 +359,20 @@ class Monitor:
             self._running.load_state_dict(unread)
 
     def _require_reading(self) -> None:
-        """Say when a batch could not be read: the first time as an error, later as a warning."""
+        """Say when a batch could not be read: the first time as an error, later as a warning.
+
+        A pass that began and was given up, as one out of memory, says nothing about the next.
+        """
         if self._hooks.passes > self._read_before:
             return
+        lost, self._hooks.lost = self._hooks.lost, False
         why = self._hooks.refused or (
-            "no forward pass of the model in training mode was seen. Call model(inputs) with "
+            "its forward pass began and did not end"
+            if lost
+            else "no forward pass of the model in training mode was seen. Call model(inputs) with "
             "model.train(), after the labels are known"
         )
-        if self._hooks.passes == 0:
+        if self._hooks.passes == 0 and not lost:
             raise ModelError(f"Cannot read the features of the batch: {why}.")
         if not self._warned:
             self._warned = True
@@ -394,6 +409,7 @@ class Monitor:
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)
+        thin(self.history.rows)
         if not distributed.is_first():
             return
         for alarm in event.alarms:

@@ -111,6 +111,8 @@ class TrainingHooks:
         """Training passes without labels."""
         self.refused: str | None = None
         """Why the last pass with labels could not be read."""
+        self.lost = False
+        """Whether the last pass with labels began and never ended, as one out of memory."""
         self._expected: Labels | LabelFinder | None = None
         self._reading: Labels | None = None
         self._chosen: Chosen | None = None
@@ -184,7 +186,7 @@ class TrainingHooks:
         if self._reading is None:
             self.unclaimed += model.training
             return
-        self._expected = None
+        self._expected, self.lost = None, True
         assert self._recorder is not None
         self._recorder.restart()
         self._chosen = None
@@ -204,12 +206,14 @@ class TrainingHooks:
         recorder.active = False
         if batch is None:
             self._finish(recorder, labels, output)
+            self.lost = False
             return
         self.remove()  # the traced pass is over: find the layers, then read there from now on
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
             own = self._own_loss(model, batch, output)
         self._finish(recorder, labels, output, own)
+        self.lost = False
         self._install()
 
     def _own_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:

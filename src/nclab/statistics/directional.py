@@ -10,6 +10,7 @@ from nclab.errors import DataError
 from nclab.statistics.blocks import product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
+from nclab.statistics.norms import FOURTH, power_of_two
 from nclab.statistics.ranks import Group, Ranks, sum_looks
 
 
@@ -40,6 +41,8 @@ class DirectionalSpread:
         self.counts = torch.zeros_like(present.counts)
         self.centred_means = present.centred_means
         self._squares = present.means.new_zeros(len(classes), len(classes))
+        _, self.scale = power_of_two(present.centred_means, FOURTH)
+        """A power of two, 1 unless features are extreme: squares are over its fourth power."""
 
     def update(self, features: Any, labels: Any) -> None:
         """Look at a batch again."""
@@ -59,7 +62,8 @@ class DirectionalSpread:
         ):
             own = self._slot[classes]
             self.counts += own.bincount(minlength=len(self.counts))
-            along = block.sub_(self.means[own]) @ self.centred_means.T  # (B, k)
+            offsets = block.sub_(self.means[own]).div_(self.scale)
+            along = offsets @ (self.centred_means / self.scale).T  # (B, k)
             along -= along.gather(1, own[:, None])
             self._squares.index_add_(0, own, along.square_())
 
@@ -86,5 +90,5 @@ class DirectionalSpread:
 
     @property
     def mean_squares(self) -> Tensor:
-        """(k, k) by class and direction, zero on the diagonal."""
+        """(k, k) by class and direction, zero on the diagonal; in units of `scale` ** 4."""
         return self._squares / self.counts[:, None]

@@ -10,6 +10,9 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
+from nclab.statistics.norms import SAFE
+
+VANISHES = SAFE[0] ** 2
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = Any
 
@@ -44,8 +47,16 @@ def add_rows(
             square += r * r
             norm += x * x
         residual_square[c] += square
-        zeros[c] += norm == 0.0
-        scales[i] = 1.0 / np.sqrt(norm) if norm > 0.0 else 0.0
+        scales[i] = 1.0 / np.sqrt(norm) if norm > VANISHES else 0.0
+        if norm <= VANISHES:  # Zeros, or numbers whose squares are none.
+            largest, norm = 0.0, 0.0
+            for k in range(rows.shape[1]):
+                largest = max(largest, abs(np.float64(rows[i, k])))
+            zeros[c] += largest == 0.0
+            for k in range(rows.shape[1] if largest > 0.0 else 0):
+                norm += (rows[i, k] / largest) ** 2
+            for k in range(rows.shape[1] if largest > 0.0 else 0):
+                unit_sum[c, k] += rows[i, k] / largest / np.sqrt(norm)
     # In a loop of its own the scale stays a factor, where the compiler would divide every number.
     for i in range(rows.shape[0]):
         c, scale = classes[i], scales[i]
@@ -62,10 +73,11 @@ def look_at_rows(
     unit_sum: Array,
     spread: Array,
     reach: Array,
+    least: float,
 ) -> None:
     """What a second look needs of (B, d) rows h with class means m and the centre g.
 
-    Adds (h - g)/|h - g| to `unit_sum`; writes |h - m| and |h - g|.
+    Adds (h - g)/|h - g| to `unit_sum` where |h - g| is above `least`; writes |h - m| and |h - g|.
     """
     scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
@@ -79,7 +91,7 @@ def look_at_rows(
             to_centre += z * z
         spread[i] = np.sqrt(to_mean)
         reach[i] = np.sqrt(to_centre)
-        scales[i] = 1.0 / reach[i] if to_centre > 0.0 else 0.0
+        scales[i] = 1.0 / reach[i] if reach[i] > least else 0.0
     for i in range(rows.shape[0]):
         c, scale = own[i], scales[i]
         for k in range(rows.shape[1]):

@@ -22,6 +22,7 @@ from nclab.statistics.blocks import (
     rows_to_read,
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
+from nclab.statistics.norms import outside
 from nclab.statistics.ranks import MESSAGE, Group, Ranks
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
@@ -120,10 +121,15 @@ class ClassMoments(ClassSums):
         squares = torch.linalg.vector_norm(residual, dim=1).square_()
         self._residual_square.index_add_(0, classes, squares)
         norms = torch.linalg.vector_norm(block, dim=1)
-        if not norms.all():  # A zero vector has no direction: it is counted and adds nothing.
-            zero = norms == 0
-            add_by_class(self._zeros, classes[zero])
-            norms[zero] = 1.0
+        extreme = outside(norms)
+        if extreme is not None:
+            rows = block[extreme]
+            largest = rows.abs().amax(1)
+            zero = largest == 0  # A zero vector has no direction: it is counted and adds nothing.
+            add_by_class(self._zeros, classes[extreme][zero])
+            rows /= largest.masked_fill(zero, 1.0)[:, None]
+            block[extreme] = rows
+            norms[extreme] = torch.linalg.vector_norm(rows, dim=1).masked_fill_(zero, 1.0)
         self._unit_sum.scatter_add_(0, across, block.mul_(norms.reciprocal_()[:, None]))
 
     def merge(self, other: Self) -> None:

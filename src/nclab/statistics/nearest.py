@@ -15,6 +15,8 @@ from torch import Tensor
 
 from nclab.statistics.blocks import CPU_BLOCK
 from nclab.statistics.moments import ClassMoments
+from nclab.statistics.norms import unit_rows
+from nclab.statistics.sums import ROUNDING
 
 SCREENED = 2**20
 """Multiplications of a batch from which on it is screened in float32."""
@@ -67,7 +69,9 @@ class Centres:
         self.centred_means = moments.centred_means
         self.half_squares = 0.5 * moments.centred_means.square().sum(1)
         self.longest = float((2 * self.half_squares.max()).sqrt())
-        self.directions = torch.nn.functional.normalize(moments.unit_means, dim=1)
+        units = moments.unit_means
+        alone = torch.linalg.vector_norm(units, dim=1, keepdim=True) <= ROUNDING
+        self.directions = unit_rows(units.masked_fill(alone, 0.0), zero=0.0)
         self.undirected = (~self.directions.any(1)).nonzero().flatten()
         self.coincide = not bool(moments.centred_means.any())
         self._screen: _Screen | None = None

@@ -12,8 +12,12 @@ from nclab.statistics.blocks import add_by_class, compiles, product_blocks, rows
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
 from nclab.statistics.nearest import Centres, Seen
+from nclab.statistics.norms import row_norms
 from nclab.statistics.ranks import Group, Ranks, sum_looks
+from nclab.statistics.sums import ROUNDING
 
+NEAR = 1e6
+"""Times the rounding of the class means: so far from the centre a direction has six digits."""
 OTHER_DATA = 0.01
 """Relative change of the features from which on a second pass has seen other data."""
 
@@ -56,7 +60,11 @@ class SecondLook:
         self.spread_squares = torch.zeros_like(present.variances)
         """(k,) sum of |h - class mean|^2, which the first pass has seen too."""
         self.zero_counts = torch.zeros_like(present.counts)
-        """(k,) features that lie on the global mean and so have no centred direction."""
+        """(k,) features on the global mean, up to rounding, and so without a centred direction."""
+        self.least = ROUNDING * present.size
+        """Features so near to the global mean are on it, up to rounding."""
+        self.near_centre = 0
+        """Features whose centred direction is right to less than six digits."""
         self.means_coincide = self._centres.coincide
         self.nearest_correct = torch.zeros_like(present.counts)
         self.cosine_correct = torch.zeros_like(present.counts)
@@ -109,7 +117,8 @@ class SecondLook:
         add_by_class(self.spread_sums, own, spread)
         add_by_class(self.spread_squares, own, spread.square())
         add_by_class(self.reach_sums, own, reach)
-        add_by_class(self.zero_counts, own[reach == 0])
+        add_by_class(self.zero_counts, own[reach <= self.least])
+        self.near_centre += int((reach <= NEAR * self.least).sum())
         add_by_class(self.nearest_correct, own[by_distance == own])
         add_by_class(self.cosine_correct, own[by_angle == own])
         if predicted is not None:
@@ -126,9 +135,9 @@ class SecondLook:
         Adds up their centred directions.
         """
         centred = block - self._centres.centre
-        torch.linalg.vector_norm(centred, dim=1, out=reach)
+        reach.copy_(row_norms(centred))
         torch.linalg.vector_norm(block - self._centres.means[own], dim=1, out=spread)
-        unit = centred.div_(reach.masked_fill(reach == 0, 1.0)[:, None])
+        unit = centred.div_(reach.masked_fill(reach <= self.least, torch.inf)[:, None])
         self._unit_sum.index_add_(0, own, unit)
 
     def _see_compiled(self, block: Tensor, own: Tensor, spread: Tensor, reach: Tensor) -> None:
@@ -136,7 +145,7 @@ class SecondLook:
         from nclab.statistics.kernel import look_at_rows
 
         given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
-        look_at_rows(*(part.numpy() for part in (*given, spread, reach)))
+        look_at_rows(*(part.numpy() for part in (*given, spread, reach)), self.least)
 
     def require_same_data(self, moments: ClassMoments) -> None:
         """Refuse a second pass that has not seen what the first one has."""
@@ -173,7 +182,8 @@ class SecondLook:
         """Go on from what `sums` of another look at the same class means gave."""
         for name in _SUMS:
             getattr(self, name).copy_(state[name])
-        for name, value in zip(_TALLIES, state["tallies"].tolist(), strict=True):
+        # Sums of older versions do not know the last of them.
+        for name, value in zip(_TALLIES, state["tallies"].tolist(), strict=False):
             setattr(self, name, value)
 
     def merge(self, other: Self) -> None:
@@ -209,4 +219,4 @@ _SUMS = (
     "nearest_correct",
     "cosine_correct",
 )
-_TALLIES = ("nearest_agrees", "cosine_agrees", "predictions", "rows_seen")
+_TALLIES = ("nearest_agrees", "cosine_agrees", "predictions", "rows_seen", "near_centre")

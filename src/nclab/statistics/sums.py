@@ -10,10 +10,13 @@ from nclab.errors import DataError
 from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum, device_with_float64
 from nclab.statistics.checks import IGNORE_INDEX, check_sizes
+from nclab.statistics.norms import row_norms
 
 Derived = TypeVar("Derived")
 UNIT = torch.finfo(torch.float64).eps / 2
 """Half a unit in the last place of float64."""
+ROUNDING = 32 * UNIT
+"""Differences below this share of what they are taken of are rounding and nothing else."""
 
 
 class derived(Generic[Derived]):
@@ -156,14 +159,18 @@ class ClassSums:
     def centred_at(self, centre: Tensor) -> Tensor:
         """(C, d) class means minus `centre`; rows that are only rounding are exactly 0."""
         centred: Tensor = self.means - centre
-        norms = torch.linalg.vector_norm(centred, dim=1)
-        centred[norms <= 16 * torch.finfo(torch.float64).eps * self.largest_mean_norm] = 0.0
+        centred[row_norms(centred) <= ROUNDING * self.size] = 0.0
         return centred
 
     @derived
+    def size(self) -> float:
+        """The largest rms norm of a class: what rounding errors of class means are relative to."""
+        return float(self.mean_square_norms.max().sqrt())
+
+    @derived
     def largest_mean_norm(self) -> float:
-        """The largest norm of a class mean: the size that rounding errors are relative to."""
-        return float(torch.linalg.vector_norm(self.means, dim=1).max())
+        """The largest norm of a class mean."""
+        return float(row_norms(self.means).max())
 
     def require_all_classes(self) -> None:
         """Raise an error that names the classes without samples, if there are any."""
@@ -243,6 +250,15 @@ class ClassSums:
 
 PER_CLASS = ("_count", "_zeros", "_pivot", "_residual_sum", "_residual_square", "_unit_sum")
 """The tensors with one row per class."""
+
+
+def unit_error(moments: Any) -> float:
+    """What sums and norms of so many numbers are likely off by, of their size: 16 √(n + d + C) u.
+
+    n is the largest class.
+    """
+    numbers = int(moments.counts.max()) + moments.dim + moments.num_classes
+    return 16 * numbers**0.5 * UNIT
 
 
 def allocated(num_classes: int, dim: int, device: torch.device) -> Tensor:

@@ -1,0 +1,200 @@
+"""The errors that docs/metrics.md promises, for one input: how far a metric may be off.
+
+They follow from the arithmetic, by the conditions of the exact input: what differences are taken
+of, and how small these are. `u` is half a unit in the last place of float64.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpmath import mp, mpf
+
+from tests.fuzz import exact
+from tests.fuzz.exact import Exact, Number, average, dot, minus, norm, pairs_of
+
+U = mpf(2) ** -53
+NEAR = 10**4 * U
+"""Squared distances come from inner products down to 1e-4 of the squared norms."""
+SMALLEST = mpf("1e-290")
+"""Squares below this vanish."""
+
+
+def over(top: Number, below: Number) -> Number:
+    """A quotient; infinite over nothing."""
+    return top / below if below else mp.inf
+
+
+def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
+    """Metric -> the largest error that the documentation allows it here."""
+    count, dim = len(data.means), len(data.centre)
+    largest = max(len(group) for group in data.groups)
+    e = 16 * mp.sqrt(mpf(largest + dim + count)) * U
+    size = max(mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups)
+    lengths = [norm(row) for row in data.centred]
+    of_means = mp.sqrt(sum(x * x for x in lengths))
+    mean_error = over(e * size, min(lengths))
+    rows = [norm(row) for row in data.weight]
+    row_error = over(e * max(rows), min(norm(row) for row in data.rows))
+    reach = [norm(h) for group in data.around for h in group]
+    allowed = dict.fromkeys(("min_intra", "mean_intra", "max_inter", "mean_inter"), e)
+    directions = e + 2 * max(
+        average([min(mpf(2), over(e * size, norm(h))) if any(h) else mpf(0) for h in group])
+        for group in data.around
+    )
+    allowed |= {f"centred_{name}": directions for name in list(allowed)}
+    _, trace, wide = exact.inverse_trace(data)
+    pinv, ratio = values["nc1_trace_pinv"], values["nc1_trace_ratio"]
+    allowed["nc1_trace_pinv"] = pinv * (4 * e * size * mp.sqrt(trace) + e) + e * wide
+    allowed["nc1_trace_ratio"] = ratio * (4 * over(e * size, of_means) + e)
+    within = values["nc1_within_variation"]
+    allowed["nc1_within_variation"] = over(e * size, average(reach)) * (1 + within)
+    allowed["nc2_norm_variation_means"] = over(e * size, average(lengths)) * 3 * count
+    allowed["nc2_equiangularity_means"] = allowed["nc2_cosine_std_means"] = 2 * mean_error + e
+    of_rows = over(e * max(rows), average([norm(row) for row in data.rows]))
+    allowed["nc2_norm_variation_weights"] = of_rows * 3 * count
+    for name in ("nc2_equiangularity_weights", "nc2_cosine_std_weights", "minority_cosine"):
+        allowed[name] = 2 * row_error + e
+    allowed["nc0_weight_mean"] = e
+    allowed["beta"] = e * values["beta"]
+    allowed["alpha"] = e * values["alpha"]
+    allowed["nc3_self_duality"] = mean_error + row_error + e
+    alphas = [mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups]
+    raw = max(over(e * a, norm(m)) for a, m in zip(alphas, data.means, strict=True))
+    allowed["nc3_alignment_min"] = allowed["nc3_alignment_mean"] = raw + row_error + e
+    allowed["nc3_frobenius"] = 4 * over(e * size, of_means) + e
+    allowed["unc3_duality"] = 4 * mean_error + e
+    gram = values["nc2_gram_weights"]
+    allowed["nc2_gram_weights"] = e if count <= dim + 1 else over(8 * e, gram)
+    product = [[dot(w, m) for m in data.centred] for w in data.weight]
+    seen = mp.sqrt(sum(x * x for row in product for x in row))
+    frobenius = mp.sqrt(sum(x * x for x in rows))
+    inner = over(4 * e * frobenius * (of_means + size), seen)
+    allowed["nc3_gram"] = inner if count <= dim + 1 else over(4 * inner, values["nc3_gram"])
+    allowed["stable_rank_weights"] = e * count * values["stable_rank_weights"]
+    allowed["rankme"] = 20 * dim * mp.sqrt(2 * dim * U) * values["rankme"]
+    allowed["lidar"] = mpf("1e-6") * values["lidar"]
+    if 4 * e * size * mp.sqrt(trace) >= 1:
+        allowed["nc1_trace_pinv"] = mp.inf
+    if over(4 * e * size, of_means) >= 1:
+        allowed["nc1_trace_ratio"] = mp.inf
+    allowed |= pairs_of_means(data, values, e, size)
+    return allowed | loss_side(data, values, e)
+
+
+def pairs_of_means(
+    data: Exact, values: dict[str, Number], e: Number, size: Number
+) -> dict[str, Number]:
+    """What is made of distances of class means."""
+    count, v = len(data.means), exact.variances(data)
+    lengths = [norm(row) for row in data.centred]
+    of_cdnv, of_directional, shares, logs = [], [], [], []
+    for a, b in pairs_of(count):
+        way = minus(data.centred[b], data.centred[a])
+        gap = norm(way)
+        off = 2 * over(e * size, gap) + NEAR
+        of_cdnv.append(over(v[a] + v[b], 2 * gap**2) * (2 * off + e) if off < 1 else mp.inf)
+        for own in (a, b):
+            spread = mp.sqrt(v[own]) + e * size
+            square = average([dot(row, way) ** 2 for row in data.offsets[own]])
+            wrong = e * spread * (lengths[a] + lengths[b]) + e * size * gap
+            change = 2 * mp.sqrt(square) * wrong + wrong**2
+            moved = over(change, gap**4) + over(square, gap**4) * (4 * off + e)
+            of_directional.append(moved)
+            shares.append(min(mpf(1), 4 * moved))
+        if all(lengths):
+            apart = norm(minus(exact.unit(data.centred[a]), exact.unit(data.centred[b])))
+            logs.append(over(2 * e * size / min(lengths[a], lengths[b]), apart) + NEAR)
+    uniform, whole = values["gnc2_uniformity"], exact.log_mean(data)
+    return {
+        "cdnv": average(of_cdnv),
+        "directional_cdnv": average(of_directional),
+        "ncc_error_bound": sum(shares) + e,
+        "gnc2_uniformity": over(max(logs) * (1 + uniform), abs(whole)) if logs else mp.inf,
+    }
+
+
+def loss_side(data: Exact, values: dict[str, Number], e: Number) -> dict[str, Number]:
+    """What is made of logits."""
+    longest = max(norm(h) for group in data.groups for h in group)
+    sizes = [norm(w) * longest + abs(b) for w, b in zip(data.weight, data.bias, strict=True)]
+    z = e * max(sizes)
+
+    def of(loss: Number, off: Number) -> Number:
+        return 2 * off * min(mpf(1), 2 * loss) if off < mpf("0.1") else 2 * off
+
+    count = len(data.means)
+    product = e * values["alpha"] * values["beta"] * 2
+    squares = count * values["beta"] ** 2 + data.total * values["alpha"] ** 2
+    factor = over(2 * (count - 1) * mp.sqrt(mpf(data.total) / count), squares)
+    losses = {name: of(values[name], z) + e * values[name] for name in ("loss", "balanced_loss")}
+    best = of(values["optimal_loss"], product) + e * values["optimal_loss"]
+    return (
+        losses
+        | {
+            "optimal_loss": best,
+            "excess_loss": losses["balanced_loss"] + best,
+            "margin": z,
+            "normalised_margin": z * factor + e * abs(values["normalised_margin"]),
+        }
+        | decisions(data, e, max(sizes))
+    )
+
+
+def decisions(data: Exact, e: Number, logit: Number) -> dict[str, Number]:
+    """The share of samples that stand between two classes up to rounding."""
+    size = max(mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups)
+    units, logits = exact.mean_units(data.groups), exact.logits_of(data)
+    unsure = {"mean": 0, "angle": 0, "logits": 0}
+    turns = [over(4 * e, norm(u)) for u in units]
+    for c, group in enumerate(data.groups):
+        for h, z in zip(group, logits[c], strict=True):
+            gaps = sorted(mp.sqrt(x) for x in exact.nearest_mean(data, h))
+            unsure["mean"] += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
+            scores = exact.nearest_direction(units, h)
+            off = max(turns)
+            top = sorted(scores, reverse=True)
+            unsure["angle"] += not any(h) or top[0] - top[1] <= 2 * off
+            top = sorted(z, reverse=True)
+            unsure["logits"] += top[0] - top[1] <= 2 * e * logit
+    share = {name: mpf(number) / data.total + U for name, number in unsure.items()}
+    return {
+        "accuracy": share["logits"],
+        "nc4_ncc_accuracy": share["mean"],
+        "nc4_agreement": share["mean"] + share["logits"],
+        "nc4_cosine_accuracy": share["angle"],
+        "nc4_cosine_agreement": share["angle"] + share["logits"],
+    }
+
+
+def beside_reference(train: Exact, test: Exact, values: dict[str, Number]) -> dict[str, Number]:
+    """Of the metrics of other data against the class means of training."""
+    largest, dim = max(len(group) for group in train.groups), len(train.centre)
+    e = 16 * mp.sqrt(mpf(largest + dim + len(train.means))) * U
+    rows: Sequence[Any] = [h for data in (train, test) for group in data.groups for h in group]
+    size = max(norm(h) for h in rows)
+    spread = mp.sqrt(average([dot(row, row) for row in train.centred]))
+    off = over(e * size, spread)
+    unsure = wrong = 0
+    logits = exact.logits_of(test)
+    longest = max(norm(h) for group in test.groups for h in group)
+    logit = max(norm(w) * longest + abs(b) for w, b in zip(test.weight, test.bias, strict=True))
+    for c, group in enumerate(test.groups):
+        for h, z in zip(group, logits[c], strict=True):
+            gaps = sorted(mp.sqrt(x) for x in exact.nearest_mean(train, h))
+            unsure += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
+            top = sorted(z, reverse=True)
+            wrong += top[0] - top[1] <= 2 * e * logit
+    shares = mpf(unsure) / test.total + U, mpf(wrong) / test.total
+    strong = values["strong_test_collapse"]
+    farther = 2 * mp.sqrt(strong) * off + off**2 + strong * (2 * off + e)
+    shift = values["reference_mean_shift"]
+    return {
+        "reference_ncc_accuracy": shares[0],
+        "reference_ncc_agreement": shares[0] + shares[1],
+        "strong_test_collapse": farther,
+        "weak_test_collapse": mp.inf if unsure else farther,
+        "reference_mean_shift": 2 * mp.sqrt(shift) * off + off**2 + shift * (2 * off + e),
+        "reference_spread_ratio": e * values["reference_spread_ratio"]
+        if sum(exact.variances(train)) > SMALLEST
+        else mp.inf,
+    }

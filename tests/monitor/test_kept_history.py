@@ -1,0 +1,86 @@
+"""A monitor that runs for ever keeps no more than it needs, and goes on after a lost batch."""
+
+import gc
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nclab
+from nclab.errors import ModelError, NclabWarning
+from nclab.monitor import RecordSink, kept_history
+from nclab.monitor.kept_history import thin
+from tests.monitor.loops import batches, network
+
+
+def test_events_without_growth(tmp_path: Path) -> None:
+    """The small twin of `benchmarks/monitor_events.py`: rows, objects and file handles stay."""
+    model, loader, held = network(), batches(samples=10), []
+    few = patch.object(kept_history, "MOST", 20)
+    sink = RecordSink(tmp_path / "run")
+    with few, nclab.Monitor(model, preset="economy", sinks=sink) as monitor:
+        for epoch in range(60):
+            for x, y in monitor.watch(loader):
+                nn.functional.cross_entropy(model(x), y).backward()
+            if epoch in (39, 59):
+                gc.collect()
+                held.append((len(os.listdir("/proc/self/fd")), len(gc.get_objects())))
+        rows = monitor.history.rows
+    assert len(rows) <= 20
+    assert rows[0]["event"] == 1
+    assert rows[-1]["event"] == 60
+    assert held[0][0] == held[1][0]
+    assert held[1][1] - held[0][1] < 200  # a forgotten event has a dozen objects
+
+
+def test_every_split_keeps_its_beginning() -> None:
+    rows = [{"event": n, "split": "test" if n % 2 else "train"} for n in range(1, 1001)]
+    while len(rows) > 60:
+        thin(rows, most=60)
+    assert {rows[0]["event"], rows[1]["event"]} == {1, 2}
+    assert [row["event"] for row in rows[-20:]] == [*range(981, 1001)]
+    assert {row["split"] for row in rows[:10]} == {"test", "train"}
+
+
+class Starved(nn.Module):
+    """Runs out of memory in some of its passes."""
+
+    def __init__(self, lost: set[int]) -> None:
+        super().__init__()
+        self.inner, self.lost, self.passes = network(), lost, -1
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        hidden = self.inner[:3](x)
+        if self.passes in self.lost:
+            raise torch.OutOfMemoryError("out of memory")
+        out: Tensor = self.inner[3:](hidden)
+        return out
+
+
+def _train_on(model: nn.Module, monitor: nclab.Monitor) -> None:
+    """A loop that survives running out of memory."""
+    for x, y in monitor.watch(batches()):
+        try:
+            nn.functional.cross_entropy(model(x), y).backward()
+        except torch.OutOfMemoryError:
+            continue
+
+
+@pytest.mark.parametrize("lost", [{0}, {0, 1}, {3}])
+def test_a_batch_lost_to_memory_does_not_end_the_training(lost: set[int]) -> None:
+    model = Starved(lost)
+    with nclab.Monitor(model) as monitor:
+        with pytest.warns(NclabWarning, match="began and did not end"):
+            _train_on(model, monitor)
+    assert monitor.last is not None
+    assert monitor.last.report.last.samples == 60 - 10 * len(lost)
+
+
+def test_a_first_batch_that_no_pass_reads_is_still_an_error() -> None:
+    with nclab.Monitor(network()) as monitor, pytest.raises(ModelError, match="no forward pass"):
+        for _ in monitor.watch(batches()):
+            pass
