@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from nclab.progress import track
-from tests.fuzz import files, records
+from tests.fuzz import files, records, reports
 
 KEPT = Path("fuzz")
 EVERY = 200
 """Attacks between two notes of how far it is."""
 
 Campaign = Callable[[Path], Callable[[random.Random], bool]]
-CAMPAIGNS: dict[str, Campaign] = {"records": records.campaign, "files": files.campaign}
+CAMPAIGNS: dict[str, Campaign] = {
+    "records": records.campaign,
+    "files": files.campaign,
+    "reports": reports.campaign,
+}
 
 
 def main(arguments: list[str]) -> int:
