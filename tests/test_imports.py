@@ -13,7 +13,17 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "folders", "frame", "progress", "tensor_trees", "text", "threads"}
+GROUND = {
+    "errors",
+    "files",
+    "folders",
+    "frame",
+    "progress",
+    "regular_files",
+    "tensor_trees",
+    "text",
+    "threads",
+}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -21,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "folders": {"errors", "files"},
     "frame": {"errors"},
     "progress": set(),
+    "regular_files": set(),
     "tensor_trees": {"errors", "files"},
     "text": set(),
     "threads": set(),

@@ -14,6 +14,7 @@ from nclab.figures.picture import Picture, to_json
 from nclab.files import explained
 from nclab.folders import replace_folder
 from nclab.progress import track
+from nclab.regular_files import read_regular
 from nclab.report.compare import curves, table
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
 from nclab.report.growing_run import GrowingRun
@@ -64,7 +65,9 @@ def write_report(
     pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {MARK: json.dumps({"format": FORMAT}) + "\n"}
     files |= {f"assets/{name}": text for name, text in assets(plotly)}
-    files |= {f"data/{name}": make() for name, make in data_files(content).items()}
+    for name, make in data_files(content).items():
+        with explained("read", name, NclabError):
+            files[f"data/{name}"] = make()
     files["data/claims.json"] = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
     files |= {f"data/{name}": text for name, text in compared(pages.table, found)}
@@ -170,14 +173,16 @@ def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:
     files: dict[str, Callable[[], str | bytes]] = {}
     for experiment in content.experiments:
         if experiment.file is not None:
-            files[f"numbers/{safe_name(experiment.name)}.json"] = experiment.file.read_bytes
+            files[f"numbers/{safe_name(experiment.name)}.json"] = partial(
+                read_regular, experiment.file, root=content.root
+            )
         for figure in experiment.figures:
             base, picture = f"figures/{figure.id}", figure.picture
             if picture.panels:
                 files[f"{base}.js"] = partial(figure_script, figure.id, picture)
                 files |= _numbers_of(base, picture)
             for suffix, image in figure.images.items():
-                files[f"{base}{suffix}"] = image.read_bytes
+                files[f"{base}{suffix}"] = partial(read_regular, image, root=content.root)
     for figure in content.figures:
         base = f"figures/{figure.id}"
         files[f"{base}.js"] = partial(picture_script, figure.id, figure.picture)
@@ -210,7 +215,7 @@ def _check_target(target: Path, root: Path) -> None:
 def _is_ours(mark: Path) -> bool:
     """Whether a file is the mark of a report; others use that name, too."""
     try:
-        found = json.loads(mark.read_bytes())
+        found = json.loads(read_regular(mark, root=mark.parent))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("format") == FORMAT
