@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 MOST_BYTES = 1 << 26
 """Of a file that is read whole; no result, manifest or picture of nclab has as many."""
+BUFFER = 1 << 17
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -107,7 +108,7 @@ def _regular(name: str, folder: int | None, flags: int, path: Path) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "rb", buffering=BUFFER)
 
 
 def _check(mode: int, path: Path) -> None:

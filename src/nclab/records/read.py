@@ -326,7 +326,7 @@ def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]
         return
     for name, mode in inside.items():
         path = folder / name
-        if name.startswith("."):
+        if name.startswith(".") or name == MANIFEST:
             continue
         if stat.S_ISDIR(mode):
             _search(path, root, found, left_out)

@@ -1,6 +1,7 @@
 """Reading a journal line by line: what is whole, what is damaged, what is gone."""
 
 import contextlib
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,19 +39,27 @@ class JournalLines:
         """Their CRC-32."""
 
     def __iter__(self) -> Iterator[bytes]:
-        while line := self._piece(self._longest + 1):
+        while line := self._stream.readline(self._longest + 1):
+            self._pass(line)
             if len(line) > self._longest:
-                end = line[-1:]
-                while end != b"\n" and (piece := self._piece(SKIPPED)):
-                    end = piece[-1:]
-                line = line[:SHOWN] + (b"\0\n" if end == b"\n" else b"\0")
+                ended = line.endswith(b"\n") or self._skip()
+                line = line[:SHOWN] + (b"\0\n" if ended else b"\0")
             yield line
 
-    def _piece(self, most: int) -> bytes:
-        piece = self._stream.readline(most)
-        self.offset += len(piece)
-        self.checksum = zlib.crc32(piece, self.checksum)
-        return piece
+    def _skip(self) -> bool:
+        """Go to the end of the line; whether it has one."""
+        while block := self._stream.read(SKIPPED):
+            end = block.find(b"\n") + 1
+            if end:
+                self._stream.seek(end - len(block), os.SEEK_CUR)
+                self._pass(block[:end])
+                return True
+            self._pass(block)
+        return False
+
+    def _pass(self, content: bytes) -> None:
+        self.offset += len(content)
+        self.checksum = zlib.crc32(content, self.checksum)
 
 
 @dataclass
