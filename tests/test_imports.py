@@ -13,13 +13,25 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "frame", "progress", "tensor_trees", "text", "threads"}
+GROUND = {
+    "errors",
+    "files",
+    "folders",
+    "frame",
+    "progress",
+    "regular_files",
+    "tensor_trees",
+    "text",
+    "threads",
+}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
+    "folders": {"errors", "files"},
     "frame": {"errors"},
     "progress": set(),
+    "regular_files": set(),
     "tensor_trees": {"errors", "files"},
     "text": set(),
     "threads": set(),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.progress import track
-from tests.fuzz import files, numbers, records
+from tests.fuzz import files, numbers, records, reports
 
 KEPT = Path("fuzz")
 EVERY = 200
@@ -26,6 +26,7 @@ Campaign = Callable[[Path], Callable[[random.Random], bool]]
 CAMPAIGNS: dict[str, Campaign] = {
     "records": records.campaign,
     "files": files.campaign,
+    "reports": reports.campaign,
     "numbers": numbers.campaign,
 }
 

@@ -13,7 +13,10 @@ import uvicorn
 
 from nclab.errors import NclabError
 from nclab.records import open_run
-from nclab.report.access import allowed
+from nclab.report import server
+from nclab.report.access import HEADERS, allowed
+from nclab.report.answers import Answers
+from nclab.report.http import Protocol
 from nclab.report.server import application, listen
 from tests.cli.runner import call
 from tests.report.folders import CLAIMS, NASTY, reproduced
@@ -22,12 +25,15 @@ from tests.report.folders import CLAIMS, NASTY, reproduced
 class Live:
     """A server on a free port, in a thread."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, host: str = "127.0.0.1", token: str = "") -> None:
         self.root = root
-        self._door = listen("127.0.0.1", 0)
+        self._door = listen(host, 0)
         self.port = self._door.getsockname()[1]
-        app = application(root, stopping=lambda: self._server.should_exit)
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10, ws="none")
+        stopping = lambda: self._server.should_exit  # noqa: E731
+        app = application(root, host=host, token=token, stopping=stopping)
+        config = uvicorn.Config(
+            app, http=Protocol, log_level="critical", timeout_graceful_shutdown=10, ws="none"
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._door]})
         self._thread.start()
@@ -38,13 +44,15 @@ class Live:
         self._door.close()
 
     def ask(
-        self, path: str, *, host: str | None = None, method: str = "GET"
+        self, path: str, *, host: str | None = None, method: str = "GET", **more: str
     ) -> tuple[int, dict[str, str], bytes]:
         """One request, its path sent as it is."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.putrequest(method, path, skip_host=True)
         if host != "":
             connection.putheader("Host", host or f"127.0.0.1:{self.port}")
+        for name, value in more.items():
+            connection.putheader(name, value)
         connection.endheaders()
         answer = connection.getresponse()
         content = answer.read()
@@ -70,9 +78,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def test_foreign_names_are_refused(live: Live, host: str) -> None:
     status, headers, content = live.ask("/", host=host)
     assert status == 400
-    if host:  # without a Host at all the protocol itself refuses
-        assert content.count(b"\n") == 1
-        assert "content-security-policy" in headers
+    assert content.count(b"\n") == 1
+    assert "content-security-policy" in headers  # also where the protocol itself refuses
 
 
 def test_own_names_are_allowed(live: Live) -> None:
@@ -149,6 +156,108 @@ def test_every_answer_has_the_headers_that_hold_a_page_back(live: Live) -> None:
         assert headers["x-content-type-options"] == "nosniff"
     status, _, content = live.ask("/claims.html", method="HEAD")
     assert (status, content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+def test_so_has_what_is_no_request(live: Live, request_: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=30) as line:
+        line.sendall(request_)
+        answer = b""
+        while part := line.recv(65536):
+            answer += part
+    head = answer.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
+    assert head[0].startswith("http/1.1 400")
+    assert {f"{name}: {value}".lower() for name, value in HEADERS.items()} <= set(head)
+
+
+def test_so_has_an_error_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Answers, request: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(Answers, "runs", broken)
+    own = Live(tmp_path)
+    status, headers, content = own.ask("/api/runs")
+    own.stop()
+    assert status == 500
+    assert {name.lower() for name in HEADERS} <= set(headers)
+    assert b"ours" not in content
+
+
+TOKEN = "a-token-of-our-own"
+
+
+def test_a_token_is_asked_for(tmp_path: Path) -> None:
+    open_run(tmp_path / "one", kind="fleet", config={}, seed=0, name="mine").close()
+    own = Live(tmp_path, host="0.0.0.0", token=TOKEN)
+    try:
+        for path in (
+            "/",
+            "/index.html",
+            "/api/runs",
+            "/assets/base.js",
+            "/?token=guess",
+            "/?token=",
+        ):
+            status, headers, content = own.ask(path)
+            assert status == 403
+            assert b"mine" not in content
+            assert "content-security-policy" in headers
+        assert own.ask("/", Cookie=f"nclab-{own.port}=guess")[0] == 403
+        assert own.ask("/", Authorization="Bearer guess")[0] == 403
+        assert own.ask("/api/runs", Authorization=f"Bearer {TOKEN}")[0] == 200
+        status, headers, _ = own.ask(f"/index.html?a=1&token={TOKEN}")
+        assert (status, headers["location"]) == (303, "/index.html?a=1")
+        assert "HttpOnly" in headers["set-cookie"]
+        assert "SameSite=strict" in headers["set-cookie"]
+        cookie = headers["set-cookie"].partition(";")[0]
+        assert b"mine" in own.ask("/index.html", Cookie=cookie)[2]
+        away = own.ask(f"//evil.example?token={TOKEN}")[1]["location"]
+        assert away == "/evil.example"
+    finally:
+        own.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "given", "asked"),
+    [
+        ("127.0.0.1", None, False),
+        ("localhost", None, False),
+        ("0.0.0.0", None, True),
+        ("0.0.0.0", TOKEN, True),
+        ("127.0.0.1", TOKEN, True),
+    ],
+)
+def test_where_others_can_ask_a_token_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, given: str | None, asked: bool
+) -> None:
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].close())
+    made: list[str] = []
+    monkeypatch.setattr(
+        server, "application", lambda root, **options: made.append(options["token"])
+    )
+    words = ["serve", tmp_path, "--host", host, "--port", 0]
+    done = call(*words, *(["--token", given] if given else []))
+    assert done.code == 0
+    (token,) = made
+    assert bool(token) is asked
+    assert (f"/?token={token} " in done.out) is asked
+    assert token == given or not given
+    assert not asked or given or len(token) >= 32
+
+
+@pytest.mark.parametrize("token", ["short", "with spaces in it, and long", "a" * 15])
+def test_a_token_that_is_easily_guessed_is_refused(tmp_path: Path, token: str) -> None:
+    done = call("serve", tmp_path, "--token", token)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "at least 16" in done.err
+    assert token not in done.err
 
 
 def test_names_of_runs_are_escaped(live: Live) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nclab.cli.output import print_json, print_table
-from nclab.errors import DataError
+from nclab.errors import DataError, RecordError
 
 if TYPE_CHECKING:
     from nclab.records import RunView
@@ -23,14 +23,20 @@ def command(
     Example: [bold]nclab runs runs/ --json[/bold]
     """
     from nclab.records import find_runs, glance
+    from nclab.records.read import LeftOut
 
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"Expected a folder with runs, but {folder} {what}.")
-    damaged: list[str] = []
-    rows = [_row(glance(path)) for path in find_runs(folder, damaged=damaged)]
-    for words in damaged:
-        typer.echo(f"nclab: {words}", err=True)
+    left_out: list[LeftOut] = []
+    rows = []
+    for path in find_runs(folder, left_out=left_out):
+        try:
+            rows.append(_row(glance(path, root=folder), folder))
+        except RecordError as error:  # it was whole a moment ago
+            left_out.append(LeftOut(path, str(error)))
+    for one in left_out:
+        typer.echo(f"nclab: {one.why}", err=True)
     if as_json:
         print_json(rows)
     elif not rows:
@@ -39,7 +45,7 @@ def command(
         print_table(_table(rows))
 
 
-def _row(view: "RunView") -> dict[str, Any]:
+def _row(view: "RunView", root: Path) -> dict[str, Any]:
     """One run in plain values."""
     from nclab.records import read_run
     from nclab.records.health import health_of
@@ -48,7 +54,7 @@ def _row(view: "RunView") -> dict[str, Any]:
     last_record = view.last(MEASUREMENT)
     alarms: list[dict[str, Any]] = []
     if last_record and not last_record.get("layers"):  # why nothing was measured
-        alarms = read_run(view.folder, kinds=(ALARM,)).records
+        alarms = read_run(view.folder, kinds=(ALARM,), root=root).records
     measured = last_record or {}
     end = view.end or {}
     train = measured.get("train")

@@ -12,6 +12,13 @@ def command(
     host: Annotated[
         str, typer.Option(help="Address to listen at; by default only this machine can ask.")
     ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="NCLAB_TOKEN",
+            help="What those who ask must know; made anew if others than this machine can ask.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all runs as one JSON object and stop.")
     ] = False,
@@ -31,4 +38,4 @@ def command(
         return
     from nclab.report.server import serve
 
-    serve(runs, host=host, port=port, tell=typer.echo)
+    serve(runs, host=host, port=port, token=token, tell=typer.echo)

@@ -12,7 +12,7 @@ from nclab.errors import DataError
 if TYPE_CHECKING:
     from nclab.records.verify import Verified
 
-COLOURS = {"good": "green", "unchecked": "yellow", "damaged": "red"}
+COLOURS = {"good": "green", "unchecked": "yellow", "skipped": "yellow", "damaged": "red"}
 DAMAGED = 1
 """The exit code where something is damaged."""
 

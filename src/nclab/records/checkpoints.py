@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from nclab.errors import NclabError, RecordError
 from nclab.files import write_whole
 from nclab.records.lines import exact
 from nclab.records.schema import SCHEMA, CheckpointAbout
+from nclab.regular_files import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 FOLDER = "checkpoints"
 DIGEST = 16
 BLANK = "0" * (2 * DIGEST)
+ABOUT = "__metadata__"
+LONGEST_HEADER = 100_000_000
+"""Bytes, as safetensors has it."""
 NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -90,16 +95,17 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         ) from error
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read and verify; a damaged file is refused."""
+def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
+    """Read and verify; a damaged file is refused before more of it is read than its header tells.
+
+    With a root no link below it is followed.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        content = bytearray(path.read_bytes())
-        size = int.from_bytes(content[:8], "little")
-        header = json.loads(bytes(content[8 : 8 + size]))
-        about = json.loads(header["__metadata__"]["nclab"])
+        content, header = _content(path, root)
+        about = json.loads(header[ABOUT]["nclab"])
         checksum = about["checksum"].encode()
         place = content.index(checksum)
         content[place : place + len(checksum)] = BLANK.encode()
@@ -121,8 +127,30 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
     except RecordError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        SafetensorError,
+    ) as error:
         raise RecordError(f"Expected a whole checkpoint, got a damaged one: {path}.") from error
+
+
+def _content(path: Path, root: Path | None) -> tuple[bytearray, dict[str, Any]]:
+    """The bytes of a checkpoint and its header, which must name every one of them."""
+    with open_regular(path, root=root) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        length = int.from_bytes(stream.read(8), "little")
+        if length > min(size, LONGEST_HEADER):
+            raise ValueError("the header is longer than the file")
+        header = json.loads(stream.read(length))
+        ends = (one["data_offsets"][1] for name, one in header.items() if name != ABOUT)
+        if 8 + length + max(ends, default=0) != size:
+            raise ValueError("the header names other bytes than there are")
+        stream.seek(0)
+        return bytearray(stream.read(size)), header
 
 
 def _digest(content: bytearray) -> str:

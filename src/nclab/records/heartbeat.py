@@ -8,9 +8,11 @@ from typing import Any
 
 from nclab.files import write_whole
 from nclab.records.lines import to_json
+from nclab.regular_files import read_regular
 
 FILE = "state.json"
 PERIOD_SECONDS = 1.0
+MOST_BYTES = 1 << 20
 
 
 class Heartbeat:
@@ -32,10 +34,10 @@ class Heartbeat:
             write_whole(self._path, to_json(known).encode(), flush=False)
 
 
-def read_state(folder: Path) -> dict[str, Any]:
+def read_state(folder: Path, *, root: Path | None = None) -> dict[str, Any]:
     """The last heartbeat; empty where there is none that can be read."""
     try:
-        found = json.loads((folder / FILE).read_bytes())
+        found = json.loads(read_regular(folder / FILE, root=root, most=MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

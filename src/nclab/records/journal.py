@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.files import explained
-from nclab.records.lines import decode, encode, opening
+from nclab.records.lines import LONGEST, decode, encode, opening
 from nclab.records.lock import hold, leave_to_parent
-from nclab.records.reading import Reading
+from nclab.records.reading import JournalLines, Reading
 from nclab.records.schema import END, SCHEMA, START, StartRecord
 from nclab.records.seals import seal_line
+from nclab.regular_files import open_regular
 
 FILE = "journal.jsonl"
 HEADING: StartRecord = {"kind": START, "schema": SCHEMA}
@@ -48,17 +49,20 @@ class Scan(NamedTuple):
     reading: Reading
 
 
-def scan(path: Path) -> Scan:
-    """Read every line once; only one line is in memory at a time."""
-    end = good = checksum = lines = 0
+def scan(path: Path, *, root: Path | None = None) -> Scan:
+    """Read every line once; only one line is in memory at a time.
+
+    With a root no link below it is followed.
+    """
+    end = good = lines = 0
     first: Damage | None = None
     lost = 0
     last = b""
     offset = 0
     reading = Reading()
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            checksum = zlib.crc32(line, checksum)
+    with open_regular(path, root=root) as stream:
+        content = JournalLines(stream)
+        for number, line in enumerate(content, start=1):
             complete = line.endswith(b"\n")
             if not complete:  # torn, or being written
                 first = first or Damage(number, offset)
@@ -71,9 +75,9 @@ def scan(path: Path) -> Scan:
             else:
                 if number == 1:
                     check_heading(record, path)
-                end, good, last, lost = offset + len(line), checksum, line, 0
+                end, good, last, lost = content.offset, content.checksum, line, 0
                 lines = number
-            offset += len(line)
+            offset = content.offset
     within = first if first and first.offset < end else None
     return Scan(end, good, lost, within, last, lines, reading)
 
@@ -142,6 +146,11 @@ class JournalWriter:
         line = encode(record)
         if self._sealed:
             line = seal_line(line[:-1], self._lines + 1)
+        if len(line) > LONGEST:
+            raise RecordError(
+                f"Expected a record of at most {LONGEST:,} bytes, got {len(line):,} for "
+                f"{self.path}. Leave out some of its arrays."
+            )
         try:
             written = os.write(self._descriptor, line)
             while written < len(line):  # a disk that is nearly full takes a part
@@ -202,10 +211,10 @@ class JournalWriter:
 
     def before(self, step: int) -> tuple[int, int]:
         """Bytes before the end of the run or the first record of a step or later; records after."""
-        kept = offset = later = 0
-        with explained("read", self.path, RecordError), self.path.open("rb") as stream:
-            for line in stream:
-                offset += len(line)
+        kept = later = 0
+        with explained("read", self.path, RecordError), open_regular(self.path) as stream:
+            lines = JournalLines(stream)
+            for line in lines:
                 record = decode(line) or {}
                 if record.get("kind") == END:
                     break
@@ -213,7 +222,7 @@ class JournalWriter:
                 if later or (isinstance(at, int) and at >= step):
                     later += 1
                 else:
-                    kept = offset
+                    kept = lines.offset
         return kept, later
 
     def cut(self, length: int) -> None:

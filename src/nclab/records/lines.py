@@ -8,6 +8,8 @@ from typing import Any
 from nclab.errors import RecordError
 from nclab.records.seals import body_of
 
+LONGEST = 1 << 26
+"""Bytes of a line; what has more was not written by us and is not read."""
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from nclab.errors import RecordError
 from nclab.files import explained
+from nclab.regular_files import open_regular
 
 FILE = "lock"
 TRIES, PAUSE_SECONDS = 5, 0.05
@@ -39,7 +40,7 @@ class Lock:
             self._descriptor = None
 
 
-def is_held(folder: Path) -> bool:
+def is_held(folder: Path, *, root: Path | None = None) -> bool:
     """Whether a living process writes to this run.
 
     >>> import tempfile
@@ -51,19 +52,13 @@ def is_held(folder: Path) -> bool:
     (True, False)
     """
     try:
-        descriptor = os.open(folder / FILE, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with open_regular(folder / FILE, root=root) as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # there is none, or a file system without locks
         return False
-    else:
-        return False
-    finally:
-        os.close(descriptor)
+    return False
 
 
 def hold(descriptor: int, path: Path) -> None:

@@ -19,6 +19,7 @@ from nclab.errors import RecordError
 from nclab.files import write_whole
 from nclab.records.schema import SCHEMA
 from nclab.records.seals import open_json, seal_json
+from nclab.regular_files import read_regular
 
 FILE = "manifest.json"
 FORMAT = "nclab run"
@@ -70,11 +71,14 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_whole(folder / FILE, seal_json(manifest.to_dict(), indent=2))
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run; a newer schema and a foreign file are refused."""
+def read_manifest(folder: Path, *, root: Path | None = None) -> Manifest:
+    """The manifest of a run; a newer schema and a foreign file are refused.
+
+    With a root no link below it is followed.
+    """
     path = folder / FILE
     try:
-        found, _ = open_json(path.read_bytes())
+        found, _ = open_json(read_regular(path, root=root))
     except FileNotFoundError as error:
         raise RecordError(f"Expected a run in {folder}, but it has no {FILE}.") from error
     except OSError as error:

@@ -1,23 +1,25 @@
 """Runs on disk, as anyone may read them while they are written."""
 
 import os
+import stat
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.frame import as_frame
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
-from nclab.records.lines import decode, opening
+from nclab.records.lines import LONGEST, decode, opening
 from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.reading import Reading
+from nclab.records.reading import JournalLines, Reading
 from nclab.records.schema import END, MEASUREMENT, START, State, layers_of, split_of
 from nclab.records.seals import open_line
+from nclab.regular_files import entries, open_regular
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -83,47 +85,74 @@ def read_run(
     *,
     kinds: Collection[str] | None = None,
     arrays: bool = True,
+    root: Path | None = None,
 ) -> RunView:
     """Read a run without disturbing its writer; damaged lines are left out with a warning.
 
     With `kinds` other records are passed over unread, without `arrays` every list of
     numbers is left out: a page that shows curves needs neither pictures nor per-class values.
+    With a `root` no link below it is followed.
     """
     place = Path(folder)
-    manifest = read_manifest(place)
+    manifest = read_manifest(place, root=root)
     path = place / JOURNAL
+    whole = _Whole()
     try:
-        content = path.read_bytes()
+        with open_regular(path, root=root) as stream:
+            lines = whole.lines(JournalLines(stream))
+            records = list(parse(lines, whole.reading, kinds=kinds, arrays=arrays))
     except FileNotFoundError:
-        content = b""
+        records = []
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-    whole = content[: content.rfind(b"\n") + 1]  # the rest is being written
-    reading = Reading()
-    lines = whole.split(b"\n")[:-1]
-    records = list(parse(lines, reading, kinds=kinds, arrays=arrays))
+    reading = whole.reading
     problem = reading.problem
     if problem:
         warnings.warn(f"{path}: {problem}.", NclabWarning, stacklevel=2)
-    if len(whole) < len(content) and not is_held(place):  # what a kill leaves is told, not warned
-        torn = f"its end is torn, from byte {len(whole)} on"
+    if whole.torn is not None and not is_held(place, root=root):  # told, not warned: a kill did it
+        torn = f"its end is torn, from byte {whole.torn} on"
         problem = f"{problem}; {torn}" if problem else torn
-    end = decode(lines[-1]) if lines and reading.last_is_good else None
+    end = decode(whole.last) if reading.last_is_good else None
     ended = end if end and end["kind"] == END else None
-    return _view(place, manifest, records, ended, problem, bool(reading.sealed))
+    return _view(place, manifest, records, ended, problem, bool(reading.sealed), root)
 
 
-def glance(folder: str | os.PathLike[str]) -> RunView:
-    """A run with its last measurement and its end only: fast however long the journal is."""
+@dataclass
+class _Whole:
+    """The lines of a journal that are whole, and where the rest begins."""
+
+    reading: Reading = field(default_factory=Reading)
+    last: bytes = b""
+    torn: int | None = None
+    """The first byte of a line that is being written, or that a kill has left."""
+
+    def lines(self, all_: JournalLines) -> Iterator[bytes]:
+        begin = 0
+        for line in all_:
+            if not line.endswith(b"\n"):
+                self.torn = begin
+                return
+            begin, self.last = all_.offset, line
+            yield line
+
+
+def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunView:
+    """A run with its last measurement and its end only: fast however long the journal is.
+
+    With a `root` no link below it is followed.
+    """
     place = Path(folder)
-    manifest = read_manifest(place)
+    manifest = read_manifest(place, root=root)
     path = place / JOURNAL
     wanted: dict[str, Record] = {}
     damaged = 0
     try:
-        sealed = Reading.of(path).sealed is True
-        for line in _lines_backwards(path):
+        sealed = Reading.of(path, root=root).sealed is True
+        for line in _lines_backwards(path, root):
             record = None
+            if line is None:  # farther back than a glance goes, or too long to be a line of ours
+                damaged += 1
+                break
             if sealed and open_line(line) is None:
                 damaged += 1
             elif line.startswith(GLANCED):
@@ -137,16 +166,26 @@ def glance(folder: str | os.PathLike[str]) -> RunView:
     except OSError as error:
         sealed, problem = False, f"its journal cannot be read: {error.strerror}"
     records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
-    return _view(place, manifest, records, wanted.get(END), problem, sealed)
+    return _view(place, manifest, records, wanted.get(END), problem, sealed, root)
 
 
-def find_runs(root: str | os.PathLike[str], *, damaged: list[str] | None = None) -> list[Path]:
+class LeftOut(NamedTuple):
+    """What is in a folder of runs and is not shown."""
+
+    path: Path
+    why: str
+    """In one line."""
+    is_link: bool = False
+
+
+def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = None) -> list[Path]:
     """Every run in a folder and up to three levels below it, sorted by path.
 
-    Journals whose manifest cannot be read are said in `damaged`.
+    Links are not followed. They, folders that cannot be read and journals whose manifest cannot
+    are told in `left_out`.
     """
     found: list[Path] = []
-    _search(Path(root), DEPTH, found, [] if damaged is None else damaged)
+    _search(Path(root), Path(root), found, [] if left_out is None else left_out)
     return sorted(found)
 
 
@@ -197,19 +236,26 @@ def _view(
     end: Record | None,
     problem: str | None,
     checked: bool,
+    root: Path | None,
 ) -> RunView:
-    heartbeat = read_state(folder)
-    state = state_of(folder, end, heartbeat)
+    heartbeat = read_state(folder, root=root)
+    state = state_of(folder, end, heartbeat, root=root)
     progress = progress_of(state, heartbeat)
     told = (heartbeat, problem, checked)
     return RunView(folder, manifest.name, manifest, records, state, progress, *told)
 
 
-def state_of(folder: Path, end: Record | None, heartbeat: Mapping[str, Any]) -> State:
+def state_of(
+    folder: Path,
+    end: Record | None,
+    heartbeat: Mapping[str, Any],
+    *,
+    root: Path | None = None,
+) -> State:
     """The state of a run, from its last record, its lock and its last heartbeat."""
     if end is not None:
         return "finished" if end.get("state") == "finished" else "failed"
-    if is_held(folder):
+    if is_held(folder, root=root):
         return "running"
     return "failed" if heartbeat.get("state") == "failed" else "stopped"
 
@@ -228,17 +274,23 @@ def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
     return step / total if 0 < step < total else float(step > 0)
 
 
-def _lines_backwards(path: Path) -> Iterator[bytes]:
-    """Whole lines from the last to the first, reading only as far back as is asked for."""
+def _lines_backwards(path: Path, root: Path | None) -> Iterator[bytes | None]:
+    """Whole lines from the last to the first, reading only as far back as is asked for.
+
+    None where a line is too long to be one of ours, and after as many bytes as two such lines have.
+    """
     try:
-        stream = path.open("rb")
+        stream = open_regular(path, root=root)
     except FileNotFoundError:
         return
     with stream:
-        position = stream.seek(0, os.SEEK_END)
+        end = position = stream.seek(0, os.SEEK_END)
         rest = b""
         torn = True  # what follows the last newline is being written
         while position > 0:
+            if len(rest) > LONGEST or end - position > 2 * LONGEST:
+                yield None
+                return
             size = min(max(GLANCE_BYTES, len(rest)), position)
             position -= size
             stream.seek(position)
@@ -255,22 +307,29 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
             yield rest
 
 
-def _search(folder: Path, depth: int, found: list[Path], damaged: list[str]) -> None:
-    if (folder / MANIFEST).is_file():
+def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]) -> None:
+    if os.path.lexists(folder / MANIFEST):
         try:
-            read_manifest(folder)
+            read_manifest(folder, root=root)
         except RecordError as error:
-            if (folder / JOURNAL).is_file():  # else it is another program's manifest
-                damaged.append(str(error))
+            if os.path.lexists(folder / JOURNAL):  # else it is another program's manifest
+                left_out.append(LeftOut(folder / MANIFEST, str(error)))
         else:
             found.append(folder)
             return
-    if depth == 0:
+    if len(folder.parts) - len(root.parts) >= DEPTH:
         return
     try:
-        below = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
-    except OSError:
+        inside = entries(folder, root=root)
+    except OSError as error:
+        left_out.append(LeftOut(folder, f"Cannot read the folder {folder}: {error.strerror}."))
         return
-    for entry in below:
-        if entry.is_dir():
-            _search(Path(entry.path), depth - 1, found, damaged)
+    for name, mode in inside.items():
+        path = folder / name
+        if name.startswith(".") or name == MANIFEST:
+            continue
+        if stat.S_ISDIR(mode):
+            _search(path, root, found, left_out)
+        elif stat.S_ISLNK(mode) and (os.path.isdir(path) or not os.path.exists(path)):
+            words = f"The link {path} is not followed. Ask for where it leads by itself."
+            left_out.append(LeftOut(path, words, is_link=True))

@@ -1,15 +1,65 @@
 """Reading a journal line by line: what is whole, what is damaged, what is gone."""
 
 import contextlib
+import os
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from nclab.records.lines import decode
+from nclab.records.lines import LONGEST, decode
 from nclab.records.seals import open_line
+from nclab.regular_files import open_regular
 
 HEADING_BYTES = 4096
 """No first line of a journal is longer."""
+SHOWN = 64
+"""Bytes that are kept of a line which is too long to be one of ours."""
+SKIPPED = 1 << 20
+"""Bytes of it that are read at once."""
+
+
+class JournalLines:
+    """The lines of a journal, of which only one is in memory, and never more than `LONGEST` of it.
+
+    A line that is longer is cut short, so that nobody takes it for whole.
+
+    >>> import io
+    >>> lines = JournalLines(io.BytesIO(b"one\\ntwo\\nthr"))
+    >>> list(lines), lines.offset
+    ([b'one\\n', b'two\\n', b'thr'], 11)
+    """
+
+    def __init__(self, stream: BinaryIO, *, longest: int = LONGEST) -> None:
+        self._stream, self._longest = stream, longest
+        self.offset = 0
+        """Bytes up to the end of the line that was given last."""
+        self.checksum = 0
+        """Their CRC-32."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        while line := self._stream.readline(self._longest + 1):
+            self._pass(line)
+            if len(line) > self._longest:
+                ended = line.endswith(b"\n") or self._skip()
+                line = line[:SHOWN] + (b"\0\n" if ended else b"\0")
+            yield line
+
+    def _skip(self) -> bool:
+        """Go to the end of the line; whether it has one."""
+        while block := self._stream.read(SKIPPED):
+            end = block.find(b"\n") + 1
+            if end:
+                self._stream.seek(end - len(block), os.SEEK_CUR)
+                self._pass(block[:end])
+                return True
+            self._pass(block)
+        return False
+
+    def _pass(self, content: bytes) -> None:
+        self.offset += len(content)
+        self.checksum = zlib.crc32(content, self.checksum)
 
 
 @dataclass
@@ -43,10 +93,10 @@ class Reading:
     _since: int = 0
 
     @classmethod
-    def of(cls, path: Path) -> "Reading":
+    def of(cls, path: Path, *, root: Path | None = None) -> "Reading":
         """A reading that has seen the first line of a journal, if there is one."""
         reading = cls()
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
+        with contextlib.suppress(FileNotFoundError), open_regular(path, root=root) as stream:
             line = stream.readline(HEADING_BYTES)
             if line.endswith(b"\n"):
                 reading.accepts(line)

@@ -12,6 +12,7 @@ from nclab.errors import NclabError, RecordError
 from nclab.files import explained, write_whole
 from nclab.records.schema import NumbersHeading
 from nclab.records.seals import open_json, seal_json
+from nclab.regular_files import read_regular
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
@@ -38,12 +39,15 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, content)
 
 
-def parse_json(path: Path) -> Any:
-    """What a file holds, None for a number that is not finite; RecordError where it is damaged."""
+def parse_json(path: Path, *, root: Path | None = None) -> Any:
+    """What a file holds, None for a number that is not finite; RecordError where it is damaged.
+
+    With a root no link below it is followed.
+    """
     try:
-        value, sealed = open_json(path.read_bytes())
+        value, sealed = open_json(read_regular(path, root=root))
     except OSError as error:
-        raise RecordError(f"{type(error).__name__}: {error}") from error
+        raise RecordError(str(error.strerror)) from error
     if sealed:
         del value["schema"]
     return value
@@ -88,7 +92,7 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         path = runs / name / NUMBERS
         if path.exists():
             try:
-                found[name] = _numbers(parse_json(path), name)
+                found[name] = _numbers(parse_json(path, root=runs), name)
             except RecordError as error:
                 found[name] = {UNREADABLE: str(error)}
     return found
@@ -97,7 +101,7 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 def digest(runs: Path, name: str) -> str:
     """Of the numbers of an experiment, by which its verdicts know what they were judged from."""
     try:
-        return hashlib.sha256((runs / name / NUMBERS).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(runs / name / NUMBERS, root=runs)).hexdigest()
     except OSError:
         return ""
 

@@ -2,15 +2,19 @@
 
 import os
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabWarning
 from nclab.records.journal import FILE as JOURNAL
+from nclab.records.lines import LONGEST
 from nclab.records.read import parse
 from nclab.records.reading import Reading
+from nclab.regular_files import open_regular
 
+BLOCK = 1 << 22
+"""Bytes that are read at once."""
 MEMORY = 256
 """Bytes before our place that are compared, to notice a journal that was cut and grew again."""
 
@@ -33,11 +37,15 @@ class Tail:
         *,
         kinds: Collection[str] | None = None,
         arrays: bool = True,
+        root: Path | None = None,
     ) -> None:
-        self._path = Path(folder) / JOURNAL
+        """With a `root` no link below it is followed."""
+        self._path, self._root = Path(folder) / JOURNAL, root
         self._kinds, self._arrays = kinds, arrays
         self._place = 0
         self._before = b""
+        self._skipping = False
+        """Whether our place is within a line that is too long to be one of ours."""
         self.reading = Reading()
         """Which lines were good so far."""
         self.restarted = False
@@ -46,46 +54,79 @@ class Tail:
     def poll(self) -> list[dict[str, Any]]:
         """New complete records since the last call; from the first one if `restarted`."""
         before = self.problem
-        lines = self._whole().split(b"\n")[:-1]
-        found = list(parse(lines, self.reading, kinds=self._kinds, arrays=self._arrays))
+        found: list[dict[str, Any]] = []
+        for content in self._whole():
+            lines = content.split(b"\n")[:-1]
+            found += parse(lines, self.reading, kinds=self._kinds, arrays=self._arrays)
         if self.problem and self.problem != before:
             warnings.warn(f"{self._path}: {self.problem}.", NclabWarning, stacklevel=2)
         return found
 
-    def content(self) -> bytes:
-        """The same as whole lines of every kind, for readers that decode only some of them."""
-        lines = self._whole().split(b"\n")[:-1]
-        return b"".join(b"%s\n" % line for line in lines if self.reading.accepts(line))
+    def contents(self) -> Iterator[bytes]:
+        """The same as whole lines of every kind, for readers that decode only some of them.
+
+        Parts of at most a few megabytes, unless a line is longer.
+        """
+        for content in self._whole():
+            good = [self.reading.accepts(line) for line in content.split(b"\n")[:-1]]
+            if all(good):
+                yield content
+            else:
+                lines = zip(content.split(b"\n"), good, strict=False)
+                yield b"".join(b"%s\n" % line for line, kept in lines if kept)
 
     @property
     def problem(self) -> str | None:
         """What of the journal could not be read so far, in words."""
         return self.reading.problem
 
-    def _whole(self) -> bytes:
-        """New whole lines."""
+    def _whole(self) -> Iterator[bytes]:
+        """New whole lines, some at a time."""
         self.restarted = False
         try:
-            stream = self._path.open("rb")
+            stream = open_regular(self._path, root=self._root)
         except FileNotFoundError:
             self._begin_again()
-            return b""
+            return
         with stream:
             stream.seek(self._place - len(self._before))
-            content = stream.read()
-            if not content.startswith(self._before):
+            if stream.read(len(self._before)) != self._before:
                 self._begin_again()
                 stream.seek(0)
-                content = stream.read()
-        fresh = content[len(self._before) :]
-        whole = fresh[: fresh.rfind(b"\n") + 1]
-        if not whole:
-            return b""
-        self._place += len(whole)
-        self._before = (self._before + whole[-MEMORY:])[-MEMORY:]
-        return whole
+            rest = b""
+            while block := stream.read(BLOCK):
+                block = rest + block
+                end = block.rfind(b"\n") + 1
+                if end:
+                    rest = block[end:]
+                    if whole := self._taken(block[:end]):
+                        yield whole
+                elif self._skipping or len(block) > LONGEST:
+                    self._skip(block)
+                    rest = b""
+                else:
+                    rest = block
+
+    def _taken(self, lines: bytes) -> bytes:
+        """Whole lines that are passed now, without the end of one that was too long."""
+        self._pass(lines)
+        if self._skipping:
+            self._skipping = False
+            return lines[lines.index(b"\n") + 1 :]
+        return lines
+
+    def _skip(self, part: bytes) -> None:
+        """Pass a part of a line that is too long; it is counted once."""
+        if not self._skipping and self.reading.accepts(part[-MEMORY:]):
+            self.reading.refuse()
+        self._skipping = True
+        self._pass(part)
+
+    def _pass(self, content: bytes) -> None:
+        self._place += len(content)
+        self._before = (self._before + content[-MEMORY:])[-MEMORY:]
 
     def _begin_again(self) -> None:
         self.restarted = self._place > 0
-        self._place, self._before = 0, b""
+        self._place, self._before, self._skipping = 0, b"", False
         self.reading = Reading()

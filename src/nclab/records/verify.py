@@ -1,5 +1,6 @@
 """Verifying a run: every line against its seal, every checkpoint and file against its checksum."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +12,12 @@ from nclab.records.journal import FILE as JOURNAL
 from nclab.records.journal import scan
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import read_manifest
-from nclab.records.read import find_runs
+from nclab.records.read import LeftOut, find_runs
 from nclab.records.results import CLAIMS, SKIPPED
 from nclab.records.seals import SEALED, open_json
+from nclab.regular_files import read_regular
 
-State = Literal["good", "unchecked", "damaged"]
+State = Literal["good", "unchecked", "skipped", "damaged"]
 
 
 @dataclass(frozen=True)
@@ -40,28 +42,39 @@ def verify_run(folder: Path) -> list[Verified]:
     >>> [(one.file, one.state) for one in verify_run(place)]
     [('manifest.json', 'good'), ('journal.jsonl', 'good')]
     """
-    return [_manifest(folder), _journal(folder), *_checkpoints(folder)]
+    return _verified(folder, folder)
+
+
+def _verified(folder: Path, root: Path) -> list[Verified]:
+    return [_manifest(folder, root), _journal(folder, root), *_checkpoints(folder, root)]
 
 
 def verify_folder(root: Path) -> list[Verified]:
     """Every run and every file of results in a folder; names are relative to it."""
-    odd: list[str] = []
+    odd: list[LeftOut] = []
     found = [
         replace(one, file=(folder / one.file).relative_to(root).as_posix())
-        for folder in find_runs(root, damaged=odd)
-        for one in verify_run(folder)
+        for folder in find_runs(root, left_out=odd)
+        for one in _verified(folder, root)
     ]
-    found += [Verified(MANIFEST, "damaged", words, "Restore it from a copy.") for words in odd]
+    found += [_left_out(one, root) for one in odd]
     results = [root / name for name in (CLAIMS, SKIPPED)]
     results += [path for one in ("*/numbers.json", "*/*.picture.json") for path in root.glob(one)]
-    return found + [_result(path, root) for path in sorted(results) if path.is_file()]
+    return found + [_result(path, root) for path in sorted(results) if os.path.lexists(path)]
+
+
+def _left_out(one: LeftOut, root: Path) -> Verified:
+    name = one.path.relative_to(root).as_posix()
+    if one.is_link:
+        return Verified(name, "skipped", one.why)
+    return Verified(name, "damaged", one.why, "Restore it from a copy.")
 
 
 def _result(path: Path, root: Path) -> Verified:
     name = path.relative_to(root).as_posix()
     again = "Delete it and reproduce the experiment again."
     try:
-        _, sealed = open_json(path.read_bytes())
+        _, sealed = open_json(read_regular(path, root=root))
     except OSError as error:
         return Verified(name, "damaged", f"it cannot be read: {error.strerror}")
     except RecordError as error:
@@ -71,9 +84,9 @@ def _result(path: Path, root: Path) -> Verified:
     return Verified(name, "good", "as it was written")
 
 
-def _manifest(folder: Path) -> Verified:
+def _manifest(folder: Path, root: Path) -> Verified:
     try:
-        schema = read_manifest(folder).schema
+        schema = read_manifest(folder, root=root).schema
     except RecordError as error:
         return Verified(MANIFEST, "damaged", str(error), "Restore it from a copy.")
     if schema < SEALED:
@@ -81,19 +94,20 @@ def _manifest(folder: Path) -> Verified:
     return Verified(MANIFEST, "good", "as it was written")
 
 
-def _journal(folder: Path) -> Verified:
+def _journal(folder: Path, root: Path) -> Verified:
     path = folder / JOURNAL
     try:
-        found = scan(path)
-        size = path.stat().st_size
+        found = scan(path, root=root)
+        size = path.lstat().st_size
     except FileNotFoundError:
         return Verified(JOURNAL, "damaged", "it is missing", "Restore it from a copy.")
     except OSError as error:
         return Verified(JOURNAL, "damaged", f"it cannot be read: {error.strerror}")
     except RecordError as error:
         return Verified(JOURNAL, "damaged", str(error))
-    reading, usable = found.reading, _usable_before(folder, found.damage and found.damage.offset)
+    reading = found.reading
     if found.damage is not None:
+        usable = _usable_before(folder, found.damage.offset, root)
         words = f"{reading.problem}: byte {found.damage.offset}, line {found.damage.line}"
         repair = "Restore it from a copy, or delete the folder."
         if usable is not None:
@@ -108,22 +122,22 @@ def _journal(folder: Path) -> Verified:
     return Verified(JOURNAL, "good", f"{found.lines} lines as they were written")
 
 
-def _usable_before(folder: Path, offset: int | None) -> int | None:
+def _usable_before(folder: Path, offset: int, root: Path) -> int | None:
     """The step of the last good checkpoint whose journal ends before a byte."""
     for step, path in reversed(checkpoints.list_checkpoints(folder).items()):
         try:
-            if checkpoints.read_checkpoint(path).journal_length <= (offset or 0):
+            if checkpoints.read_checkpoint(path, root=root).journal_length <= offset:
                 return step
         except RecordError:
             continue
     return None
 
 
-def _checkpoints(folder: Path) -> Iterator[Verified]:
+def _checkpoints(folder: Path, root: Path) -> Iterator[Verified]:
     for path in checkpoints.list_checkpoints(folder).values():
         name = f"{checkpoints.FOLDER}/{path.name}"
         try:
-            checkpoints.read_checkpoint(path)
+            checkpoints.read_checkpoint(path, root=root)
         except RecordError as error:
             yield Verified(name, "damaged", str(error), "Delete it: the one before is used.")
         else:

@@ -1,11 +1,14 @@
 """Who may ask the live page, and what for; the headers of every answer."""
 
+import hmac
 import ipaddress
 import re
 import socket
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
@@ -25,10 +28,14 @@ HEADERS = {
 
 
 class ReadOnlyAccess:
-    """Refuses foreign names and everything but reading; adds the headers of every answer."""
+    """Refuses foreign names and everything but reading; adds the headers of every answer.
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app, self._host = app, host
+    With a token also everyone who does not know it: in the address, from which it goes into a
+    cookie, or as `Authorization: Bearer TOKEN`.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, *, token: str = "") -> None:
+        self._app, self._host, self._token = app, host, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,8 +58,32 @@ class ReadOnlyAccess:
             text = "This server only answers GET and HEAD.\n"
             answer = PlainTextResponse(text, status_code=405, headers={"Allow": "GET, HEAD"})
             await answer(scope, receive, with_headers)
+        elif refused := self._refused(Request(scope)) if self._token else None:
+            await refused(scope, receive, with_headers)
         else:
             await self._app(scope, receive, with_headers)
+
+    def _refused(self, request: Request) -> Response | None:
+        """What is answered in place of the page; None to one who knows the token."""
+        cookie = f"nclab-{(request.scope.get('server') or ('', 0))[1]}"
+        given = request.headers.get("authorization", "")
+        if self._is_token(given.removeprefix("Bearer ")):
+            return None
+        query = parse_qsl(request.scope["query_string"].decode("latin-1"))
+        if any(name == "token" and self._is_token(value) for name, value in query):
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            path = "/" + quote(request.scope["path"].lstrip("/\\"))  # never another server
+            answer = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
+            answer.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+            return answer
+        if self._is_token(request.cookies.get(cookie, "")):
+            return None
+        text = "Expected the token of this server. Open the whole address that it has printed.\n"
+        return PlainTextResponse(text, status_code=403)
+
+    def _is_token(self, given: str) -> bool:
+        """In the same time for every guess."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
 
 def allowed(header: str, host: str) -> bool:

@@ -1,6 +1,7 @@
 """What the live page answers: pages, numbers and the events of growing runs."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -44,7 +45,7 @@ class Answers:
 
     async def live(self, request: Request) -> Response:
         """The page on which runs are compared; its numbers come by events."""
-        return HTMLResponse(await asyncio.to_thread(self._watcher.live_page))
+        return _page(await asyncio.to_thread(self._watcher.live_page))
 
     async def page(self, request: Request) -> Response:
         """A page of the report, as of now."""
@@ -54,7 +55,7 @@ class Answers:
         if text is None:  # perhaps of a run that has just begun
             await asyncio.to_thread(watcher.refresh, again=True)
             text = await asyncio.to_thread(watcher.render, name)
-        return _missing() if text is None else HTMLResponse(text.encode("utf-8", "replace"))
+        return _missing() if text is None else _page(text)
 
     async def runs(self, request: Request) -> Response:
         """All runs, each in one line."""
@@ -95,7 +96,8 @@ class Answers:
         else:
             content = await asyncio.to_thread(watcher.figured)
             if make := data_files(content).get(f"{kind}/{name}"):
-                found = make()
+                with contextlib.suppress(OSError):  # gone, or no longer what it was
+                    found = await asyncio.to_thread(make)
         media = TYPES.get(Path(name).suffix, "application/octet-stream")
         return _missing() if found is None else Response(found, media_type=media)
 
@@ -182,6 +184,11 @@ def _event(value: Any) -> str:
 
 def _json(value: Any) -> Response:
     return Response(compact(value), media_type="application/json")
+
+
+def _page(text: str) -> Response:
+    """A page; what of a name is no text is shown as question marks."""
+    return HTMLResponse(text.encode("utf-8", "replace"))
 
 
 def _missing() -> Response:

@@ -47,11 +47,15 @@ class Columns:
     def __len__(self) -> int:
         return len(self._at["step"])
 
-    def extend(self, lines: Sequence[bytes]) -> None:
-        """Take new lines of this kind; only those that are kept are decoded."""
+    def extend(self, lines: Sequence[bytes], *, first: bool | None = None) -> None:
+        """Take new lines of this kind; only those that are kept are decoded.
+
+        `first` lines, by default those of an empty table, are as many as are there at once: of
+        long ones fewer are kept.
+        """
         if not lines:
             return
-        self._widen(lines)
+        self._widen(lines, first=not len(self) if first is None else first)
         first = -self.seen % self.stride
         for place in range(first, len(lines), self.stride):
             self._keep(lines[place])
@@ -112,9 +116,9 @@ class Columns:
         """Every curve there is, in the order in which records name them."""
         return list(dict.fromkeys([*self.values, *self._newest]))
 
-    def _widen(self, lines: Sequence[bytes]) -> None:
+    def _widen(self, lines: Sequence[bytes], *, first: bool) -> None:
         limit = self.limit
-        if not len(self):
+        if first:
             some = [len(lines[place]) for place in (0, len(lines) // 2, -1)]
             mean = sum(some) / len(some)
             limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))

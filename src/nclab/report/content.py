@@ -4,15 +4,19 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, RecordError
 from nclab.figures.picture import Picture, from_json
+from nclab.files import explained
 from nclab.records import find_runs
+from nclab.records.read import LeftOut
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
+from nclab.regular_files import check_regular, entries
 from nclab.report.foreign_files import (
     read_claims,
     read_errata,
@@ -112,7 +116,9 @@ class Content:
 def read_content(root: Path) -> Content:
     """Read everything but the runs; what is missing is missing, what is damaged is said."""
     problems: list[str] = []
-    folders = [one for one in sorted(root.iterdir()) if one.is_dir() and inside(one, root)]
+    with explained("read the folder", root, NclabError):
+        inside = entries(root, root=root)
+    folders = [root / name for name, mode in inside.items() if stat.S_ISDIR(mode)]
     found = (_experiment(folder, root, problems) for folder in folders)
     experiments = [one for one in found if one is not None]
     judged = _json(root / CLAIMS, problems, root)
@@ -146,27 +152,22 @@ def _stale(root: Path, judged_from: Any, claims: list[dict[str, Any]]) -> set[st
 def stamp(root: Path) -> list[tuple[str, int, int]]:
     """What changes when any file that `read_content` reads does; costs no reading."""
     files = [root / CLAIMS, root / SKIPPED]
-    files += [*root.glob(f"*/{NUMBERS}"), *root.glob(f"*/*{PICTURE}")]
+    with contextlib.suppress(OSError):
+        files += [*root.glob(f"*/{NUMBERS}"), *root.glob(f"*/*{PICTURE}")]
     found = []
     for file in files:
         with contextlib.suppress(OSError):
-            facts = file.stat()
+            facts = file.lstat()
             found.append((str(file), facts.st_mtime_ns, facts.st_size))
     return sorted(found)
 
 
 def runs_below(root: Path, problems: list[str]) -> list[Path]:
-    """The runs in a folder, those that a link leads out of it left aside."""
-    damaged: list[str] = []
-    home = root.resolve()
-    found = [one for one in find_runs(root, damaged=damaged) if one.resolve().is_relative_to(home)]
-    problems += [one.replace(f"{root}/", "") for one in damaged]
+    """The runs in a folder, links aside; what is left out is said."""
+    left_out: list[LeftOut] = []
+    found = find_runs(root, left_out=left_out)
+    problems += [one.why.replace(f"{root}/", "") for one in left_out]
     return found
-
-
-def inside(path: Path, root: Path) -> bool:
-    """Whether a path, its links followed, lies in a folder."""
-    return path.resolve().is_relative_to(root.resolve())
 
 
 def safe_name(text: str) -> str:
@@ -189,10 +190,14 @@ def check_folder(root: Path) -> Path:
 
 
 def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFolder | None:
+    try:
+        names = list(entries(folder, root=root))
+    except OSError:  # as is said where runs are looked for
+        return None
     numbers_file = folder / NUMBERS
     numbers = _json(numbers_file, problems, root)
     pictures: dict[str, Picture] = {}
-    for path in sorted(folder.glob(f"*{PICTURE}")):
+    for path in (folder / name for name in names if name.endswith(PICTURE)):
         content = _json(path, problems, root)
         try:
             if isinstance(content, dict):
@@ -200,10 +205,10 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFold
         except NclabError as error:
             problems.append(f"{path.relative_to(root)}: {error}")
     # A figure without its numbers is better than none.
-    for path in sorted(folder.glob("*.png")) if numbers is not None else ():
+    for path in (folder / name for name in names if name.endswith(".png") and numbers is not None):
         pictures.setdefault(path.stem, Picture(path.stem, path.stem, ()))
     figures = tuple(
-        Figure(folder.name, stem, picture, _images(folder, stem, root))
+        Figure(folder.name, stem, picture, _images(folder, stem, names, root, problems))
         for stem, picture in pictures.items()
     )
     if numbers is None and not figures:
@@ -213,18 +218,27 @@ def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFold
     return ExperimentFolder(folder.name, kept, figures, file)
 
 
-def _images(folder: Path, stem: str, root: Path) -> dict[str, Path]:
-    beside = {suffix: folder / f"{stem}{suffix}" for suffix in IMAGES}
-    there = {suffix: file for suffix, file in beside.items() if file.is_file()}
-    return {s: file for s, file in there.items() if os.access(file, os.R_OK) and inside(file, root)}
+def _images(
+    folder: Path, stem: str, names: Collection[str], root: Path, problems: list[str]
+) -> dict[str, Path]:
+    found = {}
+    for suffix in IMAGES:
+        if (name := f"{stem}{suffix}") in names:
+            try:
+                check_regular(folder / name, root=root)
+            except OSError as error:
+                problems.append(f"{folder.name}/{name} cannot be read: {error.strerror}")
+            else:
+                found[suffix] = folder / name
+    return found
 
 
 def _json(path: Path, problems: list[str], root: Path) -> Any:
     """What a file holds; None where it is absent, damaged or elsewhere."""
-    if not path.is_file() or not inside(path, root):
+    if not os.path.lexists(path):
         return None
     try:
-        return parse_json(path)
+        return parse_json(path, root=root)
     except RecordError as error:
         problems.append(f"{path.relative_to(root)} cannot be read: {error}")
         return None

@@ -30,12 +30,13 @@ class GrowingRun:
 
     def __init__(self, folder: Path, *, root: Path, limit: int = LIMIT) -> None:
         self.folder = folder
-        self.manifest: Manifest = read_manifest(folder)
+        self._root = root
+        self.manifest: Manifest = read_manifest(folder, root=root)
         self.name = self.manifest.name
         self.path = folder.relative_to(root).as_posix()
         """Where the run is in the folder of runs; `.` for that folder itself."""
         self._limit = limit
-        self._tail = Tail(folder)
+        self._tail = Tail(folder, root=root)
         self._size = -1
         self._begin()
 
@@ -52,21 +53,24 @@ class GrowingRun:
     def refresh(self) -> bool:
         """Read what is new; whether there was anything. RecordError if it cannot be read."""
         before = (self.heartbeat, self.end)
-        self.heartbeat = read_state(self.folder)
+        self.heartbeat = read_state(self.folder, root=self._root)
         try:
-            size = (self.folder / JOURNAL).stat().st_size
+            size = (self.folder / JOURNAL).lstat().st_size
         except OSError:
             size = 0
-        with explained("read", f"{self.path}/{JOURNAL}", RecordError):
-            content = b"" if size == self._size else self._tail.content()
+        first, grown = self._size < 0, False
+        if size != self._size:
+            with explained("read", f"{self.path}/{JOURNAL}", RecordError):
+                for content in self._tail.contents():
+                    if self._tail.restarted and not grown:
+                        self._begin()
+                    grown = True
+                    for kind, lines in split(content).items():
+                        self._take(kind, lines, first)
         self._size = size
-        if self._tail.restarted and content:
-            self._begin()
-        for kind, lines in split(content).items():
-            self._take(kind, lines)
-        return bool(content) or before != (self.heartbeat, self.end)
+        return grown or before != (self.heartbeat, self.end)
 
-    def _take(self, kind: str, lines: "Lines") -> None:
+    def _take(self, kind: str, lines: "Lines", first: bool) -> None:
         if kind == END:
             self.end = known(decode(lines[-1]))
         elif kind == GEOMETRY:
@@ -74,7 +78,7 @@ class GrowingRun:
         elif kind == ALARM:
             self.alarms += [known(record) for record in map(decode, lines) if record]
         elif kind != START:
-            self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
+            self.columns.setdefault(kind, Columns(self._limit)).extend(lines, first=first)
             if kind == MEASUREMENT:
                 for split, own in lines.by_split().items():
                     self.splits.setdefault(split, Frames()).extend(own)
@@ -88,7 +92,7 @@ class GrowingRun:
     @property
     def state(self) -> State:
         """running, finished, failed or stopped."""
-        return state_of(self.folder, self.end, self.heartbeat)
+        return state_of(self.folder, self.end, self.heartbeat, root=self._root)
 
     @property
     def progress(self) -> float | None:

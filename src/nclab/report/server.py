@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import ipaddress
+import re
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,30 +15,70 @@ from nclab.report.content import check_folder
 from nclab.report.watcher import Watcher
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+SHORTEST_TOKEN = 16
 
 
 def serve(
-    runs: Path, *, host: str = "127.0.0.1", port: int = 8000, tell: Callable[[str], None]
+    runs: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    tell: Callable[[str], None],
 ) -> None:
-    """Serve a folder until stopped; the address is told once it answers."""
+    """Serve a folder until stopped; the address is told once it answers.
+
+    Where others than this machine can ask, only those who know the token are answered: the one
+    that is given, or a new one. It is part of the address that is told.
+    """
     root = check_folder(runs)
+    if token is not None:
+        _check_token(token)
     try:
         import uvicorn
     except ImportError as error:
         raise MissingExtra("The live page", package="uvicorn", extra="serve") from error
+    from nclab.report.http import Protocol
+
     door = listen(host, port)
     address = door.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-    tell(f"Serving {root} at http://{shown}:{address[1]}/ - stop with Ctrl-C.")
+    if token is None:
+        token = "" if is_loopback(address[0]) else secrets.token_urlsafe(24)
+    key = f"?token={token}" if token else ""
+    tell(f"Serving {root} at http://{shown}:{address[1]}/{key} - stop with Ctrl-C.")
     # Pages that listen are told to stop, as they would never do so by themselves.
-    app = application(root, host=host, stopping=lambda: server.should_exit)
+    app = application(root, host=host, token=token, stopping=lambda: server.should_exit)
     config = uvicorn.Config(
-        app, log_level="error", timeout_graceful_shutdown=3, server_header=False, ws="none"
+        app,
+        http=Protocol,
+        log_level="error",
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        ws="none",
     )
     server = uvicorn.Server(config)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[door])
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can ask at an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("::")
+    (True, True, False, False)
+    """
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _check_token(token: str) -> None:
+    if not re.fullmatch(rf"[A-Za-z0-9_.~-]{{{SHORTEST_TOKEN},}}", token):
+        raise NclabError(
+            f"Expected a token of at least {SHORTEST_TOKEN} letters, digits, _ . ~ or -, got "
+            f"{len(token)} characters. Leave --token out to get a new one."
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -60,12 +103,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def application(
-    root: Path, *, host: str = "127.0.0.1", stopping: Callable[[], bool] = lambda: False
-) -> "Starlette":
+    root: Path,
+    *,
+    host: str = "127.0.0.1",
+    token: str = "",
+    stopping: Callable[[], bool] = lambda: False,
+) -> "ASGIApp":
     """The server as an ASGI application."""
     try:
         from starlette.applications import Starlette
-        from starlette.middleware import Middleware
         from starlette.routing import Route
     except ImportError as error:
         raise MissingExtra("The live page", package="starlette", extra="serve") from error
@@ -88,11 +134,11 @@ def application(
     ]
 
     @contextlib.asynccontextmanager
-    async def reading(_: Starlette) -> AsyncIterator[None]:
+    async def reading(_: object) -> AsyncIterator[None]:
         # Long journals are read before anyone asks.
         first = asyncio.create_task(answers.warm())
         yield
         first.cancel()
 
-    access = Middleware(ReadOnlyAccess, host=host)
-    return Starlette(routes=routes, middleware=[access], lifespan=reading)
+    pages = Starlette(routes=routes, lifespan=reading)
+    return ReadOnlyAccess(pages, host, token=token)  # around all, errors of our own as well

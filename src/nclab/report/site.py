@@ -1,7 +1,6 @@
 """The static report: a folder of pages that opens from disk, without a server and offline."""
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +11,10 @@ from typing import Any
 from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import Picture, to_json
-from nclab.files import explained, write_whole
+from nclab.files import explained
+from nclab.folders import replace_folder
 from nclab.progress import track
+from nclab.regular_files import read_regular
 from nclab.report.compare import curves, table
 from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
 from nclab.report.growing_run import GrowingRun
@@ -25,8 +26,6 @@ from nclab.report.sweep_figures import with_figures
 MARK = "report.json"
 FORMAT = "nclab report"
 FOLDERS = ("assets", "data/curves", "data/figures", "data/numbers", "data/runs", "papers", "runs")
-OURS = ("assets", "data", "papers", "runs")
-"""Folders of a report; an earlier one's are replaced."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def write_report(
     """
     root = check_folder(runs)
     target = root / "report" if out is None else out
-    _check_target(target)
+    _check_target(target, root)
     problems: list[str] = []
     content = read_content(root)
     found, scripts = read_runs(root, problems)
@@ -64,8 +63,11 @@ def write_report(
     content = with_figures(content, table(found), metrics)
     plotly = plotly_script() if any(one.figures for one in content.experiments) else None
     pages = Pages(content, found, plotly=plotly is not None)
-    files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
-    files |= {f"data/{name}": make() for name, make in data_files(content).items()}
+    files: dict[str, str | bytes] = {MARK: json.dumps({"format": FORMAT}) + "\n"}
+    files |= {f"assets/{name}": text for name, text in assets(plotly)}
+    for name, make in data_files(content).items():
+        with explained("read", name, NclabError):
+            files[f"data/{name}"] = make()
     files["data/claims.json"] = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}
     files |= {f"data/{name}": text for name, text in compared(pages.table, found)}
@@ -73,16 +75,15 @@ def write_report(
         page = pages.render(name)
         assert page is not None
         files[name] = page
-    _make_room(target)  # only now: an earlier report stays until the new one is there
-    for name, text in files.items():
-        _write(target / name, text)
+    written = {name: _encoded(text) for name, text in files.items()}
+    replace_folder(target, written, folders=FOLDERS, mark=MARK)
     return WrittenReport(
         page=target / "index.html",
         figures=len(content.figures) + sum(len(one.figures) for one in content.experiments),
         claims=Counter(str(claim.get("verdict") or "open") for claim in content.claims),
         runs=len(found),
         skipped=len(content.skipped),
-        bytes=sum(file.stat().st_size for file in target.rglob("*") if file.is_file()),
+        bytes=sum(map(len, written.values())),
     )
 
 
@@ -172,14 +173,16 @@ def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:
     files: dict[str, Callable[[], str | bytes]] = {}
     for experiment in content.experiments:
         if experiment.file is not None:
-            files[f"numbers/{safe_name(experiment.name)}.json"] = experiment.file.read_bytes
+            files[f"numbers/{safe_name(experiment.name)}.json"] = partial(
+                read_regular, experiment.file, root=content.root
+            )
         for figure in experiment.figures:
             base, picture = f"figures/{figure.id}", figure.picture
             if picture.panels:
                 files[f"{base}.js"] = partial(figure_script, figure.id, picture)
                 files |= _numbers_of(base, picture)
             for suffix, image in figure.images.items():
-                files[f"{base}{suffix}"] = image.read_bytes
+                files[f"{base}{suffix}"] = partial(read_regular, image, root=content.root)
     for figure in content.figures:
         base = f"figures/{figure.id}"
         files[f"{base}.js"] = partial(picture_script, figure.id, figure.picture)
@@ -194,8 +197,12 @@ def _numbers_of(base: str, picture: Picture) -> dict[str, Callable[[], str | byt
     }
 
 
-def _check_target(target: Path) -> None:
+def _check_target(target: Path, root: Path) -> None:
     """A new or empty folder, or an earlier report; every other one is refused."""
+    if target.parent == root and target.is_symlink():  # not asked for: it was found there
+        raise NclabError(
+            f"Expected a folder, but {target} is a link. Delete it, or pass another --out."
+        )
     with explained("write to the folder", target, NclabError):
         there = target.exists() and any(target.iterdir())
     if there and not _is_ours(target / MARK):
@@ -205,29 +212,14 @@ def _check_target(target: Path) -> None:
         )
 
 
-def _make_room(target: Path) -> None:
-    """Make the folders of a report; those of an earlier one are replaced, nothing else is."""
-    with explained("make the folder", target, NclabError):
-        for name in OURS:
-            if (target / name).is_dir() and not (target / name).is_symlink():
-                shutil.rmtree(target / name)
-        for name in FOLDERS:
-            (target / name).mkdir(parents=True, exist_ok=True)
-    _write(target / MARK, json.dumps({"format": FORMAT}) + "\n")
-
-
 def _is_ours(mark: Path) -> bool:
     """Whether a file is the mark of a report; others use that name, too."""
     try:
-        found = json.loads(mark.read_bytes())
+        found = json.loads(read_regular(mark, root=mark.parent))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
-def _write(path: Path, content: str | bytes) -> None:
-    write_whole(
-        path,
-        content.encode("utf-8", "replace") if isinstance(content, str) else content,
-        flush=False,
-    )
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode("utf-8", "replace") if isinstance(content, str) else content
