@@ -4,10 +4,9 @@ Bars may be nested, also across modules: all of them share one display.
 """
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -21,20 +20,17 @@ _shared: "Progress | None" = None
 """The display in use; the outermost bar opens it."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Bar:
     """A bar to be moved by whoever does the work; without a display it does nothing."""
 
     display: "Progress | None" = None
     task: "TaskID | None" = None
-    started: float = field(default_factory=time.monotonic)
 
     def update(self, done: float, note: str = "", *, total: float | None = None) -> None:
         """Move to `done`, with a short note behind the bar; may change the total."""
-        if self.display is None or self.task is None:
-            return
-        late = time.monotonic() - self.started > PATIENCE_SECONDS
-        self.display.update(self.task, completed=done, total=total, visible=late, note=note)
+        if self.display is not None and self.task is not None:
+            self.display.update(self.task, completed=done, total=total, note=note)
 
 
 @contextmanager
@@ -48,7 +44,7 @@ def bar(description: str, total: float | None = None) -> Iterator[Bar]:
         yield Bar()
         return
     with _display() as display:
-        task = display.add_task(description, total=total, visible=False, note="")
+        task = display.add_task(description, total=total, note="")
         try:
             yield Bar(display, task)
         finally:
@@ -56,7 +52,7 @@ def bar(description: str, total: float | None = None) -> Iterator[Bar]:
 
 
 def track(items: Iterable[Item], description: str) -> Iterator[Item]:
-    """Yield the items; after two seconds show a bar.
+    """Yield the items; after two seconds show a bar, though the first may not be done.
 
     >>> list(track([1, 2, 3], "counting"))
     [1, 2, 3]
@@ -84,6 +80,14 @@ def _display() -> "Iterator[Progress]":
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Table
+
+    class Late(Progress):
+        """Shows what has lasted a while, however rarely it moves."""
+
+        def get_renderables(self) -> Iterator[Table]:
+            late = [task for task in self.tasks if (task.elapsed or 0.0) > PATIENCE_SECONDS]
+            yield self.make_tasks_table(late)
 
     columns = (
         TextColumn("{task.description}"),
@@ -92,7 +96,7 @@ def _display() -> "Iterator[Progress]":
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+    with Late(*columns, console=Console(stderr=True), transient=True) as display:
         _shared = display
         try:
             yield display

@@ -65,7 +65,8 @@ def gather(
         reasons: for each of "scatter", "second look" and "weight" that is missing, why.
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
-    Costs half a C x C x d GEMM for each of: unit means, centred means, weights, second look.
+    Costs half a C x C x d GEMM for each of: unit means (of many classes the next one serves them,
+    see `ClosestBeside`), centred means, weights, second look.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])

@@ -16,6 +16,7 @@ from nclab.measurement.intervals import group_bytes
 from nclab.measurement.memory import Budget, Sizes, reference_bytes
 from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
+from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import (
@@ -299,8 +300,9 @@ class LayerStream:
 
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
-        while self._kept:
-            self._look_at(*self._kept.pop(0))
+        kept = self._kept or []
+        for _ in track(range(len(kept)), "second look"):
+            self._look_at(*kept.pop(0))  # let go as soon as it was seen
 
     def finish_second_look(self) -> None:
         """After the second pass: refuse one that has seen other data than the first."""

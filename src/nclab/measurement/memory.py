@@ -60,12 +60,12 @@ class Sizes(NamedTuple):
         """Bytes by what they are for; `work` is used again and again.
 
         >>> sum(Sizes(100_000, 768, second_look=False).parts().values()) // 10**6
-        4970
+        5278
         """
         one, square = 8 * self.classes * self.dim, 8 * self.dim * self.dim
         many = self.classes > MANY
         block = 128 * self.classes * 8  # scores or logits of some rows
-        work = (3 * one // 2 + 18 * square) if many else 4 * one
+        work = (2 * one + 18 * square) if many else 4 * one
         if self.head:
             work = max(work, 4 * one)
         if self.second_look:

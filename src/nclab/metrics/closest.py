@@ -89,13 +89,13 @@ def closest_pairs(rows: Tensor, count: int = SHOWN) -> ClosestPairs:
     """
     found = ClosestPairs(count)
     if screens(rows):
-        _Screen(rows, found).sweep()
+        Screen(rows, found).sweep()
     else:
         reduce_pairs(rows, found)
     return found
 
 
-class _Screen:
+class Screen:
     """Float32 scores of the pairs, and how far they may be off."""
 
     def __init__(self, rows: Tensor, found: ClosestPairs) -> None:
@@ -120,29 +120,30 @@ class _Screen:
         lifted = float(self.lift.abs().max())
         own = 16 * rows.shape[1] * EPS * (largest / scale) ** 2
         self.error = rounding(rows.shape[1]) + 8 * UNIT * (1 + 2 * lifted) + own
+        self._room = torch.empty(2, TILE * TILE)
 
     def sweep(self) -> None:
         """Go through all pairs."""
-        room = torch.empty(2, TILE * TILE)
         for rows, cols in tile_places(len(self.rows)):
             if rows == cols:
-                self._exact(rows, cols)
-                continue
-            left, right = self.short[rows], self.short[cols]
-            shape = len(left), len(right)
-            product, scores = (part[: shape[0] * shape[1]].view(shape) for part in room)
-            torch.mm(left, right.T, out=product)
-            torch.add(product, self.lift[cols], out=scores)
-            best = scores.amax(1).add_(self.lift[rows])
-            if float(best.max()) > self._floor():
-                self._recheck(rows, cols, scores, best)
+                self.found.update(exact_tile(self.rows, rows, cols))
+            else:
+                self.compare(rows, cols)
+
+    def compare(self, rows: slice, cols: slice) -> None:
+        """Take in one tile off the diagonal."""
+        left, right = self.short[rows], self.short[cols]
+        shape = len(left), len(right)
+        product, scores = (part[: shape[0] * shape[1]].view(shape) for part in self._room)
+        torch.mm(left, right.T, out=product)
+        torch.add(product, self.lift[cols], out=scores)
+        best = scores.amax(1).add_(self.lift[rows])
+        if float(best.max()) > self._floor():
+            self._recheck(rows, cols, scores, best)
 
     def _floor(self) -> float:
         """Scores up to this are none of the closest."""
         return self.found.floor / self.square - self.base - self.error
-
-    def _exact(self, rows: slice, cols: slice) -> None:
-        self.found.update(PairTile(rows, cols, self.rows[rows] @ self.rows[cols].T))
 
     def _recheck(self, rows: slice, cols: slice, scores: Tensor, best: Tensor) -> None:
         """Take in float64 what may be among the closest."""
@@ -150,7 +151,12 @@ class _Screen:
         doubtful = scores[open_rows] + self.lift[rows][open_rows, None]
         at, right = (doubtful > self._floor()).nonzero(as_tuple=True)
         if len(at) > FEW:
-            self._exact(rows, cols)
+            self.found.update(exact_tile(self.rows, rows, cols))
             return
         left, right = open_rows[at] + rows.start, right + cols.start
         self.found.add(left, right, (self.rows[left] * self.rows[right]).sum(1))
+
+
+def exact_tile(vectors: Tensor, rows: slice, cols: slice) -> PairTile:
+    """One tile of the inner products of (C, d) float64 rows."""
+    return PairTile(rows, cols, vectors[rows] @ vectors[cols].T)

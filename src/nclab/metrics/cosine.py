@@ -7,6 +7,8 @@ features centred by the global mean.
 from torch import Tensor
 
 from nclab.metrics.closest import ClosestPairs, closest_pairs
+from nclab.metrics.pairs import screens
+from nclab.metrics.rows import mean_pairs
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, SecondLook
 
@@ -145,6 +147,10 @@ def closest_inter(statistics: HasUnitMeans) -> ClosestPairs:
     >>> closest_inter(moments).pairs[0]
     RowPair(row=0, col=2, value=0.6)
     """
+    if isinstance(statistics, ClassMoments) and screens(statistics.unit_means):
+        found = mean_pairs(statistics).closest
+        assert found is not None
+        return found
     return closest_pairs(statistics.unit_means)
 
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.metrics.pairs import Deviation, NormalisedVariance, reduce_pairs
+from nclab.metrics.closest import ClosestPairs
+from nclab.metrics.closest_beside import ClosestBeside
+from nclab.metrics.pairs import Deviation, NormalisedVariance, reduce_pairs, screens
 from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, blocks
 from nclab.statistics.norms import norm, outside, power_of_two, row_norms, unit_rows
@@ -18,6 +20,8 @@ class MeanPairs(NamedTuple):
     angles: Deviation
     """Around the cosine of a simplex ETF; nan where a mean has no direction."""
     distances: NormalisedVariance
+    closest: ClosestPairs | None
+    """The closest mean unit features, where classes are many: their bounds are in these tiles."""
 
 
 @shared
@@ -26,8 +30,13 @@ def mean_pairs(moments: ClassMoments) -> MeanPairs:
     distances = mean_distances(moments)
     directed = bool(distances.norms.all())
     angles = Deviation(simplex_cosine(moments.num_classes) if directed else math.nan)
-    reduce_pairs(unit_rows(moments.centred_means, zero=0.0), angles, distances)
-    return MeanPairs(angles, distances)
+    units = unit_rows(moments.centred_means, zero=0.0)
+    if not screens(units):
+        reduce_pairs(units, angles, distances)
+        return MeanPairs(angles, distances, None)
+    closest = ClosestBeside(moments.unit_means, units, moments.global_mean)
+    reduce_pairs(units, angles, distances, closest)
+    return MeanPairs(angles, distances, closest.found)
 
 
 def mean_distances(moments: ClassMoments) -> NormalisedVariance:
