@@ -5,16 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from nclab.cli.counts import COUNTS, read_counts
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
 
 
 def command(
     classes: Annotated[int | None, typer.Option(help="Number of classes, one sample each.")] = None,
-    counts: Annotated[
-        str | None,
-        typer.Option(help="Samples of every class: 10,10,1,1 or 5x100,5x1 (five of a hundred…)."),
-    ] = None,
+    counts: Annotated[str | None, typer.Option(help=COUNTS)] = None,
     weight_decay: Annotated[
         str | None,
         typer.Option(help="λ_W,λ_H; one number λ for λ,λ/n; 0 for the limit of none."),
@@ -61,8 +59,9 @@ def command(
     With networks on it: [bold]nclab target --map imbalance --points nets.csv --plot m.png[/bold]
     """
     if phase is not None:
-        given = (classes, counts, weight_decay, norms)
-        if any(one is not None for one in given):
+        given = (classes, counts, weight_decay, norms, smoothing, focus, dim)
+        usual = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
+        if any(one is not None for one in given) or not usual:
             raise DataError("Expected --map alone or a setting, got both.")
         _map(phase, points, plot, as_json)
         return
@@ -72,7 +71,7 @@ def command(
 
     found = target(
         classes,
-        counts=None if counts is None else _counts(counts),
+        counts=None if counts is None else read_counts(counts),
         dim=dim,
         loss=loss,
         weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
@@ -125,28 +124,6 @@ def _save(figure: Any, path: Path) -> None:
 def _check_suffix(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
-
-
-def _counts(text: str) -> list[float]:
-    """10,10,1 or 2x10,1."""
-    from nclab.theory.targets.setting import MOST_CLASSES
-
-    found: list[float] = []
-    for part in text.split(","):
-        many, cross, each = part.rpartition("x")
-        try:
-            count, times = float(each), int(many) if cross else 1
-        except ValueError:
-            raise DataError(
-                f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
-            ) from None
-        if not 1 <= times <= MOST_CLASSES:
-            raise DataError(
-                f"Expected 1 to {MOST_CLASSES} classes before the x of --counts, "
-                f"got {part.strip()!r}."
-            )
-        found += [count] * times
-    return found
 
 
 def _bias(text: str) -> float | None:
