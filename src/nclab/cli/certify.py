@@ -54,7 +54,7 @@ def command(
 
     Of a measured network: [bold]nclab certify features.npz --head head.safetensors[/bold]
 
-    Of a mean over samples: [bold]nclab certify --counts 3x10,3x1 --alpha 2 --beta 1 --loss 0.3[/bold]
+    Over samples: [bold]nclab certify --counts 3x10,3x1 --alpha 2 --beta 1 --loss 0.3[/bold]
 
     Of weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
     """
