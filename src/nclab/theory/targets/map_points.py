@@ -56,7 +56,7 @@ def read_points(path: Path) -> list[Mapping[str, Any]]:
         text = path.read_text()
     if path.suffix == ".csv":
         table = csv.DictReader(text.splitlines())
-        if SWEEP <= set(table.fieldnames or ()):
+        if set(table.fieldnames or ()) >= SWEEP:
             raise DataError(
                 f"Expected weight_decay as t sqrt n, got the table of a sweep, {path.name}, which "
                 "has that of the weights: pass its folder as --runs."
