@@ -53,6 +53,18 @@ def test_table_in_words() -> None:
     assert "Every class" in text
 
 
+def test_counts() -> None:
+    """Loss and alpha are means over samples then; the number of classes is that of the counts."""
+    words = ("certify", "--counts", "3x10,3x1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
+    value = run_json(*words)
+    assert value["any_counts"]["optimal_loss"] == pytest.approx(0.26746353, abs=1e-8)
+    assert value["num_classes"] == 6
+    with pytest.raises(DataError, match="got -1 for class 1"):
+        run("certify", "--counts", "5,-1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
+    with pytest.raises(DataError, match="without --counts, for which there is nclab target"):
+        run("certify", "--counts", "5,2", "--weight-decay", "0.1")
+
+
 def test_weight_decay() -> None:
     value = run_json("certify", "--classes", "10", "--weight-decay", "5e-4")
     assert value["product"] == pytest.approx(7.875694, abs=1e-6)

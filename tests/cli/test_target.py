@@ -74,6 +74,8 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3", "--weight-decay", "0.1", "--loss", "hinge"), "got 'hinge'"),
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "no/such/a.png"), "Cannot write"),
         (("--map", "bias", "--classes", "3"), "--map alone"),
+        (("--map", "bias", "--loss", "mse", "--json"), "--map alone"),
+        (("--map", "depth", "--depth", "3", "--json"), "--map alone"),
         (("--classes", "3", "--weight-decay", "0.1", "--plot", "a.txt"), ".png, .svg or .pdf"),
     ],
 )

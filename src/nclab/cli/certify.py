@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nclab.cli.counts import COUNTS, read_counts
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
 
@@ -18,12 +19,19 @@ def command(
         ),
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(help=f"{COUNTS} Then --alpha and --loss are means over all samples."),
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Root mean square feature norm.")] = None,
     beta: Annotated[
         float | None, typer.Option(help="Root mean square norm of the classifier rows.")
     ] = None,
     loss: Annotated[
-        float | None, typer.Option(help="Cross-entropy in nats, averaged over classes.")
+        float | None,
+        typer.Option(
+            help="Cross-entropy in nats, averaged over classes; with --counts over samples."
+        ),
     ] = None,
     bias_norm: Annotated[
         float, typer.Option(help="Norm of the bias after its mean is taken off.")
@@ -46,23 +54,27 @@ def command(
 
     Of a measured network: [bold]nclab certify features.npz --head head.safetensors[/bold]
 
+    Over samples: [bold]nclab certify --counts 3x10,3x1 --alpha 2 --beta 1 --loss 0.3[/bold]
+
     Of weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
     """
     numbers = {"--alpha": alpha, "--beta": beta, "--loss": loss}
     extra = {"--bias-norm": bias_norm} if bias_norm else {}
     given = [name for name, value in (numbers | extra).items() if value is not None]
     if file is not None:
-        if given or classes is not None or weight_decay is not None:
+        if given or any(one is not None for one in (classes, counts, weight_decay)):
             raise DataError("Expected FILE alone, or --classes with numbers, got both.")
         value, shown = _of_file(file, head, delta)
     elif head is not None:
         raise DataError("Expected --head beside FILE only, got it alone.")
-    elif classes is None:
+    elif classes is None and counts is None:
         raise DataError("Expected FILE or --classes, got neither. See nclab certify --help.")
     elif weight_decay is not None:
         given += ["--delta"] if delta is not None else []
+        given += ["--counts, for which there is nclab target"] if counts is not None else []
         if given:
             raise DataError(f"Expected --weight-decay without {given[0]}, got both.")
+        assert classes is not None
         value, shown = _of_weight_decay(classes, weight_decay)
     else:
         from nclab.theory.certificates.certificate import certify
@@ -70,7 +82,12 @@ def command(
         if alpha is None or beta is None or loss is None:
             absent = next(name for name, number in numbers.items() if number is None)
             raise DataError(f"Expected --alpha, --beta and --loss, but {absent} is missing.")
-        certificate = certify(classes, alpha, beta, loss, delta, bias_norm=bias_norm)
+        options: dict[str, Any] = {"bias_norm": bias_norm}
+        if counts is not None:
+            options["counts"] = read_counts(counts)
+            classes = len(options["counts"]) if classes is None else classes
+        assert classes is not None
+        certificate = certify(classes, alpha, beta, loss, delta, **options)
         value, shown = certificate.to_dict(), certificate
     if as_json:
         print_json(value)

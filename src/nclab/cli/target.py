@@ -5,16 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from nclab.cli.counts import COUNTS, read_counts
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
 
 
 def command(
     classes: Annotated[int | None, typer.Option(help="Number of classes, one sample each.")] = None,
-    counts: Annotated[
-        str | None,
-        typer.Option(help="Samples of every class: 10,10,1,1 or 5x100,5x1 (five of a hundred…)."),
-    ] = None,
+    counts: Annotated[str | None, typer.Option(help=COUNTS)] = None,
     weight_decay: Annotated[
         str | None,
         typer.Option(help="λ_W,λ_H; one number λ for λ,λ/n; 0 for the limit of none."),
@@ -45,6 +43,14 @@ def command(
             "weight_decay_share and bias_penalty; or classes and depth; and their state.",
         ),
     ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUNS",
+            help="Networks of a finished sweep on the map of imbalance or bias, which is then that "
+            "of their number of classes.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
     ] = None,
@@ -58,21 +64,23 @@ def command(
 
     Where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
 
-    With networks on it: [bold]nclab target --map imbalance --points nets.csv --plot m.png[/bold]
+    With networks on it: [bold]nclab target --map imbalance --runs RUNS --plot m.png[/bold]
     """
     if phase is not None:
-        given = (classes, counts, weight_decay, norms)
-        if any(one is not None for one in given):
+        given = (classes, counts, weight_decay, norms, smoothing, focus, dim)
+        usual = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
+        if any(one is not None for one in given) or not usual:
             raise DataError("Expected --map alone or a setting, got both.")
-        _map(phase, points, plot, as_json)
+        _map(phase, points, runs, plot, as_json)
         return
-    if points is not None:
-        raise DataError("Expected --points beside --map only, got it alone.")
+    if points is not None or runs is not None:
+        name = "--runs" if points is None else "--points"
+        raise DataError(f"Expected {name} beside --map only, got it alone.")
     from nclab.theory.targets.target import target
 
     found = target(
         classes,
-        counts=None if counts is None else _counts(counts),
+        counts=None if counts is None else read_counts(counts),
         dim=dim,
         loss=loss,
         weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
@@ -91,7 +99,9 @@ def command(
         print_table(found, *([f"drew {plot}"] if plot else []))
 
 
-def _map(name: str, points: Path | None, plot: Path | None, as_json: bool) -> None:
+def _map(
+    name: str, points: Path | None, runs: Path | None, plot: Path | None, as_json: bool
+) -> None:
     from nclab.theory.targets.map_points import read_points, with_points
     from nclab.theory.targets.phase_maps import check_map, draw_map, phase_map
 
@@ -100,18 +110,27 @@ def _map(name: str, points: Path | None, plot: Path | None, as_json: bool) -> No
         raise DataError("Expected --plot FILE or --json beside --map, got neither.")
     if plot is not None:
         _check_suffix(plot)
-    rows = None if points is None else read_points(points)
-    if rows is not None:
+    rows: list[Any] = [] if points is None else list(read_points(points))
+    options, left_out = {}, {}
+    if runs is not None:
+        from nclab.papers.sweep.on_maps import sweep_points
+
+        found, options, left_out = sweep_points(name, runs)
+        rows += found
+    given = points is not None or runs is not None
+    if given:
         with_points({"map": name}, rows)  # refused before the map is computed
-    numbers = phase_map(name)
-    if rows is not None:
+    numbers = phase_map(name, **options)
+    if given:
         numbers = with_points(numbers, rows)
     if plot is not None:
         _save(draw_map(numbers), plot)
     if as_json:
-        print_json(numbers)
-    else:
-        print_table(f"drew {plot}")
+        print_json({**numbers, **({"left_out": left_out} if left_out else {})})
+        return
+    drawn = f" with {len(numbers['points'])} networks" if given else ""
+    others = [f"left out: {many} {reason}" for reason, many in left_out.items()]
+    print_table(f"drew {plot}{drawn}", *others)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -125,28 +144,6 @@ def _save(figure: Any, path: Path) -> None:
 def _check_suffix(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise DataError(f"Expected --plot as .png, .svg or .pdf, got {path.name}.")
-
-
-def _counts(text: str) -> list[float]:
-    """10,10,1 or 2x10,1."""
-    from nclab.theory.targets.setting import MOST_CLASSES
-
-    found: list[float] = []
-    for part in text.split(","):
-        many, cross, each = part.rpartition("x")
-        try:
-            count, times = float(each), int(many) if cross else 1
-        except ValueError:
-            raise DataError(
-                f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
-            ) from None
-        if not 1 <= times <= MOST_CLASSES:
-            raise DataError(
-                f"Expected 1 to {MOST_CLASSES} classes before the x of --counts, "
-                f"got {part.strip()!r}."
-            )
-        found += [count] * times
-    return found
 
 
 def _bias(text: str) -> float | None:

@@ -286,7 +286,11 @@ class Collapse(Shown):
         """How far class means, classifier and loss are from a target, and from the simplex ETF."""
         if not isinstance(target, Target):
             raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
-        loss = self.loss if target.setting.loss == "cross_entropy" else None
+        setting = target.setting
+        soft_there = setting.targets is not None or setting.loss == "label_smoothing"
+        soft_here = self.residuals is not None and self.residuals.soft is not None
+        alike = setting.loss in ("cross_entropy", "label_smoothing") and soft_here == soft_there
+        loss = self.loss if alike else None
         return distance_to(target, self.moments.means, self.weight, loss, counts=self.counts)
 
     def map_point(self, weight_decay: float, state: str | None = None) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def test_rows_of_a_sweep_have_a_state_by_their_cosine(tmp_path: Path) -> None:
         ("nets.json", "[5]", "rows with columns, got 5"),
         ("nets.json", "[]", "at least one point"),
         ("nets.csv", "imbalance\n3\n", "weight_decay = None in row 1"),
+        ("nets.csv", "run,imbalance,optimizer,weight_decay,seed\na,3,sgd,1,0\n", "as --runs"),
         ("nets.csv", "imbalance,weight_decay\n3,-1\n", "weight_decay = '-1' in row 1"),
     ],
 )

@@ -100,7 +100,7 @@ def residual_objective(
 
 
 def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
-    S = torch.as_tensor(moment).double()
+    S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(f"Expected a square moment of samples, got {tuple(S.shape)} of {samples}.")
     return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
@@ -132,8 +132,8 @@ def own_probabilities(
     >>> round(found.optimal_loss, 6), found.alignment_lower.valid
     (0.693147, False)
     """
-    many = torch.as_tensor(counts).detach().double().cpu()
-    rest = torch.as_tensor(residuals).detach().double().cpu().T / many  # columns are classes
+    many = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
+    rest = torch.as_tensor(residuals, dtype=torch.float64).detach().cpu().T / many  # (C, C) columns
     n, C, share = float(many.sum()), len(many), many / many.sum()
     off = rest.clone()
     off.diagonal().zero_()

@@ -3,12 +3,14 @@
 import math
 
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solved import CLOSED, Solved
 
 GRID = 400
+NEAR = 1e-4
+"""A search ends this near to the minimum at least."""
 
 
 def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float:
@@ -47,15 +49,12 @@ def focal_gap(num_classes: int, cost: float, focus: float) -> float:
     best = min(grid, key=objective)
     low, high = max(0.0, best - most / GRID), best + most / GRID
     found = minimize_scalar(objective, bounds=(low, high), options={"xatol": 1e-12})
-    for _ in range(50):  # Newton's steps on the slope, which the search knows to 1e-8 only
-        h = 1e-5
-        up, down = _slope(found.x + h, others, focus), _slope(found.x - h, others, focus)
-        step = (_slope(found.x, others, focus) + cost) / ((up - down) / (2 * h))
-        found.x -= step
-        if abs(step) < 1e-13:
-            break
+    low, high = (max(0.0, found.x - NEAR), found.x + NEAR)
+    ends = (_slope(low, others, focus) + cost, _slope(high, others, focus) + cost)
     gap = float(found.x)
-    return gap if low <= gap <= high and objective(gap) < objective(0.0) else 0.0
+    if ends[0] < 0 < ends[1]:  # the search knows the gap to 1e-8 only, the root of its slope is it
+        gap = float(brentq(lambda x: _slope(x, others, focus) + cost, low, high, xtol=1e-14))
+    return gap if objective(gap) < objective(0.0) else 0.0
 
 
 def focal(gap: float, num_classes: int, focus: float) -> float:

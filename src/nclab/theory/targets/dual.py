@@ -39,16 +39,26 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
     square of the point's distance to the optimum. Costs an SVD of G x G.
     """
     found = residuals(program, evaluate(program, point))
-    common = found.common
-    if program.bias == 0:  # G 1 = 0, else a free bias could gain without end
-        even = (program.sizes * program.metric).sqrt()
-        even = even / even.norm()
-        common = common - torch.outer(common @ even, even)
-    left, values, right = torch.linalg.svd(common)
+    even = (program.sizes * program.metric).sqrt()
+    even = even / even.norm()
+    level = found.common - torch.outer(found.common @ even, even)  # G 1 = 0
+    if program.bias is None:
+        return _feasible(program, found)
+    if program.bias == 0:  # else a free bias could gain without end
+        return _feasible(program, found._replace(common=level))
+    return max(
+        _feasible(program, found),
+        _feasible(program, found._replace(common=level)),  # better where the penalty is tiny
+    )
+
+
+def _feasible(program: Program, found: Residuals) -> float:
+    """The best bound of residuals that are made feasible."""
+    left, values, right = torch.linalg.svd(found.common)
     t = program.weight
     largest = max(float(values.max()), float(found.within.max()), 1e-300)
     shrink = min(1.0, t / largest) * (1 - 1e-15)
-    base = _guess(program, Residuals(common * shrink, found.within * shrink))
+    base = _guess(program, Residuals(found.common * shrink, found.within * shrink))
     best = _dual_value(program, base)
     for band in BANDS:
         common = (left * _rounded(values, t, band)) @ right

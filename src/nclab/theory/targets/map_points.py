@@ -16,6 +16,8 @@ COLUMNS = {
     "depth": ("classes", "depth"),
 }
 """By map: what places a network. `state`, what it was seen to be, is free text."""
+SWEEP = {"run", "seed", "optimizer", "weight_decay"}
+"""Columns by which the table of a sweep is known."""
 MERGED = 0.99
 """Cosine of minority rows from which on they count as merged, where a row has no state."""
 
@@ -24,7 +26,8 @@ def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
     """The numbers of a map with networks on it, each a row with `COLUMNS` and a `state`.
 
     On the map of imbalance a row without a state has that of its `minority_cosine`: merged or
-    apart. Other columns are left alone, so rows of a sweep will do.
+    apart. Other columns are left alone. The `weight_decay` of a sweep's table is that of the
+    weights, not t sqrt n: `nclab.papers.sweep.on_maps.sweep_points` places its networks.
 
     >>> numbers = with_points({"map": "depth"}, [{"classes": 6, "depth": 2, "state": "orthoplex"}])
     >>> numbers["points"]
@@ -52,7 +55,13 @@ def read_points(path: Path) -> list[Mapping[str, Any]]:
     with explained("read", str(path), DataError):
         text = path.read_text()
     if path.suffix == ".csv":
-        return list(csv.DictReader(text.splitlines()))
+        table = csv.DictReader(text.splitlines())
+        if set(table.fieldnames or ()) >= SWEEP:
+            raise DataError(
+                f"Expected weight_decay as t sqrt n, got the table of a sweep, {path.name}, which "
+                "has that of the weights: pass its folder as --runs."
+            )
+        return list(table)
     try:
         found = json.loads(text)
     except ValueError as error:

@@ -132,14 +132,14 @@ def check_map(name: str) -> None:
         raise DataError(f"Expected a map of {', '.join(MAPS)}, got {name!r}.")
 
 
-def phase_map(name: str) -> dict[str, Any]:
-    """The numbers of one map.
+def phase_map(name: str, **options: int) -> dict[str, Any]:
+    """The numbers of one map; `options` are those of its function.
 
     >>> phase_map("bias")["cosines"][0][0]  # a free bias: the simplex ETF
     -0.1111111111111111
     """
     check_map(name)
-    return MAPS[name]()  # type: ignore[operator]
+    return MAPS[name](**options)  # type: ignore[operator]
 
 
 def draw_map(numbers: dict[str, Any]) -> Any:

@@ -76,6 +76,11 @@ def _closed(solver: Callable[[Setting, float], Solved], setting: Setting) -> Sol
     most = float((setting.counts / setting.metric.sqrt()).max()) / setting.samples * 2
     weight, _ = root(lambda t: solver(setting, t).norm, setting.norm, most, close=1e-13)
     slack = weight == 0
+    if slack and setting.loss != "mse":
+        raise DataError(
+            "Expected norms of which the least loss can be computed, got "
+            f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}: too large."
+        )
     found = solver(setting, weight or 1e-12 * most)
     note = ("smaller norms have the same loss",) if slack else ()
     return found._replace(lower=found.loss, notes=found.notes + note)
@@ -141,8 +146,6 @@ def _program(setting: Setting) -> Solved:
         return _focal(setting, program, place)
     notes: tuple[str, ...] = ()
     if setting.norms is not None:
-        if setting.bias:
-            raise DataError("Expected bias 0 or None beside norms, got a penalty of the bias.")
         least = least_loss(program, setting.norm)
         point, lower, weight = least.point, least.lower, least.weight
         notes += () if weight else ("smaller norms have the same loss",)

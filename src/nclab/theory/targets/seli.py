@@ -23,7 +23,7 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
     >>> round(float((W[0, 0] / W[2, 2]).sqrt()), 8)
     1.41253214
     """
-    D = torch.as_tensor(counts).double()
+    D = torch.as_tensor(counts, dtype=torch.float64)
     left, right, _ = shared_out(_logits(D, biased)[0], D)
     return left, right
 
@@ -68,7 +68,7 @@ def approach(counts: Sequence[float] | Tensor, weights: Sequence[float]) -> list
     from nclab.theory.targets.grouped import program_of
     from nclab.theory.targets.solve import solve
 
-    many = torch.as_tensor(counts).double()
+    many = torch.as_tensor(counts, dtype=torch.float64)
     limit, _ = limit_grams(many)
     distances = []
     for weight in weights:

@@ -18,6 +18,10 @@ FOCUS = 2.0
 SMOOTHING = 0.1
 MOST_CLASSES = 5000
 """An optimum is some C x C matrices; beyond this they fill a memory."""
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Weight decays, norms and counts beyond these have products that are no numbers."""
+CHEAPEST, DEAREST = 1e-12, 1e9
+"""A bias with a smaller penalty is free, one with a larger none, but for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,11 @@ class Setting:
         """The geometric mean of the weight decays of all factors; t for one linear map."""
         assert self.weight_decay is not None
         on_weights, on_features = self.weight_decay
-        return (on_weights**self.depth * on_features) ** (1 / self.factors)
+        product = on_weights**self.depth * on_features
+        if product > 0 or not min(on_weights, on_features):
+            return product ** (1 / self.factors)
+        each = self.depth * math.log(on_weights) + math.log(on_features)
+        return math.exp(each / self.factors)
 
     @property
     def norm(self) -> float:
@@ -126,8 +134,8 @@ def checked(
     if (weight_decay is None) == (norms is None):
         got = "neither" if norms is None else "both"
         raise DataError(f"Expected weight_decay=(weights, features) or norms=(α, β), got {got}.")
-    if bias is not None and as_number("the penalty of the bias", bias) < 0:
-        raise DataError(f"Expected a penalty of the bias >= 0, or None for no bias, got {bias}.")
+    if bias is not None:
+        _check_bias(bias, norms)
     if weight_decay is not None:
         features = float(many.sum()) if rest["average"] == "samples" else float(C)
         weight_decay = _decays(weight_decay, features)
@@ -135,6 +143,7 @@ def checked(
         norms = _pair("norms", norms)
         if min(norms) <= 0:
             raise DataError(f"Expected positive norms (α, β), got {norms}.")
+        _check_size("norms", *norms)
         if depth > 1:
             raise DataError("Expected weight_decay for depth > 1, got norms.")
     smoothing = _between("smoothing", rest["smoothing"], SMOOTHING, loss == "label_smoothing", 1.0)
@@ -156,16 +165,38 @@ def checked(
     )
 
 
+def _check_bias(bias: Any, norms: Any) -> None:
+    penalty = as_number("the penalty of the bias", bias)
+    if penalty < 0:
+        raise DataError(f"Expected a penalty of the bias >= 0, or None for no bias, got {bias}.")
+    if penalty and norms is not None:
+        raise DataError("Expected bias 0 or None beside norms, got a penalty of the bias.")
+    if penalty and not CHEAPEST <= penalty <= DEAREST:
+        raise DataError(
+            f"Expected a penalty of the bias from {CHEAPEST:g} to {DEAREST:g}, 0 for a free one or "
+            f"None for no bias, got {bias}."
+        )
+
+
+def _check_size(name: str, *values: float) -> None:
+    """Refuse what is positive, but so small or large that its products are not numbers."""
+    for value in values:
+        if not SMALLEST <= value <= LARGEST:
+            raise DataError(f"Expected {name} from {SMALLEST:g} to {LARGEST:g}, got {value:g}.")
+
+
 def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if counts is None:
         if num_classes is None:
             raise DataError("Expected num_classes or counts, got neither.")
         number = as_number("a number of classes", num_classes)
+        if number < 2:
+            raise DataError(f"Expected at least 2 classes, got {number:g}.")
         if number % 1 or number > MOST_CLASSES:
             raise DataError(_too_many(f"{number:g}"))
         counts = [1.0] * int(number)
     try:
-        many = torch.as_tensor(counts).detach().double().cpu()
+        many = _exact(counts)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"Expected counts as numbers, got {counts!r}.") from error
     if many.ndim != 1 or len(many) < 2:
@@ -178,7 +209,13 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if not bool((torch.isfinite(many) & (many > 0)).all()):
         bad = int((torch.isfinite(many) & (many > 0)).long().argmin())
         raise DataError(f"Expected positive counts, got {float(many[bad]):g} for class {bad}.")
+    _check_size("counts", float(many.min()), float(many.max()))
     return many
+
+
+def _exact(given: Any) -> Tensor:
+    """float64, which plain lists of numbers would lose on the way through a tensor of them."""
+    return torch.as_tensor(given, dtype=torch.float64).detach().cpu()
 
 
 def _too_many(got: str) -> str:
@@ -194,12 +231,17 @@ def _decays(given: Any, features: float) -> tuple[float, float]:
 
     The mean is over n samples or, where every class counts once, over C classes.
     """
-    if isinstance(given, Real):
+    one = isinstance(given, Real)
+    if one:
         value = as_number("weight_decay", given)
-        given = (value, value / features)
-    pair = _pair("weight_decay", given)
+        pair = (value, value / features)
+    else:
+        pair = _pair("weight_decay", given)
     if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
-        raise DataError(f"Expected positive weight decays, or 0 for their limit, got {pair}.")
+        got = given if one else pair
+        raise DataError(f"Expected positive weight decays, or 0 for their limit, got {got}.")
+    if max(pair) > 0:
+        _check_size("weight decays", *pair)
     return pair
 
 
@@ -228,7 +270,7 @@ def _targets(given: Any, num_classes: int, loss: str) -> Tensor | None:
     if loss != "cross_entropy":
         raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
     try:
-        targets = torch.as_tensor(given).detach().double().cpu()
+        targets = _exact(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"Expected targets as a matrix of numbers, got {given!r}.") from error
     if targets.shape != (num_classes, num_classes):

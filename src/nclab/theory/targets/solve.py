@@ -1,5 +1,6 @@
 """The optimum of a program: factors of M D^{1/2} by L-BFGS, until the dual proves it."""
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -139,7 +140,12 @@ def _packed(program: Program, point: LogitPoint) -> Tensor:
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
     parts = [(left * roots).flatten(), (roots[:, None] * right).flatten(), point.lift.sqrt()]
-    return torch.cat([*parts, point.bias] if program.bias is not None else parts)
+    return torch.cat(parts if program.bias is None else [*parts, point.bias / _unit(program)])
+
+
+def _unit(program: Program) -> float:
+    """Of the bias in the packed vector: what a large penalty would make steep is not."""
+    return 1 / math.sqrt(1 + (program.bias or 0.0))
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -147,7 +153,8 @@ def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
     square = many * many
     left, right = x[:square].view(many, many), x[square : 2 * square].view(many, many)
     root = x[2 * square : 2 * square + many]
-    bias = x[2 * square + many :] if program.bias is not None else torch.zeros_like(root)
+    biased = program.bias is not None
+    bias = x[2 * square + many :] * _unit(program) if biased else torch.zeros_like(root)
     return left, right, root, bias
 
 
@@ -184,6 +191,7 @@ class _Objective:
         penalty = t / 2 * float(left.flatten() @ left.flatten() + right.flatten() @ right.flatten())
         penalty += float(self.cost @ root.square())
         if program.bias is not None:
-            parts.append(value.common.sum(1) + program.bias * program.sizes * bias)
+            slope = value.common.sum(1) + program.bias * program.sizes * bias
+            parts.append(slope * _unit(program))
             penalty += program.bias / 2 * float(program.sizes @ bias.square())
         return value.loss + penalty, torch.cat(parts)

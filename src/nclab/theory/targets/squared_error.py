@@ -139,9 +139,11 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
             residual = seen(fit - labels)
             size = float(torch.linalg.matrix_norm(residual, 2)) / n
             slope = residual / n * min(1.0, weight / max(size, 1e-300))
-            bound = -float((slope * labels).sum()) - n / 2 * float(slope.square().sum())
-            bound -= n / (2 * penalty) * float((slope @ even).square().sum())
-            lower = max(lower, bound)
+            level = slope - torch.outer(slope @ even, even)  # better where the penalty is tiny
+            for one in (slope, level):
+                bound = -float((one * labels).sum()) - n / 2 * float(one.square().sum())
+                bound -= n / (2 * penalty) * float((one @ even).square().sum())
+                lower = max(lower, bound)
             shift = (labels - fit) @ roots / n / (1 + penalty)
             cost = penalty / 2 * float(shift.square().sum())
             value = _value(fit + torch.outer(shift, roots) - labels, fit, cost, n, weight, 2)

@@ -100,7 +100,7 @@ class Target(Printed):
     @property
     def is_zero(self) -> bool:
         """Whether all logits but the bias are zero: the penalty is too strong."""
-        return float(self.logits.abs().max()) < 1e-9
+        return _is_zero(self.setting, self.logits)
 
     @property
     def classifier_norms(self) -> Tensor:
@@ -180,6 +180,7 @@ class Target(Printed):
             "num_classes": self.num_classes,
             "counts": self.counts.tolist(),
             **self.setting.to_dict(),
+            "loss_function": self.setting.loss,
             "weight": self.weight,
             "geometry": self.geometry,
             "is_zero": self.is_zero,
@@ -298,11 +299,17 @@ def target_of(setting: Setting, found: Solved) -> Target:
         objective=found.loss + found.penalty if penalised else None,
         lower_bound=found.lower,
         proof=found.proof,
-        geometry="zero" if float(found.logits.abs().max()) < 1e-9 else found.geometry,
+        geometry="zero" if _is_zero(setting, found.logits) else found.geometry,
         source=found.source,
         weight=found.weight,
         notes=found.notes,
     )
+
+
+def _is_zero(setting: Setting, logits: Tensor) -> bool:
+    """Of given norms, which may be tiny, relatively to what they allow."""
+    allowed = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
+    return float(logits.abs().max()) < 1e-9 * allowed
 
 
 def _share(setting: Setting, found: Solved) -> float:

@@ -45,7 +45,8 @@ def lines(target: "Target") -> list[str]:
         proof += f"; a bound leaves {gap:.1e} of the value open"
     said.append(f"{proof} ({target.source})")
     if target.is_zero:
-        said.append("The penalty is too strong: at the optimum everything but a bias is zero.")
+        why = "The penalty is too strong" if target.setting.norms is None else "Nothing is gained"
+        said.append(f"{why}: at the optimum everything but a bias is zero.")
     elif target.lost:
         said.append(f"Lost, with a mean of zero: {_some(target.lost)}.")
     if target.merged:
