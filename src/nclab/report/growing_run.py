@@ -14,7 +14,15 @@ from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
-from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
+from nclab.report.columns import (
+    LIMIT,
+    PLACES,
+    Columns,
+    Key,
+    evenly,
+    is_number,
+    title_of_curve,
+)
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -41,6 +49,7 @@ class GrowingRun:
 
     def _begin(self) -> None:
         self.columns: dict[str, Columns] = {}
+        """By the kind of record, measurements by split as well: one must not make gaps in another."""
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()
@@ -73,11 +82,15 @@ class GrowingRun:
             self.geometry.extend(lines)
         elif kind == ALARM:
             self.alarms += [known(record) for record in map(decode, lines) if record]
+        elif kind == MEASUREMENT:
+            for split, own in lines.by_split().items():
+                self.splits.setdefault(split, Frames()).extend(own)
+                self._add(title_of_curve(kind, split), own)
         elif kind != START:
-            self.columns.setdefault(kind, Columns(self._limit)).extend(lines)
-            if kind == MEASUREMENT:
-                for split, own in lines.by_split().items():
-                    self.splits.setdefault(split, Frames()).extend(own)
+            self._add(kind, lines)
+
+    def _add(self, name: str, lines: "Lines") -> None:
+        self.columns.setdefault(name, Columns(self._limit)).extend(lines)
 
     @property
     def problem(self) -> str | None:
@@ -148,8 +161,7 @@ class GrowingRun:
 
     def measured(self) -> int:
         """How many measurements there are."""
-        columns = self.columns.get(MEASUREMENT)
-        return columns.seen if columns else 0
+        return sum(frames.seen for frames in self.splits.values())
 
 
 def known(value: Any) -> Any:
