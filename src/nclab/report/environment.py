@@ -51,6 +51,18 @@ def _setting(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
+def command_line(text: str) -> str:
+    """A command as one would type it: programs by their name, scripts with what runs them.
+
+    >>> command_line("/home/me/.venv/bin/nclab sweep --out runs"), command_line("train.py 3")
+    ('nclab sweep --out runs', 'python train.py 3')
+    """
+    program, gap, rest = text.partition(" ")
+    if program.endswith(".py"):
+        return f"python {text}"
+    return f"{program.rpartition('/')[2]}{gap}{rest}" if not program.startswith("'") else text
+
+
 def pretty(value: Any) -> str:
     """JSON that a person reads."""
     return json.dumps(value, indent=1, ensure_ascii=False)

@@ -16,9 +16,9 @@ from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
 from nclab.report.compare import table
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
-from nclab.report.environment import environment, pretty
+from nclab.report.environment import command_line, environment, pretty
 from nclab.report.growing_run import GrowingRun
-from nclab.report.run_data import summary
+from nclab.report.run_data import MOST_ALARMS, summary
 
 ASSETS = Path(__file__).with_name("assets")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
@@ -139,7 +139,7 @@ class Pages:
         run = self.runs[slug]
         manifest = run.manifest
         facts = {
-            "command": manifest.command,
+            "command": command_line(manifest.command),
             "seed": manifest.seed,
             "outcome": (run.end or {}).get("outcome"),
             "created": manifest.created,
@@ -155,7 +155,8 @@ class Pages:
             run={"slug": slug, **summary(run)},
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
-            alarms=run.alarms[-50:],
+            alarms=run.alarms[-MOST_ALARMS:],
+            thesis="pan2023" in self.content.papers,
             places=[PLACES[name] for name in run.places()],
         )
 
@@ -277,7 +278,7 @@ class Pages:
     def _commands(self) -> list[str]:
         """What makes everything again, each line once."""
         lines = [one.command for one in self.content.experiments]
-        lines += [run.manifest.command for run in self.runs.values()]
+        lines += [command_line(run.manifest.command) for run in self.runs.values()]
         kept = list(dict.fromkeys(line for line in lines if line))
         more = [f"… and {len(kept) - 30} more, on the pages of the runs"] if len(kept) > 30 else []
         return [*kept[:30], *more, f"nclab report {self.content.root.name}"]

@@ -42,6 +42,7 @@ SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
+MOST_ALARMS = 50
 
 
 class Room(NamedTuple):
@@ -86,7 +87,7 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
         "geometry": _geometry(run, space),
         "certificate": guarantees(last),
         "toward": _toward(run),
-        "alarms": run.alarms[-50:],
+        "warnings": run.alarms[-MOST_ALARMS:],
     }
 
 
