@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError
 from nclab.report.content import safe_name
+from nclab.report.inline_math import typeset
 from nclab.text import number
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    plain = environment.filters["safe"]
     environment.filters |= {
         "number": _number,
         "setting": _setting,
         "listed": lambda values: ", ".join(map(str, values)) if isinstance(values, list) else "",
         "pretty": pretty,
         "safe_name": safe_name,
+        "math": lambda text: plain(typeset(str(text))),
     }
     return environment
 

@@ -49,7 +49,7 @@ class GrowingRun:
 
     def _begin(self) -> None:
         self.columns: dict[str, Columns] = {}
-        """By the kind of record, measurements by split as well: one must not make gaps in another."""
+        """By the kind of record, and measurements by split: one makes no gaps in another."""
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()

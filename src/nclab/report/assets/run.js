@@ -13,9 +13,9 @@ nclab.runPage = () => {
   const settings = { place: over ? over.value : "epoch", log: true, centred: false };
 
   function info(name) {
-    return (
-      data.metrics.find((one) => one.name === name) || { name: name, meaning: "", ideal: null }
-    );
+    const found = data.metrics.find((one) => one.name === name);
+    const meaning = (nclab.meanings || {})[name] || "";
+    return Object.assign({ name: name, meaning: meaning, ideal: null }, found);
   }
 
   function own(metric) {
@@ -148,6 +148,10 @@ nclab.runPage = () => {
     });
     function meaning() {
       document.getElementById("metric-meaning").textContent = info(chooser.value).meaning;
+      const formula = document.getElementById("metric-formula");
+      const own = (nclab.formulas || {})[chooser.value]; // of the package, never of a run
+      formula.hidden = !own;
+      formula.innerHTML = own || "";
     }
     function again() {
       charts.forEach((one) => {
