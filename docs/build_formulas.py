@@ -1,14 +1,17 @@
-"""Builds docs/formulas.md from the `Source:` lines of the docstrings.
+"""Builds docs/formulas.md from the `Source:` lines of the docstrings, and typesets them.
 
 python docs/build_formulas.py
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+from nclab.papers.links import slug
 from nclab.papers.registry import papers
+from nclab.report.formulas import FILE, FormulaRow, as_mathml
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Formulas
@@ -79,7 +82,26 @@ def page() -> str:
     return "".join(parts)
 
 
+def typeset() -> str:
+    """The same with MathML, for pages that are written where no TeX is."""
+    order = list(papers())
+    rows: list[FormulaRow] = [
+        {
+            "anchor": slug(f"{one.place} · {one.name}"),
+            "key": one.key,
+            "place": one.place,
+            "name": one.name,
+            "summary": one.summary,
+            "mathml": as_mathml(one.formula, block=True) if one.formula else "",
+            "range": one.range,
+        }
+        for one in sorted(formulas(), key=lambda one: order.index(one.key))
+    ]
+    return json.dumps(rows, ensure_ascii=False, indent=0) + "\n"
+
+
 if __name__ == "__main__":
+    FILE.write_text(typeset(), encoding="utf-8")
     target = ROOT / "docs" / "formulas.md"
     target.write_text(page())
     print(f"wrote {target.relative_to(ROOT)} with {len(formulas())} formulas")

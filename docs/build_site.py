@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+
+from nclab.errors import NclabError
+from nclab.report.formulas import as_mathml
 
 ROOT = Path(__file__).parent.parent
 DOCS, SOURCE = ROOT / "docs", ROOT / "src"
@@ -83,24 +85,12 @@ def on_page_content(content: str, *, page: Any, **kwargs: Any) -> str:
     """Typeset formulas as MathML, which browsers show by themselves."""
 
     def typeset(match: re.Match[str]) -> str:
-        return as_mathml(html.unescape(match[2]), block=match[1] == "div", where=page.file.src_uri)
+        try:
+            return as_mathml(html.unescape(match[2]), block=match[1] == "div")
+        except NclabError as error:
+            raise PluginError(f"{page.file.src_uri}: {error}") from error
 
     return MATH.sub(typeset, content)
-
-
-def as_mathml(formula: str, *, block: bool, where: str = "") -> str:
-    """A formula of TeX as MathML; one that cannot be typeset whole stops the build.
-
-    >>> as_mathml(r"\\arg x", block=False).partition("<mrow>")[2]
-    '<mo>arg</mo><mi>x</mi></mrow></math>'
-    """
-    known = re.sub(r"(\\[Bb]igg?[lr])\\\|", r"\1‖", formula)
-    known = known.replace(r"\arg", r"\operatorname{arg}")
-    made = convert(known.strip(), display="block" if block else "inline")
-    if "\\" in made:
-        unknown = ", ".join(re.findall(r"\\\w*", made))
-        raise PluginError(f"{where}: cannot typeset {unknown} of the formula {formula!r}")
-    return made
 
 
 def _relinked(markdown: str, folder: Path) -> str:

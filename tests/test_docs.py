@@ -11,6 +11,7 @@ import pytest
 import nclab
 from nclab.papers.registry import claims as all_claims
 from nclab.papers.registry import papers
+from nclab.report.formulas import FILE
 from tests.forked import Program
 from tests.papers.golden import CORRECTED, GOLDEN
 
@@ -69,6 +70,8 @@ def test_formulas_page_is_fresh() -> None:
     builder = runpy.run_path(str(ROOT / "docs" / "build_formulas.py"))
     expected = builder["page"]()
     assert (ROOT / "docs" / "formulas.md").read_text() == expected, "run `make docs`"
+    pytest.importorskip("latex2mathml")
+    assert FILE.read_text(encoding="utf-8") == builder["typeset"](), "run `make docs`"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)

@@ -11,6 +11,7 @@ def test_every_experiment_has_a_title_and_those_with_claims_say_what() -> None:
     judged = {claim.needs for claim in claims() if claim.needs}
     silent = {name for name in judged if not told[name]["says"] or not told[name]["source"]}
     assert silent <= {"tour"}
+    assert all(one["says"] or one["about"] for one in told.values())
 
 
 def test_every_erratum_has_its_correction() -> None:

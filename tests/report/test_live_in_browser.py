@@ -133,6 +133,13 @@ def test_the_page_of_a_run_grows(browser: Any, live: Live) -> None:
         run.append(measurement(3))
         page.evaluate("window.dispatchEvent(new Event('pageshow'))")
         watched.until("nclab.run.tables[0].epoch.length === 3")
+        assert not page.is_visible("#alarms")
+        seen = {"name": "dead features", "layer": "second", "classes": [1], "message": "half zero"}
+        run.append({"kind": "alarm", "step": 3, "epoch": 3.0, "value": 0.5, "severe": True, **seen})
+        watched.until("document.querySelector('#alarms tbody tr')")
+        row = ["3", "dead features", "second", "half zero", "1"]
+        assert page.inner_text("#alarms tbody tr").split("\t") == row
+        assert page.locator(".lead .health").all_inner_texts() == ["1 alarm"]
         run.finish()
     watched.until("nclab.run.state === 'finished' && !nclab.changes.open()")
     asked = len([url for url in watched.requests if "api/changes" in url])

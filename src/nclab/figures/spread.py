@@ -54,14 +54,16 @@ def spread(rows: Iterable[Row], key: str, value: Value, look: Look) -> Series:
     )
 
 
-def failures(rows: Iterable[Row], key: str, values: Sequence[Value]) -> list[Series]:
+def failures(
+    rows: Iterable[Row], key: str, values: Sequence[Value], label: str = "not converged"
+) -> list[Series]:
     """Crosses where runs that did not converge ended; no series if there are none."""
     failed = [(row, value(row)) for row in rows if not row["converged"] for value in values]
     known = [(float(row[key]), y) for row, y in failed if y is not None]
     if not known:
         return []
     places, heights = [x for x, _ in known], [y for _, y in known]
-    return [Series("not converged", places, heights, colour=FAILED, style="none", marker="cross")]
+    return [Series(label, places, heights, colour=FAILED, style="none", marker="cross")]
 
 
 def converged(rows: Iterable[Row]) -> list[Row]:

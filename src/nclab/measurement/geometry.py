@@ -15,7 +15,12 @@ TINY = 1e-7
 
 
 def geometry(
-    features: Any, labels: Any, weight: Any = None, *, points: int = 200
+    features: Any,
+    labels: Any,
+    weight: Any = None,
+    *,
+    points: int = 200,
+    means: Tensor | None = None,
 ) -> dict[str, Any]:
     r"""Features and what they collapse to, in three dimensions, as plain JSON values.
 
@@ -28,7 +33,7 @@ def geometry(
 
     Means and features are on one scale, on which the means have root mean square norm 1 before
     the projection; the rows of the classifier are scaled to the same. Points are the first of
-    every class.
+    every class. `means`, a row for every label, are those of more features than are given here.
 
     Source: pan2023, Fig. 1.2
 
@@ -41,7 +46,10 @@ def geometry(
     y = as_labels(labels, rows=len(H), ignore_index=IGNORE_INDEX).to(H.device)
     present = y.unique()
     present = present[present >= 0]
-    M = torch.stack([H[y == label].double().mean(0) for label in present])
+    if means is None:
+        M = torch.stack([H[y == label].double().mean(0) for label in present])
+    else:
+        M = means[present].double()
     centre = M.mean(0)
     M = M - centre
     chosen = _first_of_each(y, present, max(1, points // max(1, len(present))))

@@ -13,6 +13,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
 from nclab.measurement.held_out import compared
 from nclab.measurement.intervals import group_bytes
+from nclab.measurement.kept_points import KeptPoints
 from nclab.measurement.memory import Budget, Sizes, reference_bytes
 from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
@@ -158,6 +159,8 @@ class LayerStream:
         self.spread: DirectionalSpread | None = None
         self.beside: list[Beside] = []
         """What sees every row that counts, for error bars and the null."""
+        self.points: KeptPoints | None = None
+        """Where some features are kept for a picture."""
         self.against: ReferenceLook | None = None
         """Other data whose class means these features are compared with."""
         self.soft = False
@@ -230,6 +233,7 @@ class LayerStream:
         rows, classes = self._counted(rows, classes)
         for one in self.beside:
             one.add(rows, classes.to(self.moments.device))
+        self._keep_points(rows, classes)
         predicted = self._predict(rows, classes, targets=targets)
         if self._decided is not None and predicted is not None:
             self._decided.append(predicted)
@@ -253,6 +257,7 @@ class LayerStream:
             self.nonfinite += out.bincount(minlength=len(self.nonfinite))
             rows, own = rows[usable], labels[usable]
         self.moments.add_checked(rows, own, dtype=dtype)
+        self._keep_points(rows, own)
         if self.logits is None or logits is None:
             return
         usable = finite_rows(logits)
@@ -262,6 +267,18 @@ class LayerStream:
             add_wide(self.logits, *self._counted(logits, labels))
         else:
             self.logits.update(logits, labels)
+
+    def _keep_points(self, rows: Tensor, classes: Tensor) -> None:
+        if self.points is not None and len(rows):
+            if self.ignore_index is not None:
+                classes = torch.where(classes == self.ignore_index, -1, classes)
+            self.points.add(rows, classes, num_classes=self.moments.num_classes)
+
+    def picture(self) -> dict[str, Any] | None:
+        """Features, class means and classifier in 3-D, if some features were kept."""
+        weight = None if self.head is None else self.head.weight
+        found = None if self.points is None else self.points.picture(self.moments, weight)
+        return None if found is None else {"layer": self.layer, **found}
 
     def grow(self, classes: int) -> None:
         """Make room for labels up to so many, where no classifier tells how many there are."""

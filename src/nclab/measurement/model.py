@@ -27,6 +27,7 @@ from nclab.features.token_labels import LabelChoice, refuse_shifted
 from nclab.measurement.asked import NOTHING_MORE, Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
+from nclab.measurement.kept_points import KeptPoints
 from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
 from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -171,6 +172,8 @@ class Measurement:
     soft: bool = False
     memory: int | None = None
     """Bytes that all layers together may use."""
+    points: int = 0
+    """Features of the last layer that are kept for its picture in 3-D."""
     streams: dict[Point, LayerStream] = field(default_factory=dict)
     expected: Tensor | None = None
     """All labels, where they are known before the pass."""
@@ -316,6 +319,10 @@ class Measurement:
             split=self.split,
         )
 
+    def picture(self) -> dict[str, Any] | None:
+        """The last layer in 3-D, where points were kept."""
+        return list(self.streams.values())[-1].picture()
+
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
         for layer in self.layers.measured:
             yield layer, self.streams[layer.point]
@@ -421,6 +428,8 @@ class Measurement:
                 asked=self.asked,
             )
             stream.budget = budget
+            if self.points and layer is self.layers.measured[-1]:
+                stream.points = KeptPoints(self.points)
             if self.reference is not None:
                 reference = reference_of(self.reference, layer.name)
                 stream.against = look_against(reference, names)

@@ -77,7 +77,9 @@ def inter_cosine(statistics: HasUnitMeans) -> Tensor:
 
 
 def min_intra(statistics: HasUnitMeans) -> float:
-    """The smallest intra-class cosine.
+    r"""The smallest intra-class cosine.
+
+    $$\min_c \mathrm{intra}_c$$
 
     Source: pan2023, Fig. 3.1
     Range: [0, 1]; 1 at collapse.
@@ -107,7 +109,9 @@ def mean_intra(statistics: HasUnitMeans) -> float:
 
 
 def max_inter(statistics: HasUnitMeans) -> float:
-    """The largest inter-class cosine.
+    r"""The largest inter-class cosine.
+
+    $$\max_{c\ne c'} \mathrm{inter}_{c,c'}$$
 
     Source: pan2023, Fig. 3.1
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.

@@ -59,7 +59,9 @@ def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Classes = None
 
 
 def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
-    """The smallest `nc3_alignment`.
+    r"""The smallest `nc3_alignment`.
+
+    $$\min_c \cos(\dot w_c, \mu_c)$$
 
     Source: pan2023, Thm 2.3.1
     Range: [-1, 1]; 1 at collapse with a zero global mean.

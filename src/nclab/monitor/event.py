@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
-from nclab.records.schema import MEASUREMENT, TRAIN, MeasurementRecord
+from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
@@ -64,6 +64,8 @@ class Event:
     """The alarms raised by this event."""
     split: str = TRAIN
     """Of the data that were measured: train, test, val, ..."""
+    picture: Mapping[str, Any] | None = None
+    """The last layer in 3-D, where the monitor keeps features for it, see `geometry`."""
 
     def __repr__(self) -> str:
         layers = ", ".join(str(collapse.layer) for collapse in self.layers) or "nothing"
@@ -107,6 +109,12 @@ class Event:
             "train": self.train(),
         }
         return dict(record)
+
+    def picture_record(self) -> dict[str, Any] | None:
+        """The picture as a line of a journal, None where there is none."""
+        if self.picture is None:
+            return None
+        return {"kind": GEOMETRY, "step": self.step, "epoch": self.epoch, **self.picture}
 
     def train(self) -> dict[str, float | None]:
         """Loss and accuracy of the classifier on the data of this event."""

@@ -61,6 +61,8 @@ class Monitor:
         classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`;
             classes may be missing here.
         rows: at most so many rows of each batch, drawn at random; of tokens there are many.
+        geometry: keep about so many features, such as 300, of the last layer for the picture in
+            3-D that `RecordSink` writes with every measurement of the training data; 0 for none.
 
     >>> import torch
     >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
@@ -90,6 +92,7 @@ class Monitor:
         min_count: int | None = None,
         rows: int | None = None,
         class_names: ClassNames = None,
+        geometry: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
@@ -98,6 +101,10 @@ class Monitor:
         check_min_count(min_count)
         if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
             raise NclabError(f"Expected rows=1 or more of each batch, got {rows!r}.")
+        if not isinstance(geometry, int) or isinstance(geometry, bool) or geometry < 0:
+            raise NclabError(
+                f"Expected geometry= how many features to keep, such as 300, got {geometry!r}."
+            )
         self.model = model
         self.schedule = as_schedule(every)
         self.preset = choose(preset, layers)
@@ -114,6 +121,7 @@ class Monitor:
         self._pool: Pool = pool
         self._labels: LabelChoice = labels
         self._ignore_index, self._min_count = ignore_index, min_count
+        self._points = geometry
         self.class_names = as_class_names(class_names)
         self._layers = self._new_layers()
         names = self.class_names
@@ -123,6 +131,7 @@ class Monitor:
             names=names,
             ignore_index=ignore_index,
             min_count=min_count,
+            points=geometry,
         )
         self._hooks = TrainingHooks(
             self._layers, self._take, names, ignore_index=ignore_index, most=rows
@@ -269,7 +278,7 @@ class Monitor:
         if not (isinstance(split, str) and split and "/" not in split):
             raise NclabError(f"Expected split= a name such as 'test', without '/', got {split!r}.")
         expected = self._hooks.remove()
-        report = Measurement(
+        measurement = Measurement(
             self._new_layers(layers),
             ignore_index=self._ignore_index,
             allow_missing=allow_missing,
@@ -279,13 +288,15 @@ class Monitor:
             reference=reference,
             split=None if split == TRAIN else split,
             class_names=self.class_names,
-        ).run(loader)
+            points=self._points if split == TRAIN else 0,
+        )
+        report = measurement.run(loader)
         if expected is not None:
             self._hooks.expect(expected)
         self.steps = self.steps if step is None else step
         if epoch is not None:
             self.epochs, self._batches = epoch, 0
-        self._emit("loader", report, split=split)
+        self._emit("loader", report, split=split, picture=measurement.picture())
         return report
 
     def state_dict(self) -> dict[str, Any]:
@@ -388,7 +399,9 @@ class Monitor:
         self._running.flush()
         distributed.join(self._running)
         if self._running.streams:
-            self._emit("training", self._running.report(), self._running.nonfinite())
+            report = self._running.report()
+            lost, picture = self._running.nonfinite(), self._running.picture()
+            self._emit("training", report, lost, picture=picture)
         self._running.clear()
 
     def _emit(
@@ -398,6 +411,7 @@ class Monitor:
         nonfinite: Mapping[str, Mapping[int, int]] | None = None,
         *,
         split: str = TRAIN,
+        picture: Mapping[str, Any] | None = None,
     ) -> None:
         part = self._batches / self._length if self._length else 0.0
         fired = frozenset(alarm.key for alarm in self.alarms if alarm.split == split)
@@ -405,7 +419,7 @@ class Monitor:
         event = Event(self.steps, epoch, source, report, nonfinite or {}, fired, split=split)
         found = {a.key: a for rule in self.rules for a in raised(rule, event)}
         new = tuple(self._named(a, split) for key, a in found.items() if key not in fired)
-        event = replace(event, alarms=new)
+        event = replace(event, alarms=new, picture=picture)
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)

@@ -11,6 +11,7 @@ from nclab.errors import DataError
 from nclab.features.evaluation import reading_weights
 from nclab.features.own_loss import mean_loss
 from nclab.measurement.class_names import named
+from nclab.measurement.kept_points import KeptPoints
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
@@ -45,12 +46,15 @@ class RunningEstimate:
         names: tuple[str, ...] | None = None,
         ignore_index: int | None = IGNORE_INDEX,
         min_count: int | None = None,
+        points: int = 0,
     ) -> None:
         self.layers = layers
         self.scatter = scatter
         self.names = names
         self.ignore_index = ignore_index
         self.min_count = min_count
+        self.points = points
+        """Features of the last layer that are kept for its picture."""
         self.streams: list[LayerStream] = []
         """One for each measured layer, once there are rows."""
         self._waiting: list[Reading] = []
@@ -146,6 +150,10 @@ class RunningEstimate:
             remarks=(*self.layers.remarks, REMARK, *_dropout(self.layers.model)),
         )
 
+    def picture(self) -> dict[str, Any] | None:
+        """The last layer in 3-D, after `report`; None where no points are kept."""
+        return self.streams[-1].picture() if self.streams else None
+
     def nonfinite(self) -> dict[str, dict[int, int]]:
         """Layer -> class -> rows that were left out."""
         found = {}
@@ -197,6 +205,8 @@ class RunningEstimate:
                 ignore_index=self.ignore_index,
             )
             stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
+            if self.points and layer is self.layers.measured[-1]:
+                stream.points = KeptPoints(self.points)
             self.streams.append(stream)
 
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:

@@ -142,6 +142,8 @@ class RecordSink:
     def __call__(self, event: Event) -> None:
         journal = self._journal(event.step)
         journal.append(event.to_record())
+        if (picture := event.picture_record()) is not None:
+            journal.append(picture)
         for alarm in event.alarms:
             about = {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
             journal.append({"kind": ALARM, "step": event.step, "epoch": event.epoch, **about})

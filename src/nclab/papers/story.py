@@ -10,7 +10,7 @@ from nclab.records.schema import ErratumRow, StoryRow
 
 
 def story(module: ModuleType) -> StoryRow:
-    """Title, claim and source of an experiment, from the docstring of its module.
+    """Title, claim, source and further words of an experiment, from the docstring of its module.
 
     >>> from nclab.papers.pan2023 import fig31
     >>> story(fig31)["title"], story(fig31)["source"]
@@ -24,10 +24,13 @@ def story(module: ModuleType) -> StoryRow:
         return " ".join(found[1].split()) if found else ""
 
     says = said("Claim")
+    paragraphs = [" ".join(one.split()) for one in rest.split("\n\n")]
+    about = [one for one in paragraphs if one and not re.match(r"(Claim|Source): ", one)]
     return {
         "title": first.strip().removesuffix("."),
         "says": "" if says.startswith("none") else says,
         "source": said("Source"),
+        "about": " ".join(about),
     }
 
 

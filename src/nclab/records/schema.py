@@ -185,6 +185,8 @@ class StoryRow(TypedDict):
     says: str
     """What the paper says; empty where it says nothing that could be judged."""
     source: str
+    about: NotRequired[str]
+    """How it was done, in a sentence or two."""
 
 
 class ErratumRow(TypedDict):

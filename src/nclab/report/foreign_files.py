@@ -73,10 +73,10 @@ def read_stories(content: Any) -> dict[str, dict[str, str]]:
     """Title, claim and source of experiments; what is not of that form is passed over.
 
     >>> read_stories({"a": {"title": "A"}, "b": 5})
-    {'a': {'title': 'A', 'says': '', 'source': ''}}
+    {'a': {'title': 'A', 'says': '', 'source': '', 'about': ''}}
     """
     found = content.items() if isinstance(content, dict) else ()
-    names = ("title", "says", "source")
+    names = ("title", "says", "source", "about")
     return {
         str(key): {name: str(one.get(name) or "") for name in names}
         for key, one in found

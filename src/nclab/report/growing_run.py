@@ -14,7 +14,15 @@ from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import progress_of, state_of
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
-from nclab.report.columns import LIMIT, PLACES, Columns, Key, evenly, is_number
+from nclab.report.columns import (
+    LIMIT,
+    PLACES,
+    Columns,
+    Key,
+    evenly,
+    is_number,
+    title_of_curve,
+)
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
@@ -42,6 +50,7 @@ class GrowingRun:
 
     def _begin(self) -> None:
         self.columns: dict[str, Columns] = {}
+        """By the kind of record, and measurements by split: one makes no gaps in another."""
         self.end: dict[str, Any] | None = None
         self.alarms: list[dict[str, Any]] = []
         self.geometry = Frames()
@@ -77,11 +86,15 @@ class GrowingRun:
             self.geometry.extend(lines)
         elif kind == ALARM:
             self.alarms += [known(record) for record in map(decode, lines) if record]
+        elif kind == MEASUREMENT:
+            for split, own in lines.by_split().items():
+                self.splits.setdefault(split, Frames()).extend(own)
+                self._add(title_of_curve(kind, split), own, first)
         elif kind != START:
-            self.columns.setdefault(kind, Columns(self._limit)).extend(lines, first=first)
-            if kind == MEASUREMENT:
-                for split, own in lines.by_split().items():
-                    self.splits.setdefault(split, Frames()).extend(own)
+            self._add(kind, lines, first)
+
+    def _add(self, name: str, lines: "Lines", first: bool) -> None:
+        self.columns.setdefault(name, Columns(self._limit)).extend(lines, first=first)
 
     @property
     def problem(self) -> str | None:
@@ -152,8 +165,7 @@ class GrowingRun:
 
     def measured(self) -> int:
         """How many measurements there are."""
-        columns = self.columns.get(MEASUREMENT)
-        return columns.seen if columns else 0
+        return sum(frames.seen for frames in self.splits.values())
 
 
 def known(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -16,9 +16,10 @@ from nclab.records.schema import last_layer
 from nclab.report.columns import PLACES
 from nclab.report.compare import table
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
-from nclab.report.environment import environment, pretty
+from nclab.report.environment import command_line, environment, pretty
+from nclab.report.formulas import formulas
 from nclab.report.growing_run import GrowingRun
-from nclab.report.run_data import summary
+from nclab.report.run_data import MOST_ALARMS, summary
 
 ASSETS = Path(__file__).with_name("assets")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
@@ -26,6 +27,8 @@ FIRST_RUNS = 12
 """Of the runs on the overview; the others are on their page."""
 TONES = ("good", "fair", "bad", "open")
 """In the order in which verdicts are counted."""
+NAMED = 3
+"""Statements of a verdict that a story tells; the others stand beside the figures."""
 SPATIAL = 4
 """Up to so many classes, centred means fit into three dimensions."""
 
@@ -59,7 +62,8 @@ class Pages:
         papers = {f"papers/{key}.html": partial(self._paper, key) for key in keys}
         runs = {f"runs/{slug}.html": partial(self._run, slug) for slug in self.runs}
         fixed = {"claims.html": self._claims, "runs.html": self._runs, "index.html": self._index}
-        return {**papers, **runs, **fixed}
+        cited = {"formulas.html": self._formulas} if self._cited() else {}
+        return {**papers, **runs, **cited, **fixed}
 
     def _index(self) -> str:
         content = self.content
@@ -121,16 +125,35 @@ class Pages:
         )
 
     def _claims(self) -> str:
-        papers = list(dict.fromkeys(str(one["id"]).split("/")[0] for one in self.content.claims))
+        by_paper: dict[str, list[Mapping[str, Any]]] = {}
+        for one in self.content.claims:
+            by_paper.setdefault(str(one["id"]).split("/")[0], []).append(one)
+        known = list(self.content.papers)
+        papers = sorted(by_paper, key=lambda key: known.index(key) if key in known else len(known))
         return self._fill(
             "claims.html",
             "claims.html",
             title="Claims",
-            claims=[{**claim, "where": self._links(claim)} for claim in self.content.claims],
+            claims=[{**one, "where": self._links(one)} for key in papers for one in by_paper[key]],
             corrections=self._corrections(),
             tally=self._tally(),
             papers=papers,
         )
+
+    def _formulas(self) -> str:
+        cited = self._cited()
+        return self._fill(
+            "formulas.html",
+            "formulas.html",
+            title="Formulas",
+            formulas=[one for one in formulas() if one["anchor"] in cited],
+        )
+
+    def _cited(self) -> set[str]:
+        """Anchors of the formulas that claims of this folder are about."""
+        known = {one["anchor"] for one in formulas()}
+        links = (str(claim["links"].get("formula") or "") for claim in self.content.claims)
+        return known & {link.rpartition("#")[2] for link in links}
 
     def _runs(self) -> str:
         return self._fill("runs.html", "runs.html", title="Runs", runs=len(self.runs), wide=True)
@@ -139,7 +162,7 @@ class Pages:
         run = self.runs[slug]
         manifest = run.manifest
         facts = {
-            "command": manifest.command,
+            "command": command_line(manifest.command),
             "seed": manifest.seed,
             "outcome": (run.end or {}).get("outcome"),
             "created": manifest.created,
@@ -155,7 +178,8 @@ class Pages:
             run={"slug": slug, **summary(run)},
             facts=[(name, value) for name, value in facts.items() if value is not None],
             config=pretty(manifest.config),
-            alarms=run.alarms[-50:],
+            alarms=run.alarms[-MOST_ALARMS:],
+            thesis="pan2023" in self.content.papers,
             places=[PLACES[name] for name in run.places()],
         )
 
@@ -170,6 +194,7 @@ class Pages:
         nav += [(f"papers/{key}.html", key) for key in self.content.papers]
         nav += [("papers/other.html", "Other")] if self.content.of_paper("") else []
         nav += [("claims.html", "Claims")] if self.content.claims else []
+        nav += [("formulas.html", "Formulas")] if self._cited() else []
         nav += [] if self.live else [("runs.html", "Runs")]
         page = environment().get_template(template)
         return page.render(
@@ -197,12 +222,13 @@ class Pages:
         self, experiment: ExperimentFolder, claims: list[Mapping[str, Any]]
     ) -> dict[str, str]:
         """Title, what the paper says and where, and what we saw, from the verdicts alone."""
-        told = {"title": experiment.name, "says": "", "source": ""}
+        told = {"title": experiment.name, "says": "", "source": "", "about": ""}
         told |= self.content.stories.get(experiment.name, {})
         counts = Counter(str(claim["verdict"]) for claim in claims)
         seen = [f"{count} {verdict}" for verdict, count in counts.most_common()]
         many = "one statement" if len(claims) == 1 else f"{len(claims)} statements"
-        return {**told, "saw": f"of {many}: {', '.join(seen)}" if claims else ""}
+        saw = f"of {many} {', '.join(seen)}." if claims else ""
+        return {**told, "saw": " ".join([saw, *_not_confirmed(claims)])}
 
     def _corrections(self) -> dict[str, Mapping[str, Any]]:
         """By the id of a claim, the erratum that it shows."""
@@ -216,6 +242,9 @@ class Pages:
             href = ""
             if name == "figure" and figure is not None:
                 href = f"{self._page_of(figure)}#{figure.id}"
+            anchor = str(text or "").rpartition("#")[2]
+            if name == "formula" and anchor in self._cited():
+                href = f"formulas.html#{anchor}"
             if name == "erratum" and (erratum := self._corrections().get(claim["id"])):
                 key = erratum["where"].split(",")[0]
                 if key in self.content.papers:
@@ -248,6 +277,7 @@ class Pages:
             {
                 "id": one.id,
                 "title": one.picture.title or one.name,
+                "experiment": self.content.title_of(one.experiment),
                 "page": self._page_of(one),
                 "suffix": ".svg" if ".svg" in one.images else ".png",
             }
@@ -277,7 +307,7 @@ class Pages:
     def _commands(self) -> list[str]:
         """What makes everything again, each line once."""
         lines = [one.command for one in self.content.experiments]
-        lines += [run.manifest.command for run in self.runs.values()]
+        lines += [command_line(run.manifest.command) for run in self.runs.values()]
         kept = list(dict.fromkeys(line for line in lines if line))
         more = [f"… and {len(kept) - 30} more, on the pages of the runs"] if len(kept) > 30 else []
         return [*kept[:30], *more, f"nclab report {self.content.root.name}"]
@@ -289,6 +319,16 @@ class Pages:
             for name, value in {**run.manifest.versions, **commit}.items():
                 found.setdefault(name, {})[str(value)] = None
         return {name: ", ".join(values) for name, values in found.items()} or versions()
+
+
+def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:
+    """The statements that did not come out as the paper has them, each verdict with its own."""
+    for verdict in dict.fromkeys(str(one["verdict"]) for one in claims if one["tone"] != "good"):
+        own = [str(one["text"]).rstrip(".") for one in claims if one["verdict"] == verdict]
+        more = f" and {len(own) - NAMED} more" if len(own) > NAMED else ""
+        said = "; ".join(f"“{text}”" for text in own[:NAMED] if text)
+        if said:
+            yield f"{verdict.capitalize()}: {said}{more}."
 
 
 def palette_script() -> str:

@@ -42,6 +42,7 @@ SHOWN_FIRST = 9
 FINE = 1000
 """Coordinates and cosines are whole thousandths."""
 MOST_CLASSES = 40
+MOST_ALARMS = 50
 
 
 class Room(NamedTuple):
@@ -65,7 +66,8 @@ def room_for(runs: int) -> Room:
     """
     if runs <= 12:
         return Room()
-    return Room(points=max(30, 7200 // runs), frames=24, spots=100, everything=False)
+    spots = max(60, min(100, 6000 // runs))
+    return Room(points=max(30, 7200 // runs), frames=24, spots=spots, everything=False)
 
 
 def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[str, Any]:
@@ -79,14 +81,14 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
         "slug": slug,
         **summary(run),
         "layers": layers,
-        "metrics": metrics,
+        "metrics": [_without_meaning(metric) for metric in metrics],
         "first": _first(run, [metric["name"] for metric in metrics]),
         "tables": _tables(run, space),
         "cosines": _cosines(run, space),
         "geometry": _geometry(run, space),
         "certificate": guarantees(last),
         "toward": _toward(run),
-        "alarms": run.alarms[-50:],
+        "warnings": run.alarms[-MOST_ALARMS:],
     }
 
 
@@ -124,6 +126,12 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
         meaning = metric.meaning if metric else MEANINGS.get(name, "")
         found.append({"name": name, "meaning": meaning, "ideal": ideal})
     return found
+
+
+def _without_meaning(metric: dict[str, Any]) -> dict[str, Any]:
+    """A metric as every page of a run needs it; what it means, they share."""
+    ideal = metric["ideal"]
+    return {"name": metric["name"], **({} if ideal is None else {"ideal": ideal})}
 
 
 def _toward(run: GrowingRun) -> str:

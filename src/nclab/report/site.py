@@ -13,10 +13,19 @@ from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import Picture, to_json
 from nclab.files import explained
 from nclab.folders import replace_folder
+from nclab.metrics.toward import MEANINGS
 from nclab.progress import track
 from nclab.regular_files import read_regular
 from nclab.report.compare import curves, table
-from nclab.report.content import Content, check_folder, read_content, runs_below, safe_name
+from nclab.report.content import (
+    Content,
+    Figure,
+    check_folder,
+    read_content,
+    runs_below,
+    safe_name,
+)
+from nclab.report.formulas import of_metrics
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
@@ -62,6 +71,7 @@ def write_report(
     content = replace(content, problems=(*content.problems, *problems))
     content = with_figures(content, table(found), metrics)
     plotly = plotly_script() if any(one.figures for one in content.experiments) else None
+    content = without_pngs(content) if plotly is not None else content
     pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {MARK: json.dumps({"format": FORMAT}) + "\n"}
     files |= {f"assets/{name}": text for name, text in assets(plotly)}
@@ -133,10 +143,20 @@ def assets(plotly: bytes | None) -> Iterable[tuple[str, str | bytes]]:
     for file in sorted(ASSETS.iterdir()):
         if file.suffix in (".js", ".css"):
             yield file.name, file.read_bytes()
+    yield "metrics.js", metrics_script()
     config = f"nclab.plotConfig = {json.dumps(CONFIG)};\n"
     yield "palette.js", palette_script() + config
     if plotly is not None:
         yield "plotly.min.js", plotly
+
+
+def metrics_script() -> str:
+    """What metrics mean and their formulas: once, not with every run."""
+    from nclab.metrics.catalogue import BY_NAME
+
+    meanings = {**MEANINGS, **{name: metric.meaning for name, metric in BY_NAME.items()}}
+    told = f"nclab.meanings = {compact(meanings)};\n"
+    return f"{told}nclab.formulas = {compact(of_metrics())};\n"
 
 
 def figure_script(id_: str, picture: Any) -> str:
@@ -166,6 +186,20 @@ def compared(rows: Mapping[str, Any], runs: Mapping[str, GrowingRun]) -> Iterabl
 def compact(value: Any) -> str:
     """JSON without spaces, in ASCII; not finite is a bug."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def without_pngs(content: Content) -> Content:
+    """Figures whose PNG the page can make when it is asked for: those are the heaviest files."""
+
+    def kept(figure: Figure) -> Figure:
+        able = bool(figure.picture.panels) and ".svg" in figure.images
+        images = {suffix: f for suffix, f in figure.images.items() if suffix != ".png" or not able}
+        return replace(figure, images=images)
+
+    experiments = (
+        replace(one, figures=tuple(map(kept, one.figures))) for one in content.experiments
+    )
+    return replace(content, experiments=tuple(experiments))
 
 
 def data_files(content: Content) -> dict[str, Callable[[], str | bytes]]:

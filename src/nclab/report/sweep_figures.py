@@ -145,7 +145,7 @@ def _panel(
         own = [row for row in plain if row["converged"] and row["by"] == values]
         label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
         lines.append(spread(own, "at", lambda row: row["value"], Look(label, colour)))
-    crosses = failures(plain, "at", [lambda row: row["value"]])
+    crosses = failures(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
     ticks = tuple(places.of.values()) if places.names or len(places.of) <= FEW else ()
     return Panel(
         metric,

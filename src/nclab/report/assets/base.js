@@ -27,6 +27,25 @@ nclab.number = (value, digits) => {
   return text.replace(/-/g, "−");
 };
 
+nclab.stateOf = (run) => {
+  // A run's state, what is wrong with it, and its alarms, as one sees them everywhere.
+  const parts = [nclab.element("span", { class: `state ${run.state}`, text: run.state })];
+  if (run.health)
+    parts.push(
+      nclab.element("span", { class: "health", text: run.health, title: run.why || null }),
+    );
+  if (run.alarms) {
+    const words = `${run.alarms} alarm${run.alarms > 1 ? "s" : ""}`;
+    parts.push(nclab.element("span", { class: "health alarm", text: words }));
+  }
+  if (run.state === "running" && run.progress !== null && run.progress !== undefined) {
+    const bar = nclab.element("span", { class: "bar" }, [nclab.element("span")]);
+    bar.firstChild.style.width = `${Math.round(100 * run.progress)}%`;
+    parts.push(bar);
+  }
+  return nclab.element("span", { class: "states" }, parts);
+};
+
 nclab.dark = () => {
   const chosen = document.documentElement.getAttribute("data-theme");
   if (chosen) return chosen === "dark";
@@ -109,25 +128,28 @@ nclab.canvas = (box, height, draw) => {
     pen: canvas.getContext("2d"),
     queued: false,
   };
+  function drawNow() {
+    state.queued = false;
+    const width = Math.max(120, box.clientWidth);
+    const tall = typeof height === "function" ? height(width) : height;
+    const fine = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * fine) || canvas.height !== Math.round(tall * fine)) {
+      canvas.width = Math.round(width * fine);
+      canvas.height = Math.round(tall * fine);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${tall}px`;
+    }
+    state.width = width;
+    state.height = tall;
+    state.pen.setTransform(fine, 0, 0, fine, 0, 0);
+    draw(state.pen, width, tall);
+  }
   state.redraw = () => {
-    if (state.queued) return;
+    if (nclab.printing) return drawNow(); // no frame comes before the sheet is made
+    if (state.queued) return undefined;
     state.queued = true;
-    window.requestAnimationFrame(() => {
-      state.queued = false;
-      const width = Math.max(120, box.clientWidth);
-      const tall = typeof height === "function" ? height(width) : height;
-      const fine = window.devicePixelRatio || 1;
-      if (canvas.width !== Math.round(width * fine) || canvas.height !== Math.round(tall * fine)) {
-        canvas.width = Math.round(width * fine);
-        canvas.height = Math.round(tall * fine);
-        canvas.style.width = `${width}px`;
-        canvas.style.height = `${tall}px`;
-      }
-      state.width = width;
-      state.height = tall;
-      state.pen.setTransform(fine, 0, 0, fine, 0, 0);
-      draw(state.pen, width, tall);
-    });
+    window.requestAnimationFrame(drawNow);
+    return undefined;
   };
   if (window.ResizeObserver) new ResizeObserver(state.redraw).observe(box);
   nclab.onTheme(state.redraw);
@@ -154,6 +176,28 @@ nclab.canvas = (box, height, draw) => {
   }
   if (window.matchMedia)
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  // Paper is white, and nobody can open on it what is folded.
+  let folded = [];
+  let before = null;
+  window.addEventListener("beforeprint", () => {
+    before = document.documentElement.getAttribute("data-theme");
+    folded = Array.from(document.querySelectorAll("details:not([open]):not(.chooser)"));
+    folded.forEach((one) => {
+      one.open = true;
+    });
+    nclab.printing = true;
+    if (!nclab.dark()) return;
+    apply("light");
+    redraw();
+  });
+  window.addEventListener("afterprint", () => {
+    nclab.printing = false;
+    folded.forEach((one) => {
+      one.open = false;
+    });
+    apply(before);
+    redraw();
+  });
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-share]").forEach((part) => {
       part.style.flexGrow = part.dataset.share;

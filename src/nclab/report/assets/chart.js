@@ -77,8 +77,8 @@ nclab.thinned = (one, most, usable) => {
 };
 
 nclab.chart = (box, options) => {
-  // options: {height, xLabel, yLabel, log, xLog, xNames, references, marks, until, empty, about,
-  //   noLegend, series: [{label, x, y, low, high, colour, dash, width, faint, marks, quiet}]}
+  // options: {height, xLabel, yLabel, log, xLog, xNames, xTicks, references, marks, until, empty,
+  //   about, noLegend, series: [{label, x, y, low, high, colour, dash, width, faint, marks, quiet}]}
   // marks of a series: filled, hollow or cross, points without a line; quiet: not read by pointer.
   const view = Object.assign(
     { height: 300, series: [], references: [], marks: [], log: false, xLog: false, until: null },
@@ -170,13 +170,10 @@ nclab.chart = (box, options) => {
       bounds.x0 = -0.5;
       bounds.x1 = view.xNames.length - 0.5;
     } else if (bounds.x0 === bounds.x1) {
-      if (xLog) {
-        bounds.x0 /= 2;
-        bounds.x1 *= 2;
-      } else {
-        bounds.x0 -= 0.5;
-        bounds.x1 += 0.5;
-      }
+      bounds.only = bounds.x0;
+      const gap = Math.abs(bounds.only) / 2 || 0.5;
+      bounds.x0 -= gap;
+      bounds.x1 += gap;
     }
     if (log) {
       const wide = bounds.y1 / bounds.y0 < 1.05 ? 1.5 : (bounds.y1 / bounds.y0) ** 0.04;
@@ -193,6 +190,13 @@ nclab.chart = (box, options) => {
   function place(value, low, high, logarithmic) {
     if (!logarithmic) return (value - low) / (high - low);
     return (Math.log(value) - Math.log(low)) / (Math.log(high) - Math.log(low));
+  }
+
+  function xTicks(bounds, log, room) {
+    // The places that were asked for, the only one there is, or round ones between.
+    if (bounds.only !== undefined) return [bounds.only];
+    if (view.xTicks?.length) return view.xTicks.filter((x) => x >= bounds.x0 && x <= bounds.x1);
+    return nclab.ticks(bounds.x0, bounds.x1, log, room);
   }
 
   function layOut(pen, width, height) {
@@ -214,7 +218,7 @@ nclab.chart = (box, options) => {
       made.turned = made.xWords.some((words) => pen.measureText(words).width > each - 6);
     } else {
       const room = width - made.left - 14;
-      made.xTicks = nclab.ticks(bounds.x0, bounds.x1, how.xLog, room * 0.8);
+      made.xTicks = xTicks(bounds, how.xLog, room * 0.8);
       made.xWords = nclab.tickWords(made.xTicks);
       const longest = Math.max(1, ...made.xWords.map((words) => pen.measureText(words).width));
       const every = Math.ceil(((longest + 12) * made.xTicks.length) / room);
@@ -377,17 +381,19 @@ nclab.chart = (box, options) => {
     pen.lineJoin = many ? "bevel" : "round";
     pen.setLineDash(many ? [] : one.dash || []);
     const places = nclab.thinned(one, many ? MOST / many : Infinity, usable);
+    const few = places.filter((at) => at >= 0).length <= nclab.FEW;
     const spots = [];
     let open = false;
     pen.beginPath();
-    places.forEach((at) => {
+    places.forEach((at, order) => {
       if (at < 0) {
         open = false; // a gap in what is known
         return;
       }
       const x = frame.x(one.x[at]);
       const y = frame.y(one.y[at]);
-      if (one.marks || places.length <= nclab.FEW) spots.push([x, y, at]);
+      const alone = !((places[order - 1] ?? -1) >= 0 || (places[order + 1] ?? -1) >= 0);
+      if (one.marks || few || alone) spots.push([x, y, at]);
       if (one.marks) return;
       if (open) pen.lineTo(x, y);
       else pen.moveTo(x, y);
@@ -617,7 +623,14 @@ nclab.chart = (box, options) => {
 };
 
 nclab.swatch = (one) => {
-  const swatch = nclab.element("span", { class: one.marks ? "swatch dot" : "swatch" });
+  const cross = one.marks === "cross";
+  const swatch = nclab.element("span", { class: one.marks && !cross ? "swatch dot" : "swatch" });
+  if (cross) {
+    swatch.className = "swatch cross";
+    swatch.textContent = "×";
+    swatch.style.color = nclab.seriesColour(one);
+    return swatch;
+  }
   swatch.style.borderTopColor = nclab.seriesColour(one);
   if (!one.marks && one.dash?.length)
     swatch.style.borderTopStyle = one.dash[0] > 3 ? "dashed" : "dotted";

@@ -14,7 +14,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const needles = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     rows.forEach((row) => {
-      const text = row.textContent.toLowerCase();
+      const text = `${row.textContent} ${row.dataset.words}`.toLowerCase(); // epsilon, too, finds ε
       const fits =
         (!wanted.length || wanted.indexOf(row.dataset.verdict) >= 0) &&
         (!paper.value || row.dataset.paper === paper.value) &&

@@ -59,11 +59,22 @@ nclab.drawFigure = (box) => {
   window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(() => {
     if (image) image.remove();
     box.setAttribute("data-drawn", "yes");
+    const png = document.querySelector(`[data-png="${box.getAttribute("data-figure")}"]`);
+    if (png) png.hidden = false;
   });
 };
 
 document.addEventListener("DOMContentLoaded", () => {
   const boxes = Array.from(document.querySelectorAll("[data-figure]"));
+  document.querySelectorAll("[data-png]").forEach((button) => {
+    // Made when it is wanted; with the report come SVG and PDF.
+    button.addEventListener("click", () => {
+      const plot = document.querySelector(`[data-figure="${button.dataset.png}"] .plot`);
+      const { width, height } = plot.getBoundingClientRect();
+      const size = { width: Math.round(width), height: Math.round(height), scale: 2 };
+      window.Plotly.downloadImage(plot, { format: "png", filename: button.dataset.png, ...size });
+    });
+  });
   const waiting = boxes.slice();
   function next() {
     // The ones in sight first, then the others while nothing else is to be done.

@@ -33,6 +33,7 @@ document.addEventListener("DOMContentLoaded", () => {
         xLog: panel.x_scale === "log",
         log: panel.y_scale === "log",
         xNames: panel.x_names.length ? panel.x_names : null,
+        xTicks: panel.x_ticks,
         series: panel.series.map(nclab.pictureSeries),
         references: panel.references.filter((one) => one.y !== null),
       });

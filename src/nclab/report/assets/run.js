@@ -13,9 +13,9 @@ nclab.runPage = () => {
   const settings = { place: over ? over.value : "epoch", log: true, centred: false };
 
   function info(name) {
-    return (
-      data.metrics.find((one) => one.name === name) || { name: name, meaning: "", ideal: null }
-    );
+    const found = data.metrics.find((one) => one.name === name);
+    const meaning = (nclab.meanings || {})[name] || "";
+    return Object.assign({ name: name, meaning: meaning, ideal: null }, found);
   }
 
   function own(metric) {
@@ -27,9 +27,36 @@ nclab.runPage = () => {
   function alarms() {
     // Where in training a monitor warned.
     const at = { epoch: "epoch", step: "step" }[settings.place];
-    return data.alarms
+    return data.warnings
       .filter((one) => at && typeof one[at] === "number")
       .map((one) => ({ x: one[at], label: `${one.layer}: ${one.message}`, severe: one.severe }));
+  }
+
+  function alarmList() {
+    // As the page is written, and again when a monitor warns while one looks.
+    const box = document.getElementById("alarms");
+    const said = (one) => (one.names?.length ? one.names : one.classes || []).join(", ");
+    const where = (one) => one.layer + (one.split && one.split !== "train" ? ` · ${one.split}` : "");
+    const rows = data.warnings.map((one) =>
+      nclab.element("tr", {}, [
+        nclab.element("td", {
+          class: "number",
+          "data-label": "epoch",
+          text: nclab.number(one.epoch),
+        }),
+        nclab.element("td", {}, [
+          nclab.element("span", {
+            class: one.severe === false ? "health good" : "health",
+            text: one.name,
+          }),
+        ]),
+        nclab.element("td", { "data-label": "layer", text: where(one) }),
+        nclab.element("td", { text: one.message }),
+        nclab.element("td", { "data-label": "classes", text: said(one) }),
+      ]),
+    );
+    box.hidden = !rows.length;
+    box.querySelector("tbody").replaceChildren(...rows);
   }
 
   function seriesOf(metric) {
@@ -121,6 +148,10 @@ nclab.runPage = () => {
     });
     function meaning() {
       document.getElementById("metric-meaning").textContent = info(chooser.value).meaning;
+      const formula = document.getElementById("metric-formula");
+      const own = (nclab.formulas || {})[chooser.value]; // of the package, never of a run
+      formula.hidden = !own;
+      formula.innerHTML = own || "";
     }
     function again() {
       charts.forEach((one) => {
@@ -254,10 +285,13 @@ nclab.runPage = () => {
       );
       return;
     }
+    const thesis = box.dataset.thesis && found.rows.some((row) => row.thesis !== null);
     const cells = (kind, values) =>
-      values.map((value, place) =>
-        nclab.element(kind, { text: value, class: place ? "number" : null }),
-      );
+      values
+        .filter((value) => value !== null)
+        .map((value, place) =>
+          nclab.element(kind, { text: value, class: place ? "number" : null }),
+        );
     const rows = found.rows.map((row) =>
       nclab.element(
         "tr",
@@ -266,7 +300,7 @@ nclab.runPage = () => {
           row.quantity,
           row.guaranteed === null ? row.otherwise : nclab.number(row.guaranteed),
           nclab.number(row.measured),
-          row.thesis === null ? "nothing" : nclab.number(row.thesis),
+          thesis ? (row.thesis === null ? "nothing" : nclab.number(row.thesis)) : null,
           nclab.number(row.collapse),
         ]),
       ),
@@ -279,7 +313,13 @@ nclab.runPage = () => {
               nclab.element(
                 "tr",
                 {},
-                cells("th", ["quantity", "guaranteed", "measured", "pan2023", "at collapse"]),
+                cells("th", [
+                  "quantity",
+                  "guaranteed",
+                  "measured",
+                  thesis ? "as pan2023 has it" : null,
+                  "at collapse",
+                ]),
               ),
             ]),
             nclab.element("tbody", {}, rows),
@@ -318,7 +358,10 @@ nclab.runPage = () => {
   page.refresh = (fresh) => {
     // Only when whoever looks at it is at the end does the picture move on.
     const known = data.metrics.length;
+    const warned = data.warnings.length;
     data = nclab.run = fresh;
+    document.querySelector(".lead .states")?.replaceWith(nclab.stateOf(fresh));
+    if (fresh.warnings.length !== warned) alarmList();
     if (
       fresh.metrics.length !== known ||
       (fresh.cosines && !page.cosines) ||
@@ -336,15 +379,15 @@ nclab.runPage = () => {
 };
 
 nclab.runCsv = (data) => {
-  const lines = [["kind", "layer", "metric", "step", "epoch", "value"].join(",")];
+  const places = ["step", "epoch", "log t"].filter((name) => data.tables.some((one) => one[name]));
+  const lines = [["kind", "layer", "metric", ...places, "value"].join(",")];
   data.tables.forEach((table) => {
     table.columns.forEach((column) => {
       column.y.forEach((value, row) => {
         if (value === null) return;
+        const at = places.map((name) => table[name]?.[row]);
         lines.push(
-          [table.kind, column.layer, column.metric, table.step[row], table.epoch[row], value]
-            .map(nclab.csvCell)
-            .join(","),
+          [table.kind, column.layer, column.metric, ...at, value].map(nclab.csvCell).join(","),
         );
       });
     });
@@ -373,10 +416,6 @@ document.addEventListener("DOMContentLoaded", () => {
       .then((fresh) => {
         nclab.page.refresh(fresh);
         if (over()) nclab.changes.stop();
-        document.querySelectorAll("[data-state]").forEach((part) => {
-          part.dataset.state = fresh.state;
-          part.textContent = fresh.state;
-        });
       })
       .catch(() => {
         // The server or the run is gone: what is drawn stays.

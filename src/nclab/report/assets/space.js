@@ -279,6 +279,7 @@ nclab.player = (box, options) => {
   });
 
   function show() {
+    button.hidden = slider.hidden = view.count < 2; // one moment does not play
     slider.value = at;
     words.textContent = view.label(Math.min(view.count - 1, Math.round(at)));
     view.show(at);

@@ -59,25 +59,6 @@ nclab.filtered = (runs, text) => {
   return tests.length ? runs.filter((run) => tests.every((test) => test(run))) : runs;
 };
 
-nclab.stateOf = (run) => {
-  // A run's state, what is wrong with it, and its alarms, as one sees them everywhere.
-  const parts = [nclab.element("span", { class: `state ${run.state}`, text: run.state })];
-  if (run.health)
-    parts.push(
-      nclab.element("span", { class: "health", text: run.health, title: run.why || null }),
-    );
-  if (run.alarms) {
-    const words = `${run.alarms} alarm${run.alarms > 1 ? "s" : ""}`;
-    parts.push(nclab.element("span", { class: "health alarm", text: words }));
-  }
-  if (run.state === "running" && run.progress !== null && run.progress !== undefined) {
-    const bar = nclab.element("span", { class: "bar" }, [nclab.element("span")]);
-    bar.firstChild.style.width = `${Math.round(100 * run.progress)}%`;
-    parts.push(bar);
-  }
-  return nclab.element("span", { class: "states" }, parts);
-};
-
 nclab.runTable = (box, options) => {
   // options: {link(run), colour(run), changed(), filter, count}
   const MOST = 100; // rows, until all are asked for
