@@ -80,14 +80,16 @@ class Config:
 
 PRESETS = {
     "quick": Config(
-        FieldNetworks(width=24, layers=3, samples=512, epochs=16, workers=0),
+        FieldNetworks(layers=4, samples=256, epochs=40, workers=0),
         rates=(0.03,),
+        classes=(4, 5),
         data=("teacher",),
     ),
     "paper": Config(),
 }
-"""paper: 10,560 networks with 8 seeds, and 576 without momentum. quick: every size divided by two
-to five, one rate and one data set, for the cost."""
+"""paper: 10,560 networks with 8 seeds, and 576 without momentum. quick: epochs
+divided by two, samples by eight, fewer layers, rates, classes and data, for the cost; as large as
+training needs to get through."""
 
 
 def arms(config: Config, seeds: Sequence[int]) -> list[tuple[Row, SweepConfig]]:
