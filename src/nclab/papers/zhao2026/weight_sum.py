@@ -1,4 +1,4 @@
-"""NC0, the sum of the classifier's rows: what collapse needs of it, and what plain SGD does to it."""
+"""NC0, the sum of the classifier's rows: what collapse needs of it, what plain SGD does to it."""
 
 import math
 from collections.abc import Sequence

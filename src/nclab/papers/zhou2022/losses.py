@@ -79,8 +79,8 @@ PRESETS = {
     ),
     "paper": Config(),
 }
-"""paper: 480 networks with 8 seeds; quick: epochs divided by two, samples by eight, one weight decay
-and one data set, for the cost."""
+"""paper: 480 networks with 8 seeds; quick: epochs divided by two, samples by eight, one weight
+decay and one data set, for the cost."""
 
 
 def recipe_of(config: Config, loss: str) -> dict[str, Any]:
