@@ -18,9 +18,12 @@ Factors = list[Tensor]
 """Features (B, w, C), then the maps (B, w, w) but for the last, (B, C, w)."""
 
 MOMENTUM = 0.9
-FIRST_RATE, GROWTH = 0.1, 1.05
-"""The step grows as long as the objective falls; where it would rise, the step is not taken, its
-momentum is forgotten, and the next is half as large."""
+FIRST_RATE, GROWTH, MOST = 0.01, 1.02, 1.0
+"""Of the step: it grows up to the most. It goes down to zero in the last fifth of the steps, as
+the edges of ReLU keep a step of constant size from coming to rest."""
+SLACK = 1.1
+"""A step that would leave the objective above so many times the smallest so far is not taken, its
+momentum forgotten, the next half as large. Less slack, and descent would stop at an edge."""
 REST = 1e-6
 """A run has come to rest where its gradient is below this share of its first."""
 CHECK = 25
@@ -120,13 +123,15 @@ def descend(
     first = _norm(here.slopes)
     speed = [torch.zeros_like(one) for one in now]
     rate = torch.full_like(decay, FIRST_RATE)
+    least = here.value
     for step in range(1, steps + 1):
-        size = rate[:, None, None]
+        size = (rate * min(1.0, 5 * (1 - step / (steps + 1))))[:, None, None]
         fast = [MOMENTUM * v - size * g for v, g in zip(speed, here.slopes, strict=True)]
         tried = [one + move for one, move in zip(now, fast, strict=True)]
         there = look(model, tried, decay)
-        better = there.value <= here.value  # a nan is not
-        rate = torch.where(better, rate * GROWTH, rate / 2)
+        better = there.value <= SLACK * least  # a nan is not
+        rate = torch.where(better, (rate * GROWTH).clamp(max=MOST), rate / 2)
+        least = torch.where(better, torch.minimum(least, there.value), least)
         if bool(better.all()):
             now, speed, here = tried, fast, there
         else:
@@ -148,7 +153,9 @@ def descend(
             break
         if bool(ended.any()):
             left = ~ended
-            places, decay, rate, first = (one[left] for one in (places, decay, rate, first))
+            places, decay, rate, first, least = (
+                one[left] for one in (places, decay, rate, first, least)
+            )
             now, speed = ([one[left] for one in parts] for parts in (now, speed))
             slopes = [one[left] for one in here.slopes]
             here = Look(here.value[left], slopes, here.logits[left], here.hidden[left])

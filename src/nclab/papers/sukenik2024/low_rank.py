@@ -105,7 +105,7 @@ def gather(preset: str) -> dict[str, Any]:
     code="nclab.theory.targets.deep_relu.deep_relu",
 )
 def low_rank_beats_collapse(numbers: Numbers) -> Finding:
-    """The objective of the graph's network is below that of collapse, and both are the formula's."""
+    """The graph's network has the smaller objective, and both are those of the formula."""
     rows = numbers["rows"]
     words = "; ".join(
         f"C = {row['classes']}, L = {row['layers']}: {row['graph']:.8f} against "
