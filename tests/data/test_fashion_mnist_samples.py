@@ -56,3 +56,13 @@ def test_components_of_the_images() -> None:
 def test_bad_numbers_of_components_are_one_line(components: int) -> None:
     with pytest.raises(DataError, match=f"1 to 784 components.* got {components}"):
         FashionMNIST(components=components)
+
+
+def test_the_first_classes_alone() -> None:
+    samples = FashionMNIST(samples=12, components=3, classes=4).draw()
+    assert samples.counts == [3] * 4
+    whole = FashionMNIST(samples=40, components=3).draw()
+    rows = {tuple(row) for row in whole.inputs.tolist()}
+    assert {tuple(row) for row in samples.inputs.tolist()} <= rows, "components of all images"
+    with pytest.raises(DataError, match="2 to 10 classes, got 11"):
+        FashionMNIST(classes=11)

@@ -76,4 +76,9 @@ GOLDEN: dict[str, tuple[str, str]] = {
     "ji2022/sec-4-setting": (CORRECTED, "rate 5 diverges on the sum"),
     "ji2022/sec-5.2-convex": (CORRECTED, "an orthogonal frame for the square loss"),
     "ji2022/sec-5.2-decay": (CORRECTED, "true of scale-invariant networks"),
+    "zhao2026/nc0-necessary": (HOLDS, "the sum of centred means is zero"),
+    "zhao2026/sgd-weight-sum": (HOLDS, "gradients of cross-entropy sum to zero"),
+    "fang2021/minority-threshold": (HOLDS, "the optimality conditions of the convex program"),
+    "beyond/losses-smoothing-is-decay": (HOLDS, "calculus"),
+    "sukenik2024/low-rank-beats-collapse": (HOLDS, "both networks are written down"),
 }

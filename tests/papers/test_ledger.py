@@ -48,7 +48,8 @@ def gathered(name: str) -> dict[str, Any]:
 def test_the_ledger_is_large_and_its_ids_are_unique() -> None:
     assert len(all_claims()) >= 35
     assert len(CLAIMS) == len(all_claims())
-    assert {claim.paper for claim in all_claims()} == {"pan2023", "ji2022", "beyond"}
+    studied = {"zhao2026", "fang2021", "thrampoulidis2022", "zhou2022", "sukenik2024"}
+    assert {claim.paper for claim in all_claims()} == {"pan2023", "ji2022", "beyond"} | studied
     assert {claim.kind for claim in all_claims()} == set(Kind)
 
 
@@ -193,7 +194,7 @@ def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
 @pytest.mark.parametrize("odd", [None, [], 3, "text", {}, {"a": 1}, [None], [{}], [3]])
 def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
     for claim in all_claims():
-        for key in ("rows", "per_seed", "depths", "intervals") if claim.needs else ():
+        for key in ("rows", "per_seed", "depths", "intervals", "networks") if claim.needs else ():
             for numbers in ({key: odd}, {**NUMBERS.get(claim.needs, {}), key: odd}):
                 finding = claim.check(numbers=numbers)
                 json.dumps(finding.to_dict(), allow_nan=False)

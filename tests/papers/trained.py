@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nclab.papers.ji2022.fig3 import PRESETS
+from tests.papers.field.studies import STUDIES, STUDY_SPOILS
 from tests.papers.pan2023.spoiled import SPOILED
 from tests.papers.pan2023.thesis_rows import EXPERIMENTS
 from tests.papers.spoils import Spoil, put
@@ -108,6 +109,7 @@ NUMBERS = {
     "beyond_terminal_phase": terminal(),
     "ji2022_fig2": fig2(),
     "ji2022_fig3": fig3(),
+    **STUDIES,
 } | {name: make() for name, make in EXPERIMENTS.items()}
 
 TRAINED_SPOILS: dict[str, Spoil] = {
@@ -126,6 +128,7 @@ TRAINED_SPOILS: dict[str, Spoil] = {
     "beyond/layer-peeled-normalised": put("per_seed.*.steps_to_level", None),
     "beyond/layer-peeled-invariants": put("per_seed.*.last.flow.invariant_drift", 0.1),
     **SPOILED,
+    **STUDY_SPOILS,
     **{
         f"beyond/terminal-{name}-{network}": spoil
         for name, spoil in TERMINAL.items()

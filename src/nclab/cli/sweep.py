@@ -32,7 +32,9 @@ def _configs() -> dict[str, Options]:
         "sweep": Options(SweepConfig, "Models and measurement", models, elsewhere, varied),
         "teacher": Options(Teacher, drawn, names, several=("",)),
         "conic": Options(ConicHull, drawn, names, ("cones",), several=("",)),
-        "fashion": Options(FashionMNIST, drawn, names, several=("",)),
+        "fashion": Options(
+            FashionMNIST, drawn, {**names, "classes": "fashion_classes"}, several=("",)
+        ),
         "modular": Options(ModularAddition, drawn, several=("",)),
         "file": Options(SampleFile, "Data of a file", leave_out=("path",), several=("",)),
     }

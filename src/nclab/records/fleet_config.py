@@ -29,6 +29,8 @@ UNSAID: dict[str, Any] = {
     "data.selection.selection_seed": 0,
 }
 """By path, the value of an option that a run does not name."""
+UNSAID_OF_DATA = {"fashion": {"classes": 10}}
+"""The same of some kinds of data."""
 
 
 def completed(config: dict[str, Any]) -> dict[str, Any]:
@@ -45,4 +47,7 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
             inner[part] = dict(inner.get(part, {}))
             inner = inner[part]
         inner.setdefault(name, value)
+    data = found.get("data", {})
+    for name, value in UNSAID_OF_DATA.get(data.get("kind"), {}).items():
+        data.setdefault(name, value)
     return found

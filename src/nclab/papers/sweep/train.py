@@ -119,6 +119,13 @@ def deal(plans: Sequence[RunPlan], hands: int) -> list[tuple[RunPlan, ...]]:
 
 def _run(groups: Sequence[Group], engine: Engine, workers: int | None) -> None:
     jobs = [Job(f"group {n} of {len(groups)}", _job, (g,)) for n, g in enumerate(groups, start=1)]
+    run_groups(jobs, groups, engine, workers)
+
+
+def run_groups(
+    jobs: Sequence[Job], groups: Sequence[Group], engine: Engine, workers: int | None
+) -> None:
+    """A job for each group, with a bar of model-steps; raises what any of them raised."""
     total = sum(group.total for group in groups)
     with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as moving:
         pace = _Pace(moving)

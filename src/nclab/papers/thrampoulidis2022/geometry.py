@@ -1,0 +1,22 @@
+"""What networks on imbalanced classes say about SELI; they are those of `fang2021_imbalance`."""
+
+from nclab.papers.claim import Kind, Numbers, claim
+from nclab.papers.fang2021.imbalance import compared, gap
+from nclab.papers.field.rows import judged, of_the_source
+from nclab.papers.judging import Part
+from nclab.papers.verdict import Finding
+
+
+@claim(
+    "thrampoulidis2022/networks-follow-seli",
+    Kind.RESULT,
+    "On imbalanced classes networks go to the SELI geometry, not to a simplex ETF.",
+    "thrampoulidis2022, Sec. Abstract “experiments on synthetic and real datasets that confirm”",
+    needs="fang2021_imbalance",
+    figure="fang2021_imbalance",
+)
+def networks_follow_seli(numbers: Numbers) -> Finding:
+    """Distance of the classifier's Gram matrix from the ETF − from SELI."""
+    nearer = compared(numbers, gap("from_etf", "from_seli"))
+    found = judged([Part("distance, ETF − SELI", nearer)], margin=0.01)
+    return of_the_source(found, numbers)
