@@ -13,12 +13,13 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "frame", "progress", "tensor_trees", "text", "threads"}
+GROUND = {"errors", "files", "frame", "plugins", "progress", "tensor_trees", "text", "threads"}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "frame": {"errors"},
+    "plugins": {"errors"},
     "progress": set(),
     "tensor_trees": {"errors", "files"},
     "text": set(),
