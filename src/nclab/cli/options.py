@@ -37,6 +37,13 @@ class Option(NamedTuple):
     help: str
     several: bool = False
     """Whether it takes several values, each for networks of their own."""
+    more: tuple[str, ...] = ()
+    """Words of plugins, beside those that the type names."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it takes, where these are known."""
+        return (*get_args(self.kind), *self.more)
 
     @property
     def flag(self) -> str:
@@ -66,6 +73,8 @@ class Options:
     """Fields that are no options, as in ("shape.inputs",)."""
     several: tuple[str, ...] = ()
     """How the paths of fields begin that take several values; "" for all."""
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By path, words of plugins that a field takes beside those of its type."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """What came, by the names of the options."""
 
@@ -73,7 +82,8 @@ class Options:
         """In the order of the fields."""
         for path, kind, default, about in _fields(self.config, self.leave_out):
             name = self.names.get(path, path.rpartition(".")[2])
-            yield Option(path, name, kind, default, about, path.startswith(self.several))
+            several, more = path.startswith(self.several), self.more.get(path, ())
+            yield Option(path, name, kind, default, about, several, more)
 
     def build(self, **known: Any) -> Any:
         """The config of what was given, and of what is known about the fields left out.
@@ -162,7 +172,7 @@ def _fields(
         if dataclasses.is_dataclass(kind):
             yield from _fields(kind, leave_out, f"{path}.")
         else:
-            yield path, kind, one.default, _first_sentence(about[one.name])
+            yield path, kind, one.default, _first_sentence(about.get(one.name, ""))
 
 
 def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
@@ -220,7 +230,7 @@ def _typed_list(option: Option) -> tuple[Any, str | None, str]:
     if get_origin(option.kind) is tuple:
         return str, ",".join(map(_written, option.default)), "<list>/…"
     if get_origin(option.kind) is Literal:
-        return str, option.default, f"<{'|'.join(get_args(option.kind))}>,…"
+        return str, option.default, f"<{'|'.join(option.choices)}>,…"
     return str, _written(option.default), f"<{_scalar(option.kind).__name__}>,…"
 
 
@@ -255,8 +265,8 @@ def _several(option: Option, given: Any) -> tuple[Any, ...]:
     elif get_origin(kind) is Literal:
         values = tuple(_parts(given, ","))
         for value in values:
-            if value not in get_args(kind):
-                known = ", ".join(get_args(kind))
+            if value not in option.choices:
+                known = ", ".join(option.choices)
                 raise NclabError(f"Expected {option.flag} among {known}; got {value!r}.")
     else:
         empty = {"none": None} if type(None) in get_args(kind) else {}

@@ -95,10 +95,10 @@ def gather(
     for metric in (*METRICS, *foreign, *extras.metrics):
         measured = given.get(metric.also, True) and view.allows(metric.function)
         value, why = None, ""
-        if measured:
-            value, why = (
-                _foreign(view, metric) if metric in foreign else (view(metric.function), "")
-            )
+        if measured and metric in foreign:
+            value, why = _foreign(view, metric)
+        elif measured:
+            value = view(metric.function)
         if why:
             notes[metric.name] = why
         elif value is None:

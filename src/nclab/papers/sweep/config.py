@@ -13,6 +13,7 @@ import numpy as np
 from nclab.data.conic_hull import ConicHull
 from nclab.data.fashion_mnist_samples import FashionMNIST
 from nclab.data.modular_addition import ModularAddition
+from nclab.data.plugged import draw_samples, plugged_data
 from nclab.data.samples import SampleFile, Samples
 from nclab.data.selection import SampleSelection, Split
 from nclab.data.teacher import Teacher
@@ -44,6 +45,17 @@ EPOCHS_PER_MOMENT = 20
 CHECKPOINT_SECONDS = 5.0
 """About so long one model trains between two checkpoints."""
 LEAST_CHECKPOINTS = 4
+
+
+def kind_of(source: Any) -> str:
+    """What a source of samples is called: by us, or by the entry point of its plugin."""
+    known = {**KINDS, **{kind: name for name, kind in plugged_data().items()}}
+    if type(source) not in known:
+        raise NclabError(
+            f"Expected a source of samples, {', '.join(one.__name__ for one in known)}; got a "
+            f"{type(source).__name__}. Install yours as a plugin, nclab.data."
+        )
+    return known[type(source)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +122,14 @@ class SweepConfig:
 
     @property
     def members(self) -> list[Member]:
-        """One for every norm, weight decay and seed, in this order."""
+        """One for every norm, weight decay and seed, in this order.
+
+        A plugin's network has the norms that it has: there is one of it, called none.
+        """
+        norms: tuple[Norm, ...] = ("none",) if self.shape.plugged else self.norms
         return [
             Member(norm=norm, weight_decay=weight_decay, seed=seed)
-            for norm in self.norms
+            for norm in norms
             for weight_decay in self.weight_decays
             for seed in self.seeds
         ]
@@ -145,11 +161,11 @@ class SweepConfig:
 
     def draw(self) -> Split:
         """The samples to train on, and those held out if any are."""
-        return self.selection.split(self.data.draw())
+        return self.selection.split(draw_samples(self.data))
 
     def plan(self, samples: Samples, test: Samples | None = None) -> "list[RunPlan]":
         """A run for every member."""
-        data: dict[str, Any] = {"kind": KINDS[type(self.data)], "label": self.data.label}
+        data: dict[str, Any] = {"kind": kind_of(self.data), "label": self.data.label}
         if not isinstance(self.data, SampleFile):
             data |= dataclasses.asdict(self.data)  # of a file the digest counts, not its place
         if self.selection.changes:
@@ -185,8 +201,7 @@ class RunPlan:
         shape, recipe = self.config["shape"], self.config["recipe"]
         parts = (
             self.config["data"]["label"],
-            f"L{shape['layers']}",
-            f"w{shape['width']}",
+            *_sizes(shape),
             *(recipe[name] for name in ("optimizer", "loss") if name in recipe),
             self.member.norm,
             f"wd{scientific(self.member.weight_decay)}",
@@ -194,6 +209,13 @@ class RunPlan:
             hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:8],
         )
         return "_".join(parts)
+
+
+def _sizes(shape: dict[str, Any]) -> tuple[str, ...]:
+    """The sizes of our network, or the name of a plugin's, which has sizes of its own."""
+    if "model" in shape:
+        return (shape["model"],)
+    return f"L{shape['layers']}", f"w{shape['width']}"
 
 
 def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
