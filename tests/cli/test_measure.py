@@ -179,7 +179,7 @@ def test_the_installed_command_fails_cleanly(tmp_path: Path) -> None:
     assert failed.returncode == 2
     assert failed.stdout == ""
     assert failed.stderr.count("\n") == 1
-    assert failed.stderr.startswith("nclab: Expected a .npz or .safetensors file")
+    assert failed.stderr.startswith("nclab: Expected a .npz, .safetensors, .npy or .csv file")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -23,7 +23,9 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder with runs.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File to write; its ending says the format."),
+        typer.Option(
+            "--out", "-o", metavar="<file>", help="File to write; its ending says the format."
+        ),
     ] = None,
     form: Annotated[
         Format | None,

@@ -10,6 +10,7 @@ from nclab import plugins
 from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.options import Given, Options, with_options
 from nclab.cli.output import print_json, print_table
+from nclab.cli.seeds import listed_seeds
 from nclab.errors import NclabError
 
 PLUGGED = {
@@ -79,7 +80,7 @@ def command(
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; by default one per core.", min=1)
+        int | None, typer.Option(metavar="<int>", help="Processes; by default one per core.", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: EngineOption = EngineName.local,
@@ -93,7 +94,9 @@ def command(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(metavar="<folder>", help="Folder for the runs.")] = Path(
+        "runs"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows.")] = False,
 ) -> None:
     """Train a model for every norm, weight decay and seed, and measure their collapse.
@@ -118,7 +121,7 @@ def command(
     from nclab.papers.sweep import Axes, forecast, plan_sweep, train_plan, write_results
     from nclab.papers.sweep.rows_table import rows_table
 
-    given = _both_ways(given, both)
+    given = _both_ways(_with_seeds(given), both)
     sources = _sources(given, data)
     config = given["sweep"].build(data=sources[0])
     axes = Axes(config, {"data": sources, **given["sweep"].axes()})
@@ -139,6 +142,22 @@ def command(
     else:
         names = " and ".join(file.name for file in tables)
         print_table(rows_table(rows, planned.axes), f"{len(rows)} runs in {out}, {names} of all")
+
+
+def _with_seeds(given: Given) -> Given:
+    """With the seeds of a list or a range; a lone number could mean how many."""
+    told = given["sweep"].given["seeds"]
+    seeds = listed_seeds(told)
+    if seeds is None and told.strip() != "0":
+        raise NclabError(
+            f"Expected --seeds as a list or a range, got {told}. Write --seeds {told}, for that "
+            f"seed alone, or --seeds 0:{told} for so many."
+        )
+    own = ",".join(map(str, seeds or (0,))) + ","
+    return {
+        name: replace(options, given={**options.given, "seeds": own})
+        for name, options in given.items()
+    }
 
 
 def _both_ways(given: Given, both: str | None) -> Given:

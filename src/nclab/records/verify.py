@@ -15,7 +15,7 @@ from nclab.records.read import find_runs
 from nclab.records.results import CLAIMS, SKIPPED
 from nclab.records.seals import SEALED, open_json
 
-State = Literal["good", "unchecked", "damaged"]
+State = Literal["good", "unchecked", "differs", "damaged"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Verified:
     """One file of a run."""
 
     file: str
+    """Or what of a run was made again."""
     state: State
     found: str
     """What was checked, or the first bad byte and what it affects."""

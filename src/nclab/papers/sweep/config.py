@@ -78,7 +78,7 @@ class SweepConfig:
     weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
     """On every parameter."""
     seeds: tuple[int, ...] = (0,)
-    """Of first weights and batch order; the data have their own."""
+    """Of first weights and batch order: a list, 0,1,2, or a range, 0:3; the data have their own."""
     recipe: Recipe = field(default_factory=Recipe)
     """Epochs, batch, rate, optimiser, loss."""
     moments: int | None = None
