@@ -12,10 +12,12 @@ asks for its kind.
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nclab.errors import NclabError, NclabWarning
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 KINDS = {
     "metrics": "a `nclab.metrics.catalogue.Metric`, or several",
@@ -111,12 +113,14 @@ def forget() -> None:
 _PROBLEMS: dict[tuple[str, str], str] = {}
 
 
-def _points(kind: str) -> Iterator[EntryPoint]:
+def _points(kind: str) -> "Iterator[EntryPoint]":
+    from importlib.metadata import entry_points  # late: `nclab --help` does without
+
     assert kind in KINDS, kind
     return iter(sorted(entry_points(group=f"nclab.{kind}"), key=lambda point: point.name))
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: "EntryPoint") -> str:
     own = point.dist
     return "an unknown package" if own is None else f"{own.name} {own.version}"
 

@@ -175,7 +175,7 @@ def field_as_flag(message: str, flags: Mapping[str, str]) -> str:
     >>> field_as_flag("Expected data whose rate is known.", flags)
     'Expected data whose rate is known.'
     """
-    begin = re.match(r"Expected (?:0 <= |at least one of )?(\w+)(?= )", message)
+    begin = re.match(r"Expected (?:0 <= |at least one of )?(\w+)(?=[ ,])", message)
     if begin and begin[1] in flags and not message[begin.end(1) :].startswith(" data"):
         message = message[: begin.start(1)] + flags[begin[1]] + message[begin.end(1) :]
     for name, flag in flags.items():
