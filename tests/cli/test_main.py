@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,79 @@ def test_a_terminal_without_greek_letters(tmp_path: Path) -> None:
     assert "tr ?_W / tr ?_B" in done.stdout
     done = subprocess.run((*command, "--json"), env=env, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["num_classes"] == 4
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_shown(flag: str) -> None:
+    assert call(flag) == (0, f"nclab {nclab.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("nclab ver", {"verify"}),
+        ("nclab sweep --weight", {"--weight-decay"}),  # an option that a config makes
+        ("nclab measure --one", {"--one-pass"}),
+    ],
+)
+def test_the_shell_completes(typed: str, expected: set[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nclab")],
+        env={**os.environ, "_NCLAB_COMPLETE": "complete_bash", **words},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set(done.stdout.split()) == expected, done.stderr
+
+
+def test_every_option_says_what_it_takes_in_the_same_way() -> None:
+    """Files are <file>, folders <folder>, numbers <int>, whatever their bounds."""
+    from nclab.cli.main import app
+
+    for command in app.registered_commands:
+        shown = call(command.name, "--help").out.splitlines()
+        for line in (one for one in shown if "--" in one and one.startswith("│")):
+            assert not re.search(r"<path>|range>|\b(PATH|TEXT|INTEGER|FILE|RUN)\b {2}", line), line
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        (("--seeds", "3"), (0, 1, 2)),
+        (("--seeds", "2", "--seed", "5"), (5, 6)),
+        (("--seeds", "4,1"), (4, 1)),
+        (("--seeds", "2,"), (2,)),
+        (("--seeds", "4:6"), (4, 5)),
+        ((), (0, 1)),
+    ],
+)
+def test_seeds_of_reproduce(
+    words: tuple[str, ...], seeds: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nclab.papers import main_job
+
+    given: list[tuple[int, ...]] = []
+
+    def job(preset: str, own: tuple[int, ...], *_: object) -> None:
+        given.append(own)
+        raise nclab.NclabError("Seen.")
+
+    monkeypatch.setattr(main_job, "MainJob", job)
+    assert call("reproduce", "tour", *words).err == "nclab: Seen.\n"
+    assert given == [seeds]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--seeds", "0"), "Expected --seeds from 1 to 1000, or a list as 0,3; got 0"),
+        (("--seeds", "two"), "Expected integers in --seeds, got 'two'"),
+        (("--seeds", "1,2", "--seed", "3"), "Expected --seed beside a number of seeds"),
+    ],
+)
+def test_seeds_that_say_nothing_are_one_line(words: tuple[str, ...], why: str) -> None:
+    done = call("reproduce", "tour", *words)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err

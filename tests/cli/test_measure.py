@@ -148,6 +148,40 @@ def test_holes_can_be_allowed(tmp_path: Path) -> None:
     assert json.loads(done.out)["classes"] == [0, 2, 4, 6, 8]
 
 
+def test_tables_and_single_arrays(tmp_path: Path) -> None:
+    whole = save(tmp_path / "whole.npz", features=DATA.features, labels=DATA.labels)
+    expected = json.loads(call("measure", whole, "--json").out)
+    labels = np.asarray(DATA.labels)
+    np.save(tmp_path / "rows.npy", DATA.features)
+    np.save(tmp_path / "classes.npy", labels)
+    (tmp_path / "classes.csv").write_text("label\n" + "\n".join(map(str, labels)) + "\n")
+    lines = [
+        ",".join([f"class{label}", *map(repr, map(float, row))])
+        for row, label in zip(np.asarray(DATA.features), labels, strict=True)
+    ]
+    width = len(lines[0].split(",")) - 1
+    head = ",".join(["label", *(f"x{place}" for place in range(width))])
+    (tmp_path / "rows.csv").write_text("\n".join([head, *lines]) + "\n")
+    for words in (
+        (tmp_path / "rows.npy", "--labels", tmp_path / "classes.npy"),
+        (tmp_path / "rows.npy", "--labels", tmp_path / "classes.csv"),
+        (tmp_path / "rows.csv",),
+    ):
+        done = call("measure", *words, "--json")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert found["min_intra"] == pytest.approx(expected["min_intra"], rel=1e-6)
+        assert found["class_counts"] == expected["class_counts"]
+    assert found["class_names"][:2] == ["class0", "class1"]
+    for words, why in (
+        ((tmp_path / "rows.npy",), "--labels FILE"),
+        ((tmp_path / "rows.npy", tmp_path / "rows.npy", "--labels", whole), "--labels with one"),
+    ):
+        done = call("measure", *words)
+        assert (done.code, done.out) == (2, "")
+        assert why in done.err
+
+
 def test_every_command_has_help_with_an_example() -> None:
     from nclab.cli.main import app
 
@@ -179,7 +213,7 @@ def test_the_installed_command_fails_cleanly(tmp_path: Path) -> None:
     assert failed.returncode == 2
     assert failed.stdout == ""
     assert failed.stderr.count("\n") == 1
-    assert failed.stderr.startswith("nclab: Expected a .npz or .safetensors file")
+    assert failed.stderr.startswith("nclab: Expected a .npz, .safetensors, .npy or .csv file")
 
 
 def test_help_imports_nothing_heavy() -> None:

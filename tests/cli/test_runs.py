@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from nclab.records.manifest import read_manifest
 from tests.cli.runner import call
 from tests.records.test_run import start
 from tests.report.sweeps import sweep
@@ -43,6 +44,9 @@ def test_the_same_rows_as_json(tmp_path: Path) -> None:
     assert (rows["a"]["epoch"], rows["a"]["accuracy"], rows["a"]["min_intra"]) == (2, 0.5, 0.75)
     assert (rows["b"]["progress"], rows["b"]["step"], rows["b"]["total"]) == (0.25, 3, 12)
     assert rows["c"]["why"] == "the loss [is] not finite"
+    assert rows["a"]["metrics"] == {"last": {"min_intra": 0.75, "accuracy": 0.5}}
+    assert rows["a"]["config"] == read_manifest(tmp_path / "fleet" / "a").config != {}
+    assert rows["c"]["metrics"] == {}
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -217,5 +217,5 @@ def test_alarms_are_logged_once_and_may_be_ones_own(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, "nclab"):
         assert len(watched(too_confident, cloud(0.5), cloud(0.5))[0]) == 1
     assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("WARNING", "0: it guesses")
+        ("WARNING", "epoch 1, 0: it guesses")
     ]

@@ -1,5 +1,8 @@
 """Events reach memory and the journal of a run."""
 
+import argparse
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ from torch import nn
 import nclab
 from nclab.errors import NclabWarning, RecordError
 from nclab.monitor import Event, RecordSink
-from nclab.records import open_run, read_run
+from nclab.records import find_runs, open_run, read_run
 from tests.monitor.loops import batches, network, train
 
 
@@ -98,36 +101,169 @@ def _breaking(*, after: int) -> Any:
     return forward
 
 
+def once(folder: Path, **options: Any) -> RecordSink:
+    """A training of one epoch in a folder."""
+    sink = RecordSink(folder, **options)
+    with nclab.Monitor(network(), sinks=sink) as monitor:
+        train(monitor.model, monitor, epochs=1)
+    return sink
+
+
+def test_a_second_run_of_the_same_script_is_a_new_run(tmp_path: Path) -> None:
+    places = [once(tmp_path / "mine", config={"rate": rate}).place for rate in (0.1, 0.1, 0.2)]
+    assert [place.name for place in places if place] == ["mine", "mine-2", "mine-3"]
+    views = [read_run(place) for place in places if place]
+    assert [view.manifest.config["rate"] for view in views] == [0.1, 0.1, 0.2]
+    assert [view.state for view in views] == ["finished"] * 3
+    among = once(tmp_path)  # a folder of runs: the runs in it must stay to be found
+    assert among.place == tmp_path / "run-1"
+    assert len(find_runs(tmp_path)) == 4
+
+
+def test_an_older_run_may_be_replaced(tmp_path: Path) -> None:
+    once(tmp_path / "mine", config={"rate": 0.1})
+    (tmp_path / "mine" / "notes.txt").write_text("the user's own")
+    once(tmp_path / "mine", config={"rate": 0.2}, exist="replace")
+    assert [folder.name for folder in find_runs(tmp_path)] == ["mine"]
+    view = read_run(tmp_path / "mine")
+    assert (view.manifest.config, view.problem) == ({"rate": 0.2}, None)
+    assert len(view.of_kind("measurement")) == 1
+    assert (tmp_path / "mine" / "notes.txt").exists()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "manifest.json").write_text("{}")
+    with pytest.warns(NclabWarning, match="another file"):
+        once(tmp_path / "theirs", exist="replace")
+    assert (tmp_path / "theirs" / "manifest.json").read_text() == "{}"
+
+
 def test_a_folder_that_cannot_be_used_is_refused_before_training(tmp_path: Path) -> None:
-    model = network()
-    with nclab.Monitor(model, sinks=RecordSink(tmp_path / "mine")) as monitor:
-        train(model, monitor, epochs=1)
-    with pytest.raises(RecordError, match="has finished"):
-        RecordSink(tmp_path / "mine")
-    with pytest.raises(RecordError, match=r"config\.rate"):
-        RecordSink(tmp_path / "mine", config={"rate": 0.1})
+    once(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    for folder, options, words in (
+        ("mine", {"exist": "resume"}, "has finished"),
+        ("mine", {"exist": "resume", "config": {"rate": 0.1}}, r"config\.rate"),
+        ("mine", {"exist": "again"}, "Expected exist='new', 'resume' or 'replace', got 'again'"),
+        ("mine", {"config": 3}, "Expected config= a dictionary, a dataclass or a Namespace"),
+        ("mine", {"config": {"loss": float("nan")}}, "Expected finite numbers"),
+        (".", {"exist": "replace"}, "with 1 runs in it"),
+        ("file", {}, "is a file"),
+    ):
+        with pytest.raises(RecordError, match=words):
+            RecordSink(tmp_path / folder, **options)
+
+
+def test_the_config_may_be_what_a_script_has(tmp_path: Path) -> None:
+    @dataclass
+    class Settings:
+        rate: float
+        data: Path
+
+    given = [Settings(0.1, tmp_path), argparse.Namespace(rate=0.1, data=tmp_path)]
+    for sink in (RecordSink(tmp_path / "mine", config=one) for one in given):
+        assert sink.config == {"rate": 0.1, "data": str(tmp_path)}
 
 
 def test_a_training_that_failed_can_be_started_again(tmp_path: Path) -> None:
+    def sink() -> RecordSink:
+        return RecordSink(tmp_path, exist="resume")
+
     def steps() -> list[int]:
         return [record["step"] for record in read_run(tmp_path).of_kind("measurement")]
 
     with (
         pytest.raises(RuntimeError, match="out of coffee"),
-        nclab.Monitor(network(), sinks=RecordSink(tmp_path)) as monitor,
+        nclab.Monitor(network(), sinks=sink()) as monitor,
     ):
         train(monitor.model, monitor, epochs=3, forward=_breaking(after=14))
     assert steps() == [6, 12]
-    again = nclab.Monitor(network(), sinks=RecordSink(tmp_path))
+    again = nclab.Monitor(network(), sinks=sink())
     again.steps, again.epochs = 12, 2  # as from a checkpoint
     with pytest.raises(RuntimeError, match="out of coffee"), again:
         train(again.model, again, epochs=3, forward=_breaking(after=8))
     assert steps() == [6, 12, 18]
-    anew = nclab.Monitor(network(), sinks=RecordSink(tmp_path))
+    anew = nclab.Monitor(network(), sinks=sink())
     with pytest.warns(NclabWarning, match="from step 6 on are taken back"), anew:
         train(anew.model, anew, epochs=2)
     assert steps() == [6, 12]
     assert read_run(tmp_path).state == "finished"
+
+
+class Broken:
+    """A sink whose service is gone."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, event: Event) -> None:
+        self.calls += 1
+        raise ConnectionError("no answer")
+
+    def close(self, error: BaseException | None) -> None:
+        raise OSError("still no answer")
+
+
+def test_a_sink_that_fails_warns_once_and_the_others_go_on() -> None:
+    broken, seen = Broken(), list[int]()
+    model = network()
+    with (
+        pytest.warns(NclabWarning, match="Broken failed .*no answer.* training goes on") as told,
+        nclab.Monitor(model, sinks=[broken, lambda event: seen.append(event.step)]) as monitor,
+    ):
+        train(model, monitor, epochs=3)
+    assert (len(told), broken.calls, seen) == (1, 3, [6, 12, 18])
+
+
+def test_a_sink_that_fails_never_hides_the_users_own_error() -> None:
+    with (
+        pytest.raises(RuntimeError, match="out of coffee"),
+        pytest.warns(NclabWarning, match="still no answer"),
+        nclab.Monitor(network(), sinks=[Broken()]) as monitor,
+    ):
+        train(monitor.model, monitor, epochs=1, forward=_breaking(after=2))
+
+
+def test_a_line_for_each_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    model = network()
+    sinks = ["console", "console:cdnv"]
+    with nclab.Monitor(model, sinks=sinks, alarms=[everything], total_epochs=2) as monitor:
+        train(model, monitor, epochs=2)
+    lines = capsys.readouterr().out.splitlines()
+    measured = [line for line in lines if line.startswith("epoch")]
+    assert len(measured) == 4
+    assert measured[0].startswith("epoch 1/2, step 6/12 | 5 | loss ")
+    assert re.fullmatch(r"epoch 2/2, step 12/12 \| 5 \| cdnv \S+", measured[3])
+    assert lines.count("  ! epoch 1, 5: it is so (class 1)") == 2
+
+
+def test_an_alarm_says_when() -> None:
+    model = network()
+    with nclab.Monitor(model, alarms=[everything]) as monitor:
+        train(model, monitor, epochs=2)
+    assert repr(monitor.alarms) == "[<Alarm always: epoch 1, 5: it is so (class 1)>]"
+    assert (monitor.alarms[0].epoch, monitor.alarms[0].step) == (1.0, 6)
+    again = nclab.Monitor(model)
+    again.load_state_dict(monitor.state_dict())
+    assert again.alarms == monitor.alarms
+
+
+def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
+    model, sink = network(), RecordSink(tmp_path / "mine")
+    with nclab.Monitor(model, sinks=sink, total_epochs=4) as monitor:
+        train(model, monitor, epochs=1)
+        assert read_run(tmp_path / "mine").progress == 0.25
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("runs/mine", "Expected a sink among console, record, .*'record:FOLDER'"),
+        ([3], "Expected sinks= callables that take an Event, or their names, got 3"),
+        ("console:cdvn", "Did you mean cdnv"),
+    ],
+)
+def test_a_sink_that_is_none_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(nclab.NclabError, match=words):
+        nclab.Monitor(network(), sinks=given)
 
 
 def test_a_run_of_ones_own_stays_open(tmp_path: Path) -> None:

@@ -58,8 +58,21 @@ def test_tensorboard(tmp_path: Path) -> None:
         assert set(monitor.last.scalars()) <= set(read.Tags()["scalars"])
         text = read.Tensors("nc/alarms/text_summary")
         assert [(entry.step, entry.tensor_proto.string_val[0].decode()) for entry in text] == [
-            (12, f"{LAYER}: it is late (class 1)")
+            (12, f"epoch 2, {LAYER}: it is late (class 1)")
         ]
+
+
+def test_a_logger_writes_the_metrics_that_were_chosen(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra log")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trained(TensorBoardSink(tmp_path, metrics=["loss", "nc1_trace_ratio"]))
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert sorted(read.Tags()["scalars"]) == [f"nc/{LAYER}/loss", NAME]
+    for sink in (TensorBoardSink, MlflowSink, WandbSink):
+        with pytest.raises(nclab.NclabError, match=r"got 'los'\. Did you mean loss"):
+            sink(*([tmp_path] if sink is TensorBoardSink else []), metrics="los")
 
 
 @pytest.fixture
@@ -127,7 +140,7 @@ def test_wandb(given: bool, wandb: Any, tmp_path: Path) -> None:
     axes = [record.metric for record in records if record.HasField("metric")]
     assert ("nc/*", "nc/step") in {(axis.glob_name, axis.step_metric) for axis in axes}
     alerts = [record.alert.text for record in records if record.HasField("alert")]
-    assert alerts == [f"{LAYER}: it is late (class 1)"]
+    assert alerts == [f"epoch 2, {LAYER}: it is late (class 1)"]
     assert sum("mine" in row for row in rows) == given
 
 
@@ -155,7 +168,7 @@ def test_mlflow(mlflow: Any, tmp_path: Path) -> None:
         history = client.get_metric_history(run.info.run_id, NAME)
         assert [(metric.step, metric.value) for metric in history] == expected(monitor)
         assert set(monitor.last.scalars()) <= set(run.data.metrics)
-        assert run.data.tags["nc.alarm.late"] == f"{LAYER}: it is late (class 1)"
+        assert run.data.tags["nc.alarm.late"] == f"epoch 2, {LAYER}: it is late (class 1)"
 
 
 @pytest.mark.parametrize(
@@ -172,5 +185,5 @@ def test_a_missing_package_is_named_with_its_extra(
     for name in (package, "torch.utils.tensorboard", "tensorboard.compat"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=rf"needs {package}.*pip install nclab\[log\]"):
-        trained(sink(tmp_path))
+        sink(tmp_path)  # now, not after an epoch of training
     assert os.listdir(tmp_path) == []

@@ -10,7 +10,7 @@ import torch
 
 from nclab.measurement import measure
 from nclab.monitor.event import Alarm, Event
-from nclab.monitor.sinks import RecordSink
+from nclab.monitor.record_sink import RecordSink
 from nclab.papers.ledger import judge_all
 from nclab.papers.sweep.train import train_sweep
 from nclab.papers.ulpm_runs import write_solution

@@ -44,7 +44,8 @@ def command(
         float | None, typer.Option(help="Optimum of the loss with this weight decay.")
     ] = None,
     head: Annotated[
-        Path | None, typer.Option(help="File with weight and bias, if FILE has none.")
+        Path | None,
+        typer.Option(metavar="<file>", help="File with weight and bias, if FILE has none."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -96,7 +97,8 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
-    from nclab.data.arrays import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
+    from nclab.data.arrays import pick, pick_optional, read_arrays
+    from nclab.data.names import BIAS, FEATURES, LABELS, WEIGHT
     from nclab.measurement.arrays import measure_features
 
     arrays = read_arrays(file)

@@ -21,7 +21,10 @@ def command(
         PresetName, typer.Option(help="quick: half a minute; paper: ten times the data.")
     ] = PresetName.quick,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of `nclab reproduce`, this machine's own runs.")
+        Path | None,
+        typer.Option(
+            metavar="<folder>", help="Folder of `nclab reproduce`, this machine's own runs."
+        ),
     ] = None,
     fresh: Annotated[
         bool, typer.Option(help="Judge results from this machine's own runs, whatever their size.")

@@ -30,7 +30,7 @@ def command(
     ] = Reduction.sum,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="New folder for the run and figures.")
+        Path | None, typer.Option(metavar="<folder>", help="New folder for the run and figures.")
     ] = None,
 ) -> None:
     """Classify a point of the layer-peeled model: not critical, strict saddle or global minimum.

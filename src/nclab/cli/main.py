@@ -12,6 +12,8 @@ from nclab import __version__
 from nclab.cli import (
     certify,
     claims,
+    doctor,
+    export,
     landscape,
     measure,
     report,
@@ -36,7 +38,7 @@ app = typer.Typer(
     cls=ConfigGroup,
     help="The neural collapse laboratory: measure, certify, reproduce.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -51,9 +53,11 @@ COMMANDS = (
     ulpm,
     landscape,
     runs,
+    export,
     verify,
     report,
     serve,
+    doctor,
 )
 for one in COMMANDS:
     app.command(name=one.__name__.rpartition(".")[2])(one.command)
@@ -69,7 +73,9 @@ def _show_version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """The neural collapse laboratory: measure, certify, reproduce."""

@@ -20,18 +20,26 @@ def command(
         typer.Argument(
             metavar="FILE...",
             help=".npz or .safetensors with features|X, labels|y and, optionally, weight and bias; "
-            "or shards of features and labels: several files, a folder or a pattern, also .npy and "
-            "Parquet.",
+            ".csv with a label in every row; .npy of features with --labels; or shards of features "
+            "and labels: several files, a folder or a pattern, also .npy and Parquet.",
         ),
     ],
     head: Annotated[
-        Path | None, typer.Option(help="File with weight and bias, if FILE has none.")
+        Path | None,
+        typer.Option(metavar="<file>", help="File with weight and bias, if FILE has none."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<file>", help="File with the labels, .npy or .csv, if FILE has none."
+        ),
     ] = None,
     test: Annotated[
         Path | None,
         typer.Option(
+            metavar="<file>",
             help="File, folder or pattern of test features and labels, compared with FILE's class "
-            "means."
+            "means.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -53,7 +61,10 @@ def command(
     min_count: Annotated[
         int | None,
         typer.Option(
-            help="Leave out classes with fewer samples; 1 for those without.", min=1, max=2**62
+            metavar="<int>",
+            help="Leave out classes with fewer samples; 1 for those without.",
+            min=1,
+            max=2**62,
         ),
     ] = None,
     next_tokens: Annotated[
@@ -66,10 +77,16 @@ def command(
     ] = False,
     num_classes: Annotated[
         int | None,
-        typer.Option(help="Number of classes, if the labels do not show it.", min=2, max=2**40),
+        typer.Option(
+            metavar="<int>",
+            help="Number of classes, if the labels do not show it.",
+            min=2,
+            max=2**40,
+        ),
     ] = None,
     ignore_index: Annotated[
-        int, typer.Option(help="Label of rows to skip.", min=-(2**63), max=2**63 - 1)
+        int,
+        typer.Option(metavar="<int>", help="Label of rows to skip.", min=-(2**63), max=2**63 - 1),
     ] = -100,
     class_names: Annotated[
         str | None, typer.Option(help="Names of the classes in order: cat,dog,fox.")
@@ -82,7 +99,9 @@ def command(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes for shards; by default one per core, 0 for none beside this.", min=0
+            metavar="<int>",
+            help="Processes for shards; by default one per core, 0 for none beside this.",
+            min=0,
         ),
     ] = None,
     skip_bad: Annotated[
@@ -90,7 +109,10 @@ def command(
     ] = False,
     keep: Annotated[
         Path | None,
-        typer.Option(help="Folder for the sums of shards that are done, to go on after a kill."),
+        typer.Option(
+            metavar="<folder>",
+            help="Folder for the sums of shards that are done, to go on after a kill.",
+        ),
     ] = None,
     memory: Annotated[
         str | None,
@@ -105,7 +127,9 @@ def command(
 
     Of many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
     """
-    shards = _shards(files)
+    shards = [] if labels is not None and len(files) == 1 else _shards(files)
+    if labels is not None and shards:
+        raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     others = [] if test is None else _shards([test])
     whole = {"null": null, "soft": soft, "next_tokens": next_tokens}
     many = {
@@ -136,7 +160,8 @@ def command(
         of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad, "keep": keep}
         own: dict[str, Any] = of_shards if shards else whole
         with in_flags():
-            collapse = _measured(files[0], shards, allow_missing=allow_missing, **options, **own)
+            both = {**options, **own, "allow_missing": allow_missing}
+            collapse = _measured(files[0], shards, labels, **both)
         title = (
             f"{f'{len(shards)} files' if len(shards) > 1 else files[0].name}: "
             f"{collapse.samples} samples, {collapse.num_classes} classes, dimension {collapse.dim}"
@@ -151,29 +176,32 @@ def command(
             options["num_classes"] = max((*collapse.classes, *collapse.left_out)) + 1
         own = of_shards if others else whole
         with in_flags(test):
-            held_out = _measured(test, others, reference=collapse, **options, **own)
+            held_out = _measured(test, others, None, reference=collapse, **options, **own)
     if as_json:
         print_json({**collapse.to_dict(), "test": held_out.to_dict()})
     else:
         print_table(f"{title}; {test.name}: {held_out.samples} samples", _both(collapse, held_out))
 
 
-def _measured(file: Path, shards: list[Path], **options: Any) -> "Collapse":
-    """One file that is read whole, or shards."""
-    from nclab.data.arrays import FEATURES, LABELS, pick, read_arrays
+def _measured(file: Path, shards: list[Path], beside: Path | None, **options: Any) -> "Collapse":
+    """One file that is read whole, its labels perhaps in another, or shards."""
+    from nclab.data.arrays import pick, read_arrays, read_labels
+    from nclab.data.names import FEATURES, LABELS
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.shards import measure_shards
 
     if shards:
         return measure_shards(shards, **options)
     arrays = read_arrays(file)
-    features, labels = pick(arrays, FEATURES, file), pick(arrays, LABELS, file)
+    features = pick(arrays, FEATURES, file)
+    labels = pick(arrays, LABELS, file) if beside is None else read_labels(beside)
     return measure_features(features, labels, **options)
 
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
     """Weight and bias: of the file of their own, else of FILE, else what all shards hold."""
-    from nclab.data.arrays import BIAS, WEIGHT, pick, pick_optional, read_arrays
+    from nclab.data.arrays import pick, pick_optional, read_arrays
+    from nclab.data.names import BIAS, WEIGHT
     from nclab.data.shards import common_head
 
     if head is not None:

@@ -11,6 +11,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -37,6 +38,13 @@ class Option(NamedTuple):
     help: str
     several: bool = False
     """Whether it takes several values, each for networks of their own."""
+    more: tuple[str, ...] = ()
+    """Words of plugins, beside those that the type names."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it takes, where these are known."""
+        return (*get_args(self.kind), *self.more)
 
     @property
     def flag(self) -> str:
@@ -66,6 +74,8 @@ class Options:
     """Fields that are no options, as in ("shape.inputs",)."""
     several: tuple[str, ...] = ()
     """How the paths of fields begin that take several values; "" for all."""
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By path, words of plugins that a field takes beside those of its type."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """What came, by the names of the options."""
 
@@ -73,7 +83,8 @@ class Options:
         """In the order of the fields."""
         for path, kind, default, about in _fields(self.config, self.leave_out):
             name = self.names.get(path, path.rpartition(".")[2])
-            yield Option(path, name, kind, default, about, path.startswith(self.several))
+            several, more = path.startswith(self.several), self.more.get(path, ())
+            yield Option(path, name, kind, default, about, several, more)
 
     def build(self, **known: Any) -> Any:
         """The config of what was given, and of what is known about the fields left out.
@@ -123,7 +134,8 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
             def whole(**values: Any) -> None:
                 found = {name: values.pop(name) for name in derived}
                 given = {name: replace(one, given=found) for name, one in options.items()}
-                command(given, **values)
+                with naming_flags(given):
+                    command(given, **values)
 
             return _signed(whole, command, [*own, *derived.values()])
 
@@ -134,6 +146,42 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
         return _signed(listed, command, own)
 
     return decorate
+
+
+@contextmanager
+def naming_flags(given: Given) -> Iterator[None]:
+    """Errors about a field name its flag, as far as it is plain that the field is meant."""
+    try:
+        yield
+    except NclabError as error:
+        flags = {}
+        for options in given.values():
+            for option in options.all():
+                flags.setdefault(option.path.rpartition(".")[2], option.flag)
+        message = field_as_flag(str(error), flags)
+        if message == str(error):
+            raise
+        raise NclabError(message) from error
+
+
+def field_as_flag(message: str, flags: Mapping[str, str]) -> str:
+    """The message with the flag in the place of the field that it begins with, or that it sets.
+
+    >>> flags = {"rate": "--rate", "norms": "--norm", "drop_last": "--drop-last"}
+    >>> field_as_flag("Expected 0 <= rate < inf, got -1.0.", flags)
+    'Expected 0 <= --rate < inf, got -1.0.'
+    >>> field_as_flag("Expected at least one of norms, got none. Take drop_last=True.", flags)
+    'Expected at least one of --norm, got none. Take --drop-last.'
+    >>> field_as_flag("Expected data whose rate is known.", flags)
+    'Expected data whose rate is known.'
+    """
+    begin = re.match(r"Expected (?:0 <= |at least one of )?(\w+)(?=[ ,])", message)
+    if begin and begin[1] in flags and not message[begin.end(1) :].startswith(" data"):
+        message = message[: begin.start(1)] + flags[begin[1]] + message[begin.end(1) :]
+    for name, flag in flags.items():
+        message = re.sub(rf"(?<![\w-]){name}=True\b", flag, message)
+        message = re.sub(rf"(?<![\w-]){name}=(?=[\w'\"])", f"{flag} ", message)
+    return message
 
 
 class ConfigGroup(TyperGroup):
@@ -162,7 +210,7 @@ def _fields(
         if dataclasses.is_dataclass(kind):
             yield from _fields(kind, leave_out, f"{path}.")
         else:
-            yield path, kind, one.default, _first_sentence(about[one.name])
+            yield path, kind, one.default, _first_sentence(about.get(one.name, ""))
 
 
 def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
@@ -220,7 +268,7 @@ def _typed_list(option: Option) -> tuple[Any, str | None, str]:
     if get_origin(option.kind) is tuple:
         return str, ",".join(map(_written, option.default)), "<list>/…"
     if get_origin(option.kind) is Literal:
-        return str, option.default, f"<{'|'.join(get_args(option.kind))}>,…"
+        return str, option.default, f"<{'|'.join(option.choices)}>,…"
     return str, _written(option.default), f"<{_scalar(option.kind).__name__}>,…"
 
 
@@ -255,8 +303,8 @@ def _several(option: Option, given: Any) -> tuple[Any, ...]:
     elif get_origin(kind) is Literal:
         values = tuple(_parts(given, ","))
         for value in values:
-            if value not in get_args(kind):
-                known = ", ".join(get_args(kind))
+            if value not in option.choices:
+                known = ", ".join(option.choices)
                 raise NclabError(f"Expected {option.flag} among {known}; got {value!r}.")
     else:
         empty = {"none": None} if type(None) in get_args(kind) else {}

@@ -9,10 +9,14 @@ from nclab.cli.output import print_json
 
 
 def command(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, experiments or both.")],
+    runs: Annotated[
+        Path, typer.Argument(metavar="RUNS", help="Folder with runs, experiments or both.")
+    ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for the pages; by default RUNS/report."),
+        typer.Option(
+            "--out", "-o", metavar="<folder>", help="Folder for the pages; by default RUNS/report."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,

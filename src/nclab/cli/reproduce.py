@@ -8,6 +8,8 @@ import typer
 
 from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.output import print_json, print_table
+from nclab.cli.seeds import MOST, listed_seeds
+from nclab.errors import NclabError
 
 
 class PresetName(StrEnum):
@@ -20,7 +22,9 @@ class PresetName(StrEnum):
 def command(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments, or keys of papers; everything if none."),
+        typer.Argument(
+            metavar="[TARGET]...", help="Experiments, or keys of papers; everything if none."
+        ),
     ] = None,
     preset: Annotated[
         str,
@@ -30,10 +34,25 @@ def command(
         ),
     ] = PresetName.quick.value,
     seeds: Annotated[
-        int | None, typer.Option(help="How many seeds: 2 for quick, else 3.", min=1, max=1000)
+        str | None,
+        typer.Option(
+            metavar="<int|list|first:end>",
+            help="How many seeds: 5; or which: 0,3 or 4:7. 2 for quick, else 3.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=2**31)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for runs, numbers and figures.")] = Path("runs"),
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="<int>",
+            help="The first seed, beside a number of seeds; 0 by default.",
+            min=0,
+            max=2**31,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="<folder>", help="Folder for runs, numbers and figures.")
+    ] = Path("runs"),
     fresh: Annotated[
         bool, typer.Option(help="Make all numbers and figures again; finished networks are reused.")
     ] = False,
@@ -63,12 +82,25 @@ def command(
             f"Expected --preset paper beside --recorded, got {preset}: only networks of a paper's "
             "size are recorded. Add --preset paper."
         )
-    count = seeds or SEEDS.get(preset, MORE_SEEDS)
+    chosen_seeds = _seeds(seeds, seed, SEEDS.get(preset, MORE_SEEDS))
     with chosen(engine, address) as place:
-        job = MainJob(preset, tuple(range(seed, seed + count)), out, fresh, place, recorded)
+        job = MainJob(preset, chosen_seeds, out, fresh, place, recorded)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result = {**job.finish(whole=not targets), "experiments": job.numbers}
     if as_json:
         print_json(result)
     else:
         print_table(*job.summary())
+
+
+def _seeds(given: str | None, first: int | None, usual: int) -> tuple[int, ...]:
+    """So many from the first on, or those that are listed."""
+    listed = None if given is None else listed_seeds(given)
+    if listed is not None:
+        if first is not None:
+            raise NclabError(f"Expected --seed beside a number of seeds, got --seeds {given}.")
+        return listed
+    count = usual if given is None else int(given)
+    if not 1 <= count <= MOST:
+        raise NclabError(f"Expected --seeds from 1 to {MOST}, or a list as 0,3; got {given}.")
+    return tuple(range(first or 0, (first or 0) + count))

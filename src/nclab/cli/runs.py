@@ -20,6 +20,8 @@ def command(
 ) -> None:
     """List the runs of a folder: state, what is wrong, progress and the last measurement.
 
+    With --json each has its configuration and every metric of the last measurement, too.
+
     Example: [bold]nclab runs runs/ --json[/bold]
     """
     from nclab.records import find_runs, glance
@@ -78,6 +80,22 @@ def _row(view: "RunView", root: Path) -> dict[str, Any]:
         "problem": view.problem,
         "seed": view.manifest.seed,
         "created": view.manifest.created,
+        "config": view.manifest.config,
+        "metrics": _metrics(last_record),
+    }
+
+
+def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Every scalar of the last measurement, by layer."""
+    from nclab.records.schema import layers_of, title_of_layer
+
+    return {
+        title_of_layer(layer, place): {
+            name: value
+            for name, value in layer.items()
+            if name != "layer" and (value is None or isinstance(value, bool | int | float))
+        }
+        for place, layer in enumerate(layers_of(record))
     }
 
 

@@ -7,7 +7,9 @@ import typer
 
 
 def command(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, growing or finished.")],
+    runs: Annotated[
+        Path, typer.Argument(metavar="RUNS", help="Folder with runs, growing or finished.")
+    ],
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8000,
     host: Annotated[
         str, typer.Option(help="Address to listen at; by default only this machine can ask.")

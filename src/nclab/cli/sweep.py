@@ -1,15 +1,24 @@
 """`nclab sweep`: train many models and measure their collapse."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nclab import plugins
 from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
 from nclab.cli.options import Given, Options, with_options
 from nclab.cli.output import print_json, print_table
+from nclab.cli.seeds import listed_seeds
 from nclab.errors import NclabError
+
+PLUGGED = {
+    "recipe.loss": "losses",
+    "recipe.optimizer": "optimizers",
+    "shape.model": "models",
+}
+"""Fields that may name what a plugin brings."""
 
 
 def _configs() -> dict[str, Options]:
@@ -17,6 +26,7 @@ def _configs() -> dict[str, Options]:
     from nclab.data.conic_hull import ConicHull
     from nclab.data.fashion_mnist_samples import FashionMNIST
     from nclab.data.modular_addition import ModularAddition
+    from nclab.data.plugged import plugged_data
     from nclab.data.samples import SampleFile
     from nclab.data.teacher import Teacher
     from nclab.papers.sweep import SweepConfig
@@ -29,7 +39,14 @@ def _configs() -> dict[str, Options]:
     drawn = "Data that are not a file's"
     varied = ("shape.", "recipe.", "selection.")
     return {
-        "sweep": Options(SweepConfig, "Models and measurement", models, elsewhere, varied),
+        "sweep": Options(
+            SweepConfig,
+            "Models and measurement",
+            models,
+            elsewhere,
+            varied,
+            more={path: plugins.names(kind) for path, kind in PLUGGED.items()},
+        ),
         "teacher": Options(Teacher, drawn, names, several=("",)),
         "conic": Options(ConicHull, drawn, names, ("cones",), several=("",)),
         "fashion": Options(
@@ -37,7 +54,15 @@ def _configs() -> dict[str, Options]:
         ),
         "modular": Options(ModularAddition, drawn, several=("",)),
         "file": Options(SampleFile, "Data of a file", leave_out=("path",), several=("",)),
+        **{name: _of_plugin(name, kind) for name, kind in plugged_data().items()},
     }
+
+
+def _of_plugin(name: str, kind: Any) -> Options:
+    """The options of a plugin's data begin with its name, so that they meet no others."""
+    begin = name.replace("-", "_")
+    names = {one.name: f"{begin}_{one.name}" for one in fields(kind)}
+    return Options(kind, f"Data of the plugin {name}", names, several=("",))
 
 
 @with_options(_configs)
@@ -57,12 +82,23 @@ def command(
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; by default one per core.", min=1)
+        int | None, typer.Option(metavar="<int>", help="Processes; by default one per core.", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<name[:target]>",
+            help="Also tell a sink every measurement: console, tensorboard:logs/{run}, wandb, "
+            "mlflow or a plugin's; may be repeated. {run} and {folder} are those of each network.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="<folder>", help="Folder for the runs.")] = Path(
+        "runs"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows.")] = False,
 ) -> None:
     """Train a model for every norm, weight decay and seed, and measure their collapse.
@@ -87,7 +123,7 @@ def command(
     from nclab.papers.sweep import Axes, forecast, plan_sweep, train_plan, write_results
     from nclab.papers.sweep.rows_table import rows_table
 
-    given = _both_ways(given, both)
+    given = _both_ways(_with_seeds(given), both)
     sources = _sources(given, data)
     config = given["sweep"].build(data=sources[0])
     axes = Axes(config, {"data": sources, **given["sweep"].axes()})
@@ -101,13 +137,29 @@ def command(
                 typer.echo(str(look))
         if plan:
             return
-        rows = train_plan(planned, workers=workers, device=device, engine=place)
+        rows = train_plan(planned, workers=workers, device=device, engine=place, sinks=sink or ())
     tables = write_results(out, threshold=config.converged)
     if as_json:
         print_json(rows)
     else:
         names = " and ".join(file.name for file in tables)
         print_table(rows_table(rows, planned.axes), f"{len(rows)} runs in {out}, {names} of all")
+
+
+def _with_seeds(given: Given) -> Given:
+    """With the seeds of a list or a range; a lone number could mean how many."""
+    told = given["sweep"].given["seeds"]
+    seeds = listed_seeds(told)
+    if seeds is None and told.strip() != "0":
+        raise NclabError(
+            f"Expected --seeds as a list or a range, got {told}. Write --seeds {told}, for that "
+            f"seed alone, or --seeds 0:{told} for so many."
+        )
+    own = ",".join(map(str, seeds or (0,))) + ","
+    return {
+        name: replace(options, given={**options.given, "seeds": own})
+        for name, options in given.items()
+    }
 
 
 def _both_ways(given: Given, both: str | None) -> Given:
@@ -134,7 +186,7 @@ def _sources(given: Given, data: str) -> list[Any]:
     """The samples that --data names, without options of other kinds that would do nothing."""
     from nclab.papers.sweep.axes import combinations
 
-    known = ("teacher", "conic", "fashion", "modular")
+    known = tuple(name for name in given if name not in ("sweep", "file"))
     names = [data] if Path(data).is_file() else [word.strip() for word in data.split(",")]
     kinds = [name if name in known else "file" for name in names]
     own = {option.flag for kind in kinds for option in given[kind].all()}

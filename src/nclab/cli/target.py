@@ -38,7 +38,7 @@ def command(
     points: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
+            metavar="<file>",
             help="Networks on the map: .csv or .json with imbalance and weight_decay; "
             "weight_decay_share and bias_penalty; or classes and depth; and their state.",
         ),
@@ -52,7 +52,7 @@ def command(
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+        Path | None, typer.Option(metavar="<file>", help="Draw it: .png, .svg or .pdf.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -21,7 +21,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the last sample as JSON.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="New folder for the run, its last point and figures."),
+        typer.Option(
+            metavar="<folder>", help="New folder for the run, its last point and figures."
+        ),
     ] = None,
 ) -> None:
     """Follow the unconstrained layer-peeled model: descent, normalised descent or gradient flow.

@@ -1,4 +1,4 @@
-"""Arrays in .npz and .safetensors files, found by their usual names; no pickle is ever loaded."""
+"""Arrays in .npz, .safetensors, .npy and .csv files, by their usual names; never a pickle."""
 
 import contextlib
 import functools
@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nclab.data.npy import npz_names, read_npz
+import numpy as np
+
+from nclab.data.csv_samples import read_csv, read_csv_labels
+from nclab.data.names import FEATURES, LABELS
+from nclab.data.npy import map_array, npz_names, read_npz
 from nclab.errors import DataError
 
-FEATURES = ("features", "X", "inputs")
-LABELS = ("labels", "y", "targets")
-WEIGHT = ("weight", "W")
-BIAS = ("bias", "b")
+KNOWN = "a .npz, .safetensors, .npy or .csv file"
 
 
 class Arrays(Mapping[str, Any]):
@@ -41,6 +42,8 @@ class Arrays(Mapping[str, Any]):
 def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     """The arrays of a .npz (numpy) or .safetensors (torch) file, by name.
 
+    A .npy file holds features alone, a .csv file features and a label in every row.
+
     >>> import tempfile
     >>> import numpy as np
     >>> file = Path(tempfile.mkdtemp()) / "points.npz"
@@ -50,19 +53,33 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     """
     file = Path(path)
     if file.is_dir():
-        raise DataError(f"Expected a .npz or .safetensors file, got the folder {file}.")
+        raise DataError(f"Expected {KNOWN}, got the folder {file}.")
     if not file.exists():
-        raise DataError(f"Expected a .npz or .safetensors file, but {file} does not exist.")
+        raise DataError(f"Expected {KNOWN}, but {file} does not exist.")
     if not file.is_file():
-        raise DataError(f"Expected a .npz or .safetensors file, but {file} is no regular file.")
+        raise DataError(f"Expected {KNOWN}, but {file} is no regular file.")
     if file.suffix == ".npz":
         return Arrays(npz_names(file), functools.partial(read_npz, file))
     if file.suffix == ".safetensors":
         return _safetensors(file)
+    if file.suffix == ".npy":
+        return Arrays(FEATURES[:1], lambda _: np.array(map_array(file)))
+    if file.suffix == ".csv":
+        pair = read_csv(file)
+        return Arrays((FEATURES[0], LABELS[0]), lambda name: pair[name == LABELS[0]])
     raise DataError(
-        f"Expected a .npz or .safetensors file, got {file.name}. "
-        "Save with numpy.savez(path, features=..., labels=...)."
+        f"Expected {KNOWN}, got {file.name}. Save with numpy.savez(path, features=..., labels=...)."
     )
+
+
+def read_labels(path: str | os.PathLike[str]) -> Any:
+    """The labels of a file of their own: a .npy array, the last column of a .csv, or by name."""
+    file = Path(path)
+    if file.suffix == ".npy":
+        return read_arrays(file)[FEATURES[0]]
+    if file.suffix == ".csv" and file.is_file():
+        return read_csv_labels(file)
+    return pick(read_arrays(file), LABELS, file)
 
 
 def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nclab.data.arrays import LABELS
+from nclab.data.names import LABELS
 from nclab.errors import DataError
 
 NAMES = (*LABELS, "label", "target", "class")
@@ -13,7 +13,9 @@ NAMES = (*LABELS, "label", "target", "class")
 
 
 def read_csv(path: Path) -> tuple[Any, Any]:
-    """Inputs (n, d) and integer labels (n,); a first line that has no numbers names the columns.
+    """Inputs (n, d) and labels (n,), integers or names of classes, all in one file.
+
+    A first line that has no numbers names the columns.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.csv"
@@ -21,6 +23,9 @@ def read_csv(path: Path) -> tuple[Any, Any]:
     >>> inputs, labels = read_csv(file)
     >>> inputs.tolist(), labels.tolist()
     ([[0.5, 2.0], [1.5, 3.0]], [1, 0])
+    >>> _ = file.write_text("0.5,2,cat\\n1.5,3,dog\\n")
+    >>> read_csv(file)[1].tolist()
+    ['cat', 'dog']
     """
     if not path.is_file():
         raise DataError(f"Expected a .csv file, but {path} does not exist.")
@@ -28,18 +33,53 @@ def read_csv(path: Path) -> tuple[Any, Any]:
         with path.open(encoding="utf-8-sig") as file:
             first = [cell.strip().strip('"') for cell in file.readline().split(",")]
         named = not any(_is_number(cell) for cell in first)
-        with path.open(encoding="utf-8-sig") as file:
-            table = np.loadtxt(file, delimiter=",", skiprows=int(named), ndmin=2, comments=None)
-    except (OSError, ValueError) as error:
+        where = [index for index, name in enumerate(first) if named and name in NAMES]
+        column, width = where[0] if where else len(first) - 1, len(first)
+        rest = [index for index in range(width) if index != column]
+        table = _loaded(path, named, rest, float) if rest else np.zeros((0, 0))
+        words = _loaded(path, named, [column], str)[:, 0]
+    except (OSError, ValueError, IndexError) as error:
         raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
-    if table.shape[0] == 0 or table.shape[1] < 2:
+    if table.shape[0] == 0:
         raise DataError(
-            f"Expected rows of at least one number and a label in {path}, got {table.shape[0]} "
-            f"rows of {table.shape[1]}."
+            f"Expected rows of at least one number and a label in {path}, got {len(words)} "
+            f"rows of {width}."
         )
-    where = [index for index, name in enumerate(first) if named and name in NAMES]
-    column = where[0] if where else table.shape[1] - 1
-    labels = table[:, column]
+    return table, _labels(np.char.strip(words, ' "'), column, path)
+
+
+def read_csv_labels(path: Path) -> Any:
+    """The labels alone, of a file that may have no other column."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = [cell.strip().strip('"') for cell in file.readline().split(",")]
+        where = [index for index, name in enumerate(first) if name in NAMES]
+        column = where[0] if where else len(first) - 1
+        words = _loaded(path, bool(where), [column], str)[:, 0]
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+    return _labels(np.char.strip(words, ' "'), column, path)
+
+
+def _loaded(path: Path, named: bool, columns: list[int], kind: type) -> Any:
+    with path.open(encoding="utf-8-sig") as file:
+        return np.loadtxt(
+            file,
+            delimiter=",",
+            skiprows=int(named),
+            ndmin=2,
+            comments=None,
+            usecols=columns,
+            dtype=kind,
+        )
+
+
+def _labels(words: Any, column: int, path: Path) -> Any:
+    """Integers where all are numbers, else the words."""
+    try:
+        labels = words.astype(np.float64)
+    except ValueError:
+        return words
     wrong = np.flatnonzero(labels != np.round(labels))
     if len(wrong):
         raise DataError(
@@ -47,7 +87,7 @@ def read_csv(path: Path) -> tuple[Any, Any]:
             f"{labels[wrong[0]]:g} in row {wrong[0]}. Name the column of the labels 'label', or "
             "put it last."
         )
-    return np.delete(table, column, axis=1), labels.astype(np.int64)
+    return labels.astype(np.int64)
 
 
 def _is_number(cell: str) -> bool:

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.data.arrays import LABELS, pick, read_arrays
+from nclab.data.arrays import pick, read_arrays
 from nclab.data.csv_samples import read_csv
+from nclab.data.names import LABELS
 from nclab.errors import DataError
 
 INPUTS = ("X", "features", "inputs")

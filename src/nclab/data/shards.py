@@ -11,15 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.data.arrays import (
-    BIAS,
-    FEATURES,
-    LABELS,
-    WEIGHT,
-    pick,
-    pick_optional,
-    read_arrays,
-)
+from nclab.data.arrays import pick, pick_optional, read_arrays
+from nclab.data.names import BIAS, FEATURES, LABELS, WEIGHT
 from nclab.data.npy import map_array
 from nclab.errors import DataError, MissingExtra
 
@@ -226,7 +219,7 @@ class _Npy(Shard):
         if "features" not in self.path.name:
             raise DataError(
                 "Expected the name of a .npy shard to say features, with its labels beside it: "
-                "part-0.features.npy and part-0.labels.npy."
+                "part-0.features.npy and part-0.labels.npy. Or measure one file with --labels FILE."
             )
         beside = self.path.with_name(self.path.name.replace("features", "labels"))
         if not beside.exists():

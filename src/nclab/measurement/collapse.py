@@ -16,7 +16,7 @@ from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
 from nclab.measurement.toward import Toward, toward
-from nclab.metrics.catalogue import BY_NAME, EXTRAS
+from nclab.metrics.catalogue import BY_NAME, EXTRAS, every_metric
 from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.residuals import Residuals
@@ -377,7 +377,7 @@ class Collapse(Shown):
         """
         rows = []
         for name, value in self.scalars().items():
-            metric = BY_NAME[name]
+            metric = every_metric()[name]
             ideal = None if metric.ideal is None else metric.ideal(self.num_classes)
             row = {"value": value, "at_collapse": ideal}
             if self.intervals is not None:

@@ -11,7 +11,7 @@ from nclab.measurement.collapse import ClassPair, Collapse
 from nclab.measurement.contradictions import contradictions
 from nclab.measurement.rare import Rare
 from nclab.measurement.rounding import lost_to_rounding
-from nclab.metrics.catalogue import METRICS, Metric
+from nclab.metrics.catalogue import METRICS, Metric, plugged
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
@@ -93,10 +93,17 @@ def gather(
     }
     values: dict[str, float | None] = {}
     notes: dict[str, str] = {}
-    for metric in (*METRICS, *extras.metrics):
+    foreign = plugged()
+    for metric in (*METRICS, *foreign, *extras.metrics):
         measured = given.get(metric.also, True) and view.allows(metric.function)
-        value = view(metric.function) if measured else None
-        if value is None:
+        value, why = None, ""
+        if measured and metric in foreign:
+            value, why = _foreign(view, metric)
+        elif measured:
+            value = view(metric.function)
+        if why:
+            notes[metric.name] = why
+        elif value is None:
             notes[metric.name] = _why_missing(metric, reasons or {}, incomplete=bool(missing))
         elif math.isnan(value):
             notes[metric.name] = UNDEFINED.get(metric.name) or UNDEFINED.get(
@@ -139,6 +146,14 @@ def gather(
         left_out=left_out,
         residuals=None if missing or left_out or view.logits is None else view.logits.residuals,
     )
+
+
+def _foreign(view: View, metric: Metric) -> tuple[float | None, str]:
+    """The value of a plugin's metric, or why there is none: it must not end a measurement."""
+    try:
+        return float(view(metric.function)), ""
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        return None, f"its plugin failed: {type(error).__name__}: {error}".splitlines()[0]
 
 
 def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:

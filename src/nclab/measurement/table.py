@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nclab.figures.measured import cosine_keys
 from nclab.measurement.strata_table import strata_html, strata_table
-from nclab.metrics.catalogue import BY_NAME, EXTRAS, METRICS, REFERENCE_METRICS, Metric
+from nclab.metrics.catalogue import METRICS, Metric, every_metric
 from nclab.text import number
 
 Row = Mapping[str, Any]
@@ -89,7 +89,7 @@ def _gaps(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
     for name, head in shown.items():
         for row in rows:
             empty = row.get(name) is None and name in row["notes"]
-            if empty and BY_NAME[name].needs != "weight":
+            if empty and every_metric()[name].needs != "weight":
                 where = f"{head} of {_title(row) if row['layer'] else 'the layer'}"
                 reasons.setdefault(row["notes"][name], []).append(where)
     return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
@@ -137,7 +137,7 @@ def _title(row: Row) -> str:
 
 
 def _measured(rows: Sequence[Row]) -> list[Metric]:
-    known = (*METRICS, *EXTRAS, *REFERENCE_METRICS)
+    known = every_metric().values()
     groups = list(dict.fromkeys(metric.group for metric in known))
     found = [metric for metric in known if any(row.get(metric.name) is not None for row in rows)]
     return sorted(found, key=lambda metric: groups.index(metric.group))

@@ -1,13 +1,14 @@
 """The metrics by name: their function, group, value at collapse and one line on what they say."""
 
 from collections.abc import Callable, Collection
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
-from nclab import metrics
+from nclab import metrics, plugins
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import best_loss
 from nclab.metrics.rows import simplex_cosine as _simplex
-from nclab.metrics.view import parameters
+from nclab.metrics.view import View, parameters
 from nclab.statistics import SecondLook
 
 
@@ -142,6 +143,47 @@ REFERENCE_METRICS: tuple[Metric, ...] = (
 
 BY_NAME = {metric.name: metric for metric in (*METRICS, *REFERENCE_METRICS)}
 """Of what every measurement has, and those beside a reference."""
+TAKEN = frozenset(View.__dataclass_fields__) - {"spread", "remarks", "_results"} | {"statistics"}
+"""What the parameters of a plugin's metric may be called."""
+
+
+@cache
+def plugged() -> tuple[Metric, ...]:
+    """The metrics of installed packages, `nclab.metrics`, which every measurement has too.
+
+    One whose name is taken or whose parameters nothing fills is warned of and left out.
+    """
+    found: dict[str, Metric] = {}
+    for name, given in plugins.plugins("metrics").items():
+        for metric in [given] if isinstance(given, Metric) else _several(given):
+            why = _why_refused(metric, found)
+            if why:
+                plugins.left_out("metrics", name, why)
+            else:
+                found[metric.name] = metric
+    return tuple(found.values())
+
+
+def every_metric() -> dict[str, Metric]:
+    """All metrics by name: of every measurement, of a reference, extras, plugins."""
+    ones = (*METRICS, *plugged(), *EXTRAS, *REFERENCE_METRICS)
+    return {metric.name: metric for metric in ones}
+
+
+def _several(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _why_refused(metric: Any, found: Collection[str]) -> str:
+    if not isinstance(metric, Metric):
+        return f"expected a nclab.metrics.catalogue.Metric, got a {type(metric).__name__}"
+    ours = {one.name for one in (*METRICS, *EXTRAS, *REFERENCE_METRICS)}
+    if metric.name in ours or metric.name in found:
+        return f"there is a metric {metric.name} already"
+    unknown = sorted(set(parameters(metric.function)) - TAKEN)
+    if unknown:
+        return f"expected parameters among {', '.join(sorted(TAKEN))}, got {unknown[0]}"
+    return ""
 
 
 def chosen(names: str | Collection[str]) -> tuple[Metric, ...]:
@@ -155,7 +197,7 @@ def chosen(names: str | Collection[str]) -> tuple[Metric, ...]:
     wanted = [names] if isinstance(names, str) else list(names)
     known = {metric.name for metric in EXTRAS}
     for name in wanted:
-        if name not in known and name not in BY_NAME:
+        if name not in known and name not in every_metric():
             raise DataError(
                 f"Expected metrics='default', 'all' or names among {', '.join(sorted(known))}, "
                 f"got {name!r}."

@@ -8,12 +8,15 @@ from typing import Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from nclab import plugins
 from nclab.errors import ModelError
 
 Norm = Literal["affine", "plain", "none"]
 """Batch norm with scale and shift, batch norm without them, or no batch norm."""
 Activation = Literal["relu", "gelu", "tanh"]
 """As `nn.ReLU`, `nn.GELU` (the exact one, by erf) and `nn.Tanh`."""
+Model = Literal["mlp"]
+"""The network; plugins bring others."""
 MODULES: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
@@ -41,6 +44,8 @@ class Shape:
     """Between a linear layer and its batch norm."""
     head_bias: bool = True
     """Whether the classifier has a bias, where linear layers have one."""
+    model: Model = "mlp"
+    """The network; one of a plugin is made from inputs and classes alone."""
 
     def __post_init__(self) -> None:
         lowest_sizes = {"inputs": 1, "classes": 2, "layers": 1, "width": 1, "features": 1}
@@ -58,6 +63,16 @@ class Shape:
             raise ModelError(
                 f"Expected activation 'relu', 'gelu' or 'tanh', got {self.activation!r}."
             )
+
+        networks = (*get_args(Model), *plugins.names("models"))
+        if self.model not in networks:
+            known = ", ".join(map(repr, networks))
+            raise ModelError(f"Expected model among {known}; got {self.model!r}.")
+
+    @property
+    def plugged(self) -> bool:
+        """Whether the network is a plugin's."""
+        return self.model not in get_args(Model)
 
     @property
     def hidden(self) -> tuple[int, ...]:

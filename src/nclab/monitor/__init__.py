@@ -8,10 +8,12 @@ from nclab.monitor.alarms import (
     MinorityCollapse,
     NotFinite,
 )
+from nclab.monitor.console import ConsoleSink
 from nclab.monitor.event import Alarm, Event
 from nclab.monitor.monitor import Monitor
+from nclab.monitor.record_sink import RecordSink
 from nclab.monitor.schedule import Every, Logarithmic
-from nclab.monitor.sinks import History, RecordSink
+from nclab.monitor.sinks import History
 from nclab.monitor.sinks_loggers import MlflowSink, TensorBoardSink, WandbSink
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Alarm",
     "CollapseLost",
     "CollapseReached",
+    "ConsoleSink",
     "DeadFeatures",
     "Event",
     "Every",

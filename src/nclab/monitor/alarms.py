@@ -13,7 +13,7 @@ import torch
 
 from nclab.errors import NclabError
 from nclab.measurement.collapse import Collapse
-from nclab.metrics.catalogue import BY_NAME
+from nclab.metrics.catalogue import every_metric
 from nclab.monitor.event import Alarm, Event
 
 AlarmRule = Callable[[Event], Alarm | Iterable[Alarm] | None]
@@ -45,11 +45,12 @@ def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
 
 def _check(thresholds: Mapping[str, float]) -> None:
     """Refuse at once what would stop a training later."""
-    known = ", ".join(metric for metric in BY_NAME if BY_NAME[metric].ideal)
+    metrics = every_metric()
+    known = ", ".join(metric for metric in metrics if metrics[metric].ideal)
     if not thresholds:
         raise NclabError(f"Expected thresholds of one or more of {known}; got none.")
     for name, value in thresholds.items():
-        if name not in BY_NAME or BY_NAME[name].ideal is None:
+        if name not in metrics or metrics[name].ideal is None:
             raise NclabError(f"Expected thresholds of {known}; got {name!r}.")
         if not (isinstance(value, (int, float)) and 0 < value < math.inf):
             raise NclabError(f"Expected a threshold of {name} above 0, got {value!r}.")
@@ -179,7 +180,7 @@ def _distances(collapse: Collapse, names: Iterable[str]) -> dict[str, float]:
     """How far each metric is from its value at collapse; without a number, infinitely far."""
     gaps = {}
     for name in names:
-        ideal, value = BY_NAME[name].ideal, collapse.values.get(name)
+        ideal, value = every_metric()[name].ideal, collapse.values.get(name)
         assert ideal is not None
         known = value is not None and not math.isnan(value)
         gaps[name] = abs((value or 0.0) - ideal(collapse.num_classes)) if known else math.inf

@@ -1,11 +1,15 @@
 """Event: one measurement of the monitor, as alarms and sinks receive it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
+from nclab.errors import NclabError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
+from nclab.metrics.catalogue import every_metric
+from nclab.metrics.toward import MEANINGS
 from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord
 
 Source = Literal["training", "loader"]
@@ -16,8 +20,11 @@ Key = tuple[str, str, tuple[int, ...]]
 class Alarm(NamedTuple):
     """Something worth knowing about a layer, raised once.
 
-    >>> print(Alarm("nan", "fc", (3,), 12.0, "12 features are not finite"))
+    >>> alarm = Alarm("nan", "fc", (3,), 12.0, "12 features are not finite")
+    >>> print(alarm)
     fc: 12 features are not finite (class 3)
+    >>> alarm._replace(epoch=2.0, step=40)
+    <Alarm nan: epoch 2, fc: 12 features are not finite (class 3)>
     """
 
     name: str
@@ -31,6 +38,9 @@ class Alarm(NamedTuple):
     """Of the data that were measured."""
     names: tuple[str, ...] = ()
     """Of the classes, if they have any."""
+    epoch: float | None = None
+    """When it was raised; the monitor says it."""
+    step: int | None = None
 
     @property
     def key(self) -> Key:
@@ -42,7 +52,11 @@ class Alarm(NamedTuple):
         of = {0: "", 1: f" (class {called[0]})" if called else ""}
         where = of.get(len(called), f" (classes {', '.join(called)})")
         data = "" if self.split == TRAIN else f", {self.split}"
-        return f"{self.layer}{data}: {self.message}{where}"
+        when = "" if self.epoch is None else f"epoch {self.epoch:g}, "
+        return f"{when}{self.layer}{data}: {self.message}{where}"
+
+    def __repr__(self) -> str:
+        return f"<Alarm {self.name}: {self}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +80,9 @@ class Event:
     """Of the data that were measured: train, test, val, ..."""
     picture: Mapping[str, Any] | None = None
     """The last layer in 3-D, where the monitor keeps features for it, see `geometry`."""
+    total_steps: int | None = None
+    """Of the whole training, where the monitor knows it."""
+    total_epochs: int | None = None
 
     def __repr__(self) -> str:
         layers = ", ".join(str(collapse.layer) for collapse in self.layers) or "nothing"
@@ -78,17 +95,18 @@ class Event:
         """The layers that could be measured, in order."""
         return self.report.layers
 
-    def scalars(self) -> dict[str, float]:
+    def scalars(self, metrics: Collection[str] | None = None) -> dict[str, float]:
         """What was measured, by the names loggers use: `nc/<layer>/<metric>`.
 
-        Of other data than those of training `nc/<split>/<layer>/<metric>`.
+        Of other data than those of training `nc/<split>/<layer>/<metric>`. All metrics, or those
+        that are named.
         """
         data = "" if self.split == TRAIN else f"{self.split}/"
         return {
             f"nc/{data}{collapse.layer}/{name}": value
             for collapse in self.layers
             for name, value in (collapse.scalars() | _toward(collapse)).items()
-            if value is not None
+            if value is not None and (metrics is None or name in metrics)
         }
 
     @property
@@ -122,6 +140,27 @@ class Event:
         if not read:
             return {}
         return {"loss": read[-1].loss, "accuracy": read[-1].accuracy}
+
+
+def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | None:
+    """The metrics that a logger is to write; None for all, a wrong name is refused at once.
+
+    >>> chosen_metrics(["cdnv", "loss"]), chosen_metrics(None)
+    (('cdnv', 'loss'), None)
+    >>> chosen_metrics("cdvn")
+    Traceback (most recent call last):
+    nclab.errors.NclabError: Expected metrics= names of metrics, got 'cdvn'. Did you mean cdnv?
+    """
+    if names is None:
+        return None
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    known = {**every_metric(), **MEANINGS}
+    for name in wanted:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "docs/metrics.md lists them."
+            raise NclabError(f"Expected metrics= names of metrics, got {name!r}. {hint}")
+    return wanted
 
 
 def _toward(collapse: Collapse) -> dict[str, float | None]:

@@ -1,6 +1,7 @@
 """CollapseCallback: the monitor inside a Lightning trainer."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 from nclab.errors import MissingExtra, ModelError, NclabError
 from nclab.features.token_labels import LabelChoice
-from nclab.monitor.event import Event
+from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
 from nclab.monitor.splits import Exact, as_splits, measure_splits
@@ -42,6 +43,7 @@ class CollapseCallback(Callback):
             "val" loader, a loader of your own, or several of them, as in ("train", "val") or
             {"train": "train", "test": loader}; the others are compared with the class means of
             "train".
+        metrics: names of those that appear in the trainer; all by default.
         options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`,
             `ignore_index`, `min_count`, `rows`, `class_names`.
     """
@@ -55,8 +57,10 @@ class CollapseCallback(Callback):
         model: str | None = None,
         labels: Callable[[Any], Any] | LabelChoice | None = None,
         exact: Exact = None,
+        metrics: str | Collection[str] | None = None,
         **options: Any,
     ) -> None:
+        self.metrics = chosen_metrics(metrics)
         self.schedule = as_schedule(every)
         if exact is not None and self.schedule.unit != "epochs":
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
@@ -95,6 +99,8 @@ class CollapseCallback(Callback):
             )
         model = _trained(pl_module, self._model)
         self._monitor = Monitor(model, self.schedule, **self._options)
+        if self._monitor.total_epochs is None and (trainer.max_epochs or 0) > 0:
+            self._monitor.total_epochs = trainer.max_epochs
         if self._state is not None:
             state, self._state = self._state, None
             if trainer.global_rank > 0:  # the sums in a checkpoint are those of the first process
@@ -105,6 +111,8 @@ class CollapseCallback(Callback):
         """An epoch begins."""
         length = trainer.num_training_batches
         self.monitor.epoch_begin(batches=length if isinstance(length, int) else None)
+        steps = trainer.estimated_stepping_batches  # of the optimiser, as the monitor counts here
+        self.monitor.total_steps = int(steps) if 0 < steps < math.inf else None
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -134,9 +142,9 @@ class CollapseCallback(Callback):
                 f"model={self._model or 'net'!r}."
             ) from error
         if monitor.last is not before and monitor.last is not None:
-            publish(trainer, monitor.last)
+            publish(trainer, monitor.last, self.metrics)
             for logger in trainer.loggers:
-                logger.log_metrics(monitor.last.scalars(), step=monitor.last.step)
+                logger.log_metrics(monitor.last.scalars(self.metrics), step=monitor.last.step)
         if trainer.is_last_batch:
             self._end_epoch(trainer)
 
@@ -146,7 +154,7 @@ class CollapseCallback(Callback):
         events, self._unlogged = self._unlogged, []
         for event in events:
             several = trainer.world_size > 1  # all have the same number, but Lightning asks
-            pl_module.log_dict(event.scalars(), batch_size=1, sync_dist=several)
+            pl_module.log_dict(event.scalars(self.metrics), batch_size=1, sync_dist=several)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the hooks off and close the sinks."""
@@ -183,14 +191,14 @@ class CollapseCallback(Callback):
             events += measure_splits(monitor, loaders)
         for event in filter(None, events):
             self._unlogged.append(event)
-            publish(trainer, event)
+            publish(trainer, event, self.metrics)
 
 
-def publish(trainer: Trainer, event: Event) -> None:
+def publish(trainer: Trainer, event: Event, metrics: Collection[str] | None = None) -> None:
     """Put the scalars where other callbacks look for them."""
-    device = trainer.strategy.root_device
+    device, scalars = trainer.strategy.root_device, event.scalars(metrics)
     trainer.callback_metrics.update(
-        {name: torch.tensor(value, device=device) for name, value in event.scalars().items()}
+        {name: torch.tensor(value, device=device) for name, value in scalars.items()}
     )
 
 

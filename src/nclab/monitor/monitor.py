@@ -26,10 +26,11 @@ from nclab.monitor import distributed
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, Source
 from nclab.monitor.kept_history import thin
+from nclab.monitor.named_sinks import as_sinks
 from nclab.monitor.presets import choose
 from nclab.monitor.running_estimate import RunningEstimate
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
-from nclab.monitor.sinks import History, Sink
+from nclab.monitor.sinks import History, Sink, SinkCalls
 from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
 from nclab.monitor.unsupported_models import refuse_unsupported
 from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
@@ -57,12 +58,14 @@ class Monitor:
         layers: "last", "all" or names as for `nclab.measure`; by default what the preset says.
         preset: "economy", "standard" or "full", ordered by cost.
         alarms: callables Event -> Alarm, several or None; by default `DEFAULT_ALARMS`.
-        sinks: callables that take each Event.
+        sinks: callables that take each Event, or their names, as "console" or "record:runs/mine".
+            One that fails is warned of once; the training and the others go on.
         classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`;
             classes may be missing here.
         rows: at most so many rows of each batch, drawn at random; of tokens there are many.
         geometry: keep about so many features, such as 300, of the last layer for the picture in
             3-D that `RecordSink` writes with every measurement of the training data; 0 for none.
+        total_epochs: of the whole training; `nclab runs`, pages and console show progress then.
 
     >>> import torch
     >>> inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
@@ -84,7 +87,7 @@ class Monitor:
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
         alarms: AlarmRule | Iterable[AlarmRule] | None = None,
-        sinks: Sink | Iterable[Sink] = (),
+        sinks: str | Sink | Iterable[str | Sink] = (),
         classifier: ClassifierChoice = AUTO,
         pool: Pool = "mean",
         labels: LabelChoice = "auto",
@@ -93,6 +96,7 @@ class Monitor:
         rows: int | None = None,
         class_names: ClassNames = None,
         geometry: int = 0,
+        total_epochs: int | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"Expected a torch.nn.Module, got a {type(model).__name__}.")
@@ -105,11 +109,17 @@ class Monitor:
             raise NclabError(
                 f"Expected geometry= how many features to keep, such as 300, got {geometry!r}."
             )
+        if total_epochs is not None and (isinstance(total_epochs, bool) or total_epochs < 1):
+            raise NclabError(f"Expected total_epochs=1 or more, got {total_epochs!r}.")
         self.model = model
         self.schedule = as_schedule(every)
         self.preset = choose(preset, layers)
-        self.rules = _callables("alarms", DEFAULT_ALARMS if alarms is None else alarms)
-        self.sinks: list[Sink] = _callables("sinks", sinks)
+        self.rules = _rules(DEFAULT_ALARMS if alarms is None else alarms)
+        self._sinks = SinkCalls(as_sinks(sinks))
+        self.total_epochs = total_epochs
+        """Of the whole training; None where nobody said it."""
+        self.total_steps: int | None = None
+        """The same in batches; known once the length of an epoch is."""
         self.history = History()
         self.alarms: list[Alarm] = []
         self.last: Event | None = None
@@ -160,14 +170,16 @@ class Monitor:
             self.epoch_end()  # the loop was left early
         self.close(error)
 
+    @property
+    def sinks(self) -> list[Sink]:
+        """What is called with each event."""
+        return self._sinks.sinks
+
     def close(self, error: BaseException | None = None) -> None:
         """Take the hooks off and close the sinks that can be closed."""
         end_training(self)
         self._hooks.remove()
-        for sink in self.sinks:
-            close = getattr(sink, "close", None)
-            if callable(close):
-                close(error)
+        self._sinks.close(error)
 
     @property
     def next_tokens(self) -> bool:
@@ -238,6 +250,8 @@ class Monitor:
         self._begun = True
         self._length = batches
         begin_training(self, unwrap(self.model))
+        if batches and self.total_epochs is not None:
+            self.total_steps = batches * self.total_epochs
 
     def epoch_end(self, number: int | None = None) -> None:
         """An epoch is done; `number` if the loop counts epochs in its own way."""
@@ -416,9 +430,11 @@ class Monitor:
         part = self._batches / self._length if self._length else 0.0
         fired = frozenset(alarm.key for alarm in self.alarms if alarm.split == split)
         epoch = self.epochs + min(part, 1.0)
-        event = Event(self.steps, epoch, source, report, nonfinite or {}, fired, split=split)
+        totals = {"total_steps": self.total_steps, "total_epochs": self.total_epochs}
+        seen = nonfinite or {}
+        event = Event(self.steps, epoch, source, report, seen, fired, split=split, **totals)
         found = {a.key: a for rule in self.rules for a in raised(rule, event)}
-        new = tuple(self._named(a, split) for key, a in found.items() if key not in fired)
+        new = tuple(self._named(a, event) for key, a in found.items() if key not in fired)
         event = replace(event, alarms=new, picture=picture)
         self.alarms.extend(event.alarms)
         self.last = event
@@ -428,22 +444,20 @@ class Monitor:
             return
         for alarm in event.alarms:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
-        for sink in self.sinks:
-            sink(event)
+        self._sinks(event)
 
-    def _named(self, alarm: Alarm, split: str) -> Alarm:
-        """An alarm with the split it is about, and the names of its classes."""
+    def _named(self, alarm: Alarm, event: Event) -> Alarm:
+        """An alarm with its moment, the split it is about, and the names of its classes."""
         names = self.class_names or ()
         known = all(own < len(names) for own in alarm.classes)
         own = tuple(names[number] for number in alarm.classes) if known else ()
-        return alarm._replace(split=split, names=own)
+        return alarm._replace(split=event.split, names=own, epoch=event.epoch, step=event.step)
 
 
-def _callables(name: str, given: Any) -> list[Any]:
-    """One callable or several as a list; refused here, not after an epoch of training."""
+def _rules(given: Any) -> list[Any]:
+    """One rule or several as a list; refused here, not after an epoch of training."""
     several = [given] if callable(given) or not isinstance(given, Iterable) else list(given)
     wrong = [given] if isinstance(given, str) else [own for own in several if not callable(own)]
     if wrong:
-        hint = ' For a folder pass RecordSink("folder").' if name == "sinks" else ""
-        raise NclabError(f"Expected {name}= callables that take an Event, got {wrong[0]!r}.{hint}")
+        raise NclabError(f"Expected alarms= callables that take an Event, got {wrong[0]!r}.")
     return several

@@ -1,29 +1,72 @@
 """Sinks: where events go. A sink is any callable that takes an `Event`."""
 
-import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabWarning
 from nclab.frame import as_frame
 from nclab.metrics.toward import progress
 from nclab.monitor.event import Event
-from nclab.records import Run, open_run
-from nclab.records.run import refuse_other
-from nclab.records.schema import ALARM, TRAIN, split_of
+from nclab.records.schema import TRAIN, split_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from nclab.figures.drawing import Drawing
 
-KIND = "monitor"
-"""Of the runs that a sink opens."""
-
 Sink = Callable[[Event], object]
 """May have a method `close(error)`, called at the end; error is None if all went well."""
+
+
+class SinkCalls:
+    """Calls every sink; one that fails is warned of once, and the training and the others go on.
+
+    >>> def broken(event):
+    ...     raise OSError("no connection")
+    >>> seen = []
+    >>> calls = SinkCalls([broken, seen.append])
+    >>> with warnings.catch_warnings(record=True, action="always") as told:
+    ...     calls("first"), calls("second")
+    (None, None)
+    >>> [str(one.message) for one in told], seen
+    (['The sink broken failed and misses events (OSError: no connection); the training goes on.'],
+    ['first', 'second'])
+    """
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self.sinks = list(sinks)
+        self._told: set[int] = set()
+
+    def __call__(self, event: Event) -> None:
+        for sink in self.sinks:
+            self._call(sink, sink, event)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Close what can be closed; what fails there never hides the error of the training."""
+        for sink in self.sinks:
+            close = getattr(sink, "close", None)
+            if callable(close):
+                self._call(sink, close, error)
+
+    def _call(self, sink: Sink, function: Callable[[Any], object], given: Any) -> None:
+        try:
+            function(given)
+        except Exception as error:  # noqa: BLE001 - a sink may be anyone's, a logger or a network
+            if id(sink) in self._told:
+                return
+            self._told.add(id(sink))
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            warnings.warn(
+                f"The sink {_called(sink)} failed and misses events ({why}); the training goes on.",
+                NclabWarning,
+                stacklevel=4,
+            )
+
+
+def _called(sink: Sink) -> str:
+    return getattr(sink, "__name__", None) or type(sink).__name__
 
 
 @dataclass(repr=False)
@@ -104,74 +147,3 @@ class History:
             self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
         )
         return progress(own, etf)
-
-
-class RecordWriter(Protocol):
-    """What can append a record, such as a `nclab.records.Run`."""
-
-    def append(self, record: dict[str, Any], /) -> object:
-        """Add one record."""
-
-
-class RecordSink:
-    """Writes every event, and every alarm after it, to the journal of a run.
-
-    Given a folder it opens a run there at the first event, so that under torch.distributed only
-    the first process does, and ends it with the monitor. A run there that was stopped or failed
-    goes on: what it holds from the first event's step on is taken back. One that has finished is
-    refused at once. A run, or whatever appends records, that is given open is the caller's to end.
-
-    >>> import tempfile
-    >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
-    True
-    """
-
-    def __init__(
-        self,
-        target: str | os.PathLike[str] | RecordWriter,
-        *,
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.folder = target if isinstance(target, (str, os.PathLike)) else None
-        self.journal = None if isinstance(target, (str, os.PathLike)) else target
-        self.config = dict(config or {})
-        self.run: Run | None = None
-        if self.folder is not None:
-            refuse_other(self.folder, kind=KIND, config=self.config)
-
-    def __call__(self, event: Event) -> None:
-        journal = self._journal(event.step)
-        journal.append(event.to_record())
-        if (picture := event.picture_record()) is not None:
-            journal.append(picture)
-        for alarm in event.alarms:
-            about = {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
-            journal.append({"kind": ALARM, "step": event.step, "epoch": event.epoch, **about})
-        if self.run is not None:
-            self.run.beat(step=event.step)
-
-    def close(self, error: BaseException | None = None) -> None:
-        """End the run that was opened here; after an error it is marked as failed."""
-        if self.run is None:
-            return
-        if error is None:
-            self.run.finish()
-        elif isinstance(error, Exception):
-            self.run.fail(str(error))
-        self.run.close()
-        self.run = None
-
-    def _journal(self, step: int) -> RecordWriter:
-        if self.journal is not None:
-            return self.journal
-        if self.run is None:
-            assert self.folder is not None
-            self.run = open_run(self.folder, kind=KIND, config=self.config)
-            if self.run.rewind(step):
-                warnings.warn(
-                    f"{os.fspath(self.folder)} holds a training that was stopped; its records "
-                    f"from step {step} on are taken back.",
-                    NclabWarning,
-                    stacklevel=2,
-                )
-        return self.run

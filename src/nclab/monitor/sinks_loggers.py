@@ -1,20 +1,37 @@
-"""Sinks for TensorBoard, Weights & Biases and MLflow: every scalar as `nc/<layer>/<metric>`.
+"""Sinks for TensorBoard, Weights & Biases and MLflow: scalars as `nc/<layer>/<metric>`.
 
 Each opens its log at the first event, so that under torch.distributed only the first process
-does, and ends with the monitor what it has opened itself.
+does, and ends with the monitor what it has opened itself. A package that is missing is named when
+the sink is made. `metrics=` names the scalars to write; all by default.
 """
 
+import importlib.util
 import os
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import MissingExtra
-from nclab.monitor.event import Event
+from nclab.monitor.event import Event, chosen_metrics
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+
+Metrics = str | Collection[str] | None
+"""Which scalars to write; None for all."""
+
+
+def _require(module: str, what: str, *, package: str | None = None) -> None:
+    """Say what is missing now, not after an epoch of training; nothing is imported yet."""
+    try:
+        there = importlib.util.find_spec(module) is not None
+    except ValueError:  # a module that was blocked
+        there = False
+    if not there:
+        raise MissingExtra(what, package=package or module, extra="log")
 
 
 class TensorBoardSink:
@@ -24,20 +41,25 @@ class TensorBoardSink:
     True
     """
 
-    def __init__(self, target: "str | os.PathLike[str] | SummaryWriter") -> None:
+    def __init__(
+        self,
+        target: "str | os.PathLike[str] | SummaryWriter",
+        *,
+        metrics: Metrics = None,
+    ) -> None:
         """A folder, or a SummaryWriter that is open and stays open."""
+        self.metrics = chosen_metrics(metrics)
         self.folder = Path(target) if isinstance(target, (str, os.PathLike)) else None
         self.writer: Any = None if isinstance(target, (str, os.PathLike)) else target
+        if self.folder is not None:
+            _require("tensorboard", "TensorBoardSink")
 
     def __call__(self, event: Event) -> None:
         if self.writer is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                what = "TensorBoardSink"
-                raise MissingExtra(what, package="tensorboard", extra="log") from error
+            from torch.utils.tensorboard import SummaryWriter
+
             self.writer = SummaryWriter(str(self.folder))
-        for name, value in event.scalars().items():
+        for name, value in event.scalars(self.metrics).items():
             self.writer.add_scalar(name, value, event.step)
         for alarm in event.alarms:
             self.writer.add_text("nc/alarms", str(alarm), event.step)
@@ -61,8 +83,11 @@ class WandbSink:
     True
     """
 
-    def __init__(self, run: Any = None, **init: Any) -> None:
+    def __init__(self, run: Any = None, *, metrics: Metrics = None, **init: Any) -> None:
+        if run is None:
+            _require("wandb", "WandbSink")
         self.run = run
+        self.metrics = chosen_metrics(metrics)
         self.init = init
         self._own = False
         self._known = False
@@ -71,7 +96,7 @@ class WandbSink:
         if not self._known:
             self._open()
         where = {"nc/step": event.step, "nc/epoch": event.epoch}
-        self.run.log({**where, **event.scalars()})
+        self.run.log({**where, **event.scalars(self.metrics)})
         for alarm in event.alarms:
             level = "WARN" if alarm.severe else "INFO"
             self.run.alert(title=f"nclab: {alarm.name}", text=str(alarm), level=level)
@@ -85,10 +110,8 @@ class WandbSink:
 
     def _open(self) -> None:
         if self.run is None:
-            try:
-                import wandb
-            except ImportError as error:
-                raise MissingExtra("WandbSink", package="wandb", extra="log") from error
+            import wandb
+
             self._own = wandb.run is None
             self.run = wandb.init(**self.init) if self._own else wandb.run
         self.run.define_metric("nc/step", hidden=True)
@@ -113,7 +136,10 @@ class MlflowSink:
         *,
         tracking_uri: str | None = None,
         experiment: str = "nclab",
+        metrics: Metrics = None,
     ) -> None:
+        _require("mlflow", "MlflowSink", package="mlflow-skinny")
+        self.metrics = chosen_metrics(metrics)
         self.run_id = run_id
         self.tracking_uri = tracking_uri
         self.experiment = experiment
@@ -128,7 +154,7 @@ class MlflowSink:
         now = int(1000 * time.time())
         metrics = [
             Metric(_allowed(name), value, now, event.step)
-            for name, value in {**event.scalars(), "nc/epoch": event.epoch}.items()
+            for name, value in {**event.scalars(self.metrics), "nc/epoch": event.epoch}.items()
         ]
         tags = [RunTag(_allowed(f"nc.alarm.{alarm.name}"), str(alarm)) for alarm in event.alarms]
         for start in range(0, len(metrics), MLFLOW_BATCH):
@@ -144,11 +170,9 @@ class MlflowSink:
         self._client = None
 
     def _open(self) -> None:
-        try:
-            import mlflow
-            from mlflow import MlflowClient
-        except ImportError as error:
-            raise MissingExtra("MlflowSink", package="mlflow-skinny", extra="log") from error
+        import mlflow
+        from mlflow import MlflowClient
+
         client = self._client = MlflowClient(self.tracking_uri)
         active = mlflow.active_run()
         if self.run_id is None and active is not None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
 from nclab.features.batches import LABEL_KEYS, TOKENS
-from nclab.monitor.event import Event
+from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.monitor import Monitor
 from nclab.monitor.schedule import Schedule, as_schedule
 from nclab.monitor.splits import Exact, as_splits, measure_splits
@@ -48,6 +48,7 @@ class CollapseCallback(TrainerCallback):
             ("train", "eval"); the others are compared with the class means of "train". Without
             `attach`, "eval" data are known once the trainer has evaluated: the first epoch is then
             measured right after its evaluation.
+        metrics: names of those that are logged; all by default.
         options: those of `nclab.Monitor`: `alarms`, `sinks`, `classifier`, `pool`, `labels`,
             `ignore_index`, `min_count`, `rows`, `class_names`.
     """
@@ -59,8 +60,10 @@ class CollapseCallback(TrainerCallback):
         layers: str | Sequence[str] | None = None,
         preset: str = "standard",
         exact: Exact = None,
+        metrics: str | Collection[str] | None = None,
         **options: Any,
     ) -> None:
+        self.metrics = chosen_metrics(metrics)
         self.schedule = as_schedule(every)
         if exact is not None and self.schedule.unit != "epochs":
             raise NclabError("Expected epochs in every= together with exact=, got steps.")
@@ -107,7 +110,9 @@ class CollapseCallback(TrainerCallback):
 
     def on_epoch_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """An epoch begins."""
+        self.monitor.total_epochs = math.ceil(state.num_train_epochs or 0) or None
         self.monitor.epoch_begin(batches=length_of(kwargs.get("train_dataloader")))
+        self.monitor.total_steps = state.max_steps if state.max_steps > 0 else None
 
     def on_step_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         """A forward pass follows."""
@@ -214,9 +219,8 @@ class CollapseCallback(TrainerCallback):
         self.monitor.load_state_dict(found)
 
     def _log(self, events: Sequence[Event | None], state: State, control: Control) -> None:
-        scalars = {
-            name: value for event in events if event for name, value in event.scalars().items()
-        }
+        seen = [event.scalars(self.metrics) for event in events if event]
+        scalars = {name: value for own in seen for name, value in own.items()}
         if not scalars:
             return
         if self._trainer is None:

@@ -8,19 +8,16 @@ import pkgutil
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import cast
 
 from nclab import papers as here
+from nclab import plugins
 from nclab.errors import NclabError
 from nclab.papers.claim import Claim
 from nclab.papers.erratum import Erratum
 from nclab.papers.experiment import Experiment
 from nclab.papers.paper import Paper
-
-GROUP = "nclab.papers"
-"""Entry points of this group name the package of a paper."""
 
 
 @cache
@@ -28,7 +25,7 @@ def packages() -> dict[str, ModuleType]:
     """The package of every paper by its key: our own in alphabetical order, then all others."""
     found: dict[str, ModuleType] = {}
     own = (import_module(f"{here.__name__}.{name}") for name in _names(here, packages=True))
-    for package in (*own, *_installed()):
+    for package in (*own, *plugins.plugins("papers").values()):
         paper = getattr(package, "PAPER", None)
         if isinstance(paper, Paper):
             if paper.key in found:
@@ -120,6 +117,7 @@ def contents(paper: str) -> Iterator[object]:
 
 def forget() -> None:
     """Look again, as after an installation."""
+    plugins.forget()
     for found in (packages, experiments, claims, errata):
         found.cache_clear()
 
@@ -135,14 +133,3 @@ def _names(package: ModuleType, *, packages: bool = False) -> list[str]:
     return sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg or not packages
     )
-
-
-def _installed() -> Iterator[ModuleType]:
-    for point in entry_points(group=GROUP):
-        try:
-            yield point.load()
-        except (ImportError, AttributeError) as error:
-            raise NclabError(
-                f"The paper {point.name!r} of an installed package cannot be loaded: {error}. "
-                "Mend or uninstall it."
-            ) from error

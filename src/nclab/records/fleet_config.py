@@ -11,6 +11,7 @@ UNSAID: dict[str, Any] = {
     "shape.features": None,
     "shape.activation": "relu",
     "shape.head_bias": True,
+    "shape.model": "mlp",
     "recipe.optimizer": "sgd",
     "recipe.nesterov": False,
     "recipe.beta1": 0.9,

@@ -17,7 +17,7 @@ from nclab.records.results import CLAIMS, SKIPPED
 from nclab.records.seals import SEALED, open_json
 from nclab.regular_files import read_regular
 
-State = Literal["good", "unchecked", "skipped", "damaged"]
+State = Literal["good", "unchecked", "skipped", "differs", "damaged"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Verified:
     """One file of a run."""
 
     file: str
+    """Or what of a run was made again."""
     state: State
     found: str
     """What was checked, or the first bad byte and what it affects."""

@@ -114,12 +114,12 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
     >>> describe(["zeta", "min_intra"], 4)[0]
     {'name': 'min_intra', 'meaning': 'least alike features of one class', 'ideal': 1.0}
     """
-    from nclab.metrics.catalogue import BY_NAME
+    from nclab.metrics.catalogue import every_metric
 
-    rank = {name: place for place, name in enumerate(BY_NAME)}
+    rank = {name: place for place, name in enumerate(every_metric())}
     found = []
     for name in sorted(dict.fromkeys(names), key=lambda name: rank.get(name, len(rank))):
-        metric = BY_NAME.get(name)
+        metric = every_metric().get(name)
         ideal = None
         if metric and metric.ideal and isinstance(classes, int) and classes > 1:
             ideal = metric.ideal(classes)

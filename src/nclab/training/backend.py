@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nclab.errors import NclabError
 from nclab.training import portable
+from nclab.training.recipe import Recipe
 
 Backend = Literal["auto", "kernel", "torch"]
 """The compiled kernel (CPU, extra `fast`), plain torch (any device), or the first that works."""
@@ -16,8 +17,8 @@ Code = Literal["kernel", "torch"]
 TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
 
 
-def choose_backend(backend: Backend, device: torch.device) -> Code:
-    """Which code trains here; what cannot is refused.
+def choose_backend(backend: Backend, device: torch.device, recipe: Recipe | None = None) -> Code:
+    """Which code trains here; what cannot is refused. A plugin's loss is not in the kernel.
 
     >>> choose_backend("auto", torch.device("cuda"))
     'torch'
@@ -29,18 +30,26 @@ def choose_backend(backend: Backend, device: torch.device) -> Code:
         raise NclabError(f"Expected the device cpu for the kernel, got {device}. Take 'torch'.")
     if backend == "kernel" and not compiles:
         raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
-    if backend == "torch" or device.type != "cpu" or not compiles:
+    plugged = recipe is not None and recipe.plugged_loss
+    if backend == "kernel" and plugged:
+        raise NclabError(
+            f"Expected a loss of ours for the kernel, got the plugin's {recipe.loss!r}. Take "  # type: ignore[union-attr]
+            "'torch'."
+        )
+    if backend == "torch" or device.type != "cpu" or not compiles or plugged:
         return "torch"
     return "kernel"
 
 
-def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
+def find_backend(
+    backend: Backend, device: torch.device, recipe: Recipe | None = None
+) -> TrainEpoch:
     """The function that trains one member for one epoch.
 
     >>> find_backend("torch", torch.device("cpu")) is portable.train_epoch
     True
     """
-    if choose_backend(backend, device) == "torch":
+    if choose_backend(backend, device, recipe) == "torch":
         return portable.train_epoch
     from nclab.training import compiled
 

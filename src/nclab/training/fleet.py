@@ -77,7 +77,7 @@ class Fleet:
         self.recipe = recipe
         where = torch.device(device)
         self.inputs, self.labels = check_data(inputs, labels, shape, where, dtype)
-        self._train_epoch = find_backend(backend, where)
+        self._train_epoch = find_backend(backend, where, recipe)
         check_batches(len(self.inputs), recipe, self.members)
         self._states = [State.start(shape, m, recipe, where, dtype) for m in self.members]
         self._epochs = [0] * len(self.members)

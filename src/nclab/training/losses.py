@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from nclab import plugins
+from nclab.errors import NclabError
 from nclab.training.recipe import Recipe
 
 
@@ -10,6 +12,8 @@ def mean_loss(logits: Tensor, labels: Tensor, recipe: Recipe) -> tuple[Tensor, T
     """The mean loss of a batch and its gradient in the logits."""
     if recipe.loss == "mse":
         return _mse(logits, labels)
+    if recipe.plugged_loss:
+        return _plugged(logits, labels, recipe.loss)
     log_p = logits.log_softmax(0)
     if recipe.loss == "focal":
         return _focal(log_p, labels, recipe.focusing)
@@ -48,6 +52,20 @@ def _mse(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     rest = _add_at(logits, labels, -1.0)
     loss = rest.square().sum(0).mean() / 2
     return loss, rest.div_(len(labels))
+
+
+def _plugged(logits: Tensor, labels: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """A plugin's function of logits (n, C), its gradient by autograd."""
+    with torch.enable_grad():
+        rows = logits.detach().T.clone().requires_grad_()
+        loss = plugins.plugin("losses", name)(rows, labels)
+        if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+            raise NclabError(
+                f"Expected the loss {name!r} to return the mean over the batch, a tensor of one "
+                f"number that depends on the logits, got {loss!r}."
+            )
+        (G,) = torch.autograd.grad(loss, rows)
+    return loss.detach(), G.T
 
 
 def _add_at(G: Tensor, labels: Tensor, value: float) -> Tensor:

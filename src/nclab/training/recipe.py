@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from nclab import plugins
 from nclab.errors import NclabError
 from nclab.models.mlp import Norm
 
@@ -96,10 +97,11 @@ class Recipe:
             if not 0 <= share <= 1:
                 raise NclabError(f"Expected milestones as shares from 0 to 1, got {share!r}.")
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in get_args(known):
-                choices = ", ".join(map(repr, get_args(known)))
+            there = (*get_args(known), *(plugins.names(PLUGGED[name]) if name in PLUGGED else ()))
+            if getattr(self, name) not in there:
+                choices = ", ".join(map(repr, there))
                 raise NclabError(f"Expected {name} among {choices}; got {getattr(self, name)!r}.")
-        if self.nesterov and (self.rule != "sgd" or self.momentum == 0):
+        if self.nesterov and (self.plugged_optimizer or self.rule != "sgd" or self.momentum == 0):
             raise NclabError(
                 f"Expected nesterov with sgd or sgdw and a momentum, got {self.optimizer} with "
                 f"momentum {self.momentum:g}."
@@ -108,6 +110,16 @@ class Recipe:
             raise NclabError(
                 f"Expected head_bias_decay of at least 0, got {self.head_bias_decay!r}."
             )
+
+    @property
+    def plugged_optimizer(self) -> bool:
+        """Whether the steps are those of a plugin, which autograd takes for whole modules."""
+        return self.optimizer not in get_args(Optimizer)
+
+    @property
+    def plugged_loss(self) -> bool:
+        """Whether the loss is a plugin's, which the compiled kernel does not have."""
+        return self.loss not in get_args(Loss)
 
     @property
     def rule(self) -> Rule:
@@ -141,4 +153,6 @@ class Recipe:
 
 _BELOW = dict.fromkeys(("rate", "decay", "epsilon", "focusing"), math.inf)
 _BELOW |= dict.fromkeys(("momentum", "beta1", "beta2", "warmup", "smoothing"), 1.0)
+PLUGGED = {"optimizer": "optimizers", "loss": "losses"}
+"""Fields that may also name what a plugin brings, and the kind of plugin."""
 _CHOICES: dict[str, Any] = {"optimizer": Optimizer, "schedule": RateSchedule, "loss": Loss}

@@ -14,8 +14,8 @@ from nclab.data import fashion_mnist
 from nclab.measurement.geometry import geometry
 from nclab.models.vgg import VGG13, VGGShape, vgg13
 from nclab.monitor import Monitor
+from nclab.monitor.record_sink import RecordSink
 from nclab.monitor.schedule import Logarithmic
-from nclab.monitor.sinks import RecordSink
 from nclab.papers.recorded_networks import Kept
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer

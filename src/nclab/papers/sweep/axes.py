@@ -12,10 +12,12 @@ from nclab.papers.sweep.config import SweepConfig
 PARTS = ("data", "selection", "shape", "recipe")
 """Of a config; an axis is a field of one of them, or the data as a whole."""
 Deciding = tuple[str, Callable[[Any], bool]]
-ADAM: Deciding = ("recipe.optimizer", lambda name: name.startswith("adam"))
+ADAM: Deciding = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
+MOMENTUM = ("sgd", "sgdw", "signum", "signumw")
+OUR_NETWORK: Deciding = ("shape.model", lambda name: name == "mlp")
 READ_IF: dict[str, Deciding] = {
-    "recipe.momentum": ("recipe.optimizer", lambda name: not name.startswith("adam")),
-    "recipe.nesterov": ("recipe.optimizer", lambda name: name.startswith("sgd")),
+    "recipe.momentum": ("recipe.optimizer", lambda name: name in MOMENTUM),
+    "recipe.nesterov": ("recipe.optimizer", lambda name: name in ("sgd", "sgdw")),
     "recipe.beta1": ADAM,
     "recipe.beta2": ADAM,
     "recipe.epsilon": ADAM,
@@ -23,6 +25,10 @@ READ_IF: dict[str, Deciding] = {
     "recipe.decay": ("recipe.schedule", lambda name: name == "milestones"),
     "recipe.smoothing": ("recipe.loss", lambda name: name == "label_smoothing"),
     "recipe.focusing": ("recipe.loss", lambda name: name == "focal"),
+    **{
+        f"shape.{name}": OUR_NETWORK
+        for name in ("layers", "width", "bias", "features", "activation", "head_bias")
+    },
     "selection.tail": ("selection.imbalance", lambda ratio: ratio > 1),
 }
 """Fields that change nothing unless another has some value."""

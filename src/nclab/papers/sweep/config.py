@@ -13,6 +13,7 @@ import numpy as np
 from nclab.data.conic_hull import ConicHull
 from nclab.data.fashion_mnist_samples import FashionMNIST
 from nclab.data.modular_addition import ModularAddition
+from nclab.data.plugged import draw_samples, plugged_data
 from nclab.data.samples import SampleFile, Samples
 from nclab.data.selection import SampleSelection, Split
 from nclab.data.teacher import Teacher
@@ -48,6 +49,17 @@ CHECKPOINT_SECONDS = 5.0
 LEAST_CHECKPOINTS = 4
 
 
+def kind_of(source: Any) -> str:
+    """What a source of samples is called: by us, or by the entry point of its plugin."""
+    known = {**KINDS, **{kind: name for name, kind in plugged_data().items()}}
+    if type(source) not in known:
+        raise NclabError(
+            f"Expected a source of samples, {', '.join(one.__name__ for one in known)}; got a "
+            f"{type(source).__name__}. Install yours as a plugin, nclab.data."
+        )
+    return known[type(source)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
     """The models of a sweep: one for every norm, weight decay and seed.
@@ -68,7 +80,7 @@ class SweepConfig:
     weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
     """On every parameter."""
     seeds: tuple[int, ...] = (0,)
-    """Of first weights and batch order; the data have their own."""
+    """Of first weights and batch order: a list, 0,1,2, or a range, 0:3; the data have their own."""
     recipe: Recipe = field(default_factory=Recipe)
     """Epochs, batch, rate, optimiser, loss."""
     moments: int | None = None
@@ -112,10 +124,14 @@ class SweepConfig:
 
     @property
     def members(self) -> list[Member]:
-        """One for every norm, weight decay and seed, in this order."""
+        """One for every norm, weight decay and seed, in this order.
+
+        A plugin's network has the norms that it has: there is one of it, called none.
+        """
+        norms: tuple[Norm, ...] = ("none",) if self.shape.plugged else self.norms
         return [
             Member(norm=norm, weight_decay=weight_decay, seed=seed)
-            for norm in self.norms
+            for norm in norms
             for weight_decay in self.weight_decays
             for seed in self.seeds
         ]
@@ -147,11 +163,11 @@ class SweepConfig:
 
     def draw(self) -> Split:
         """The samples to train on, and those held out if any are."""
-        return self.selection.split(self.data.draw())
+        return self.selection.split(draw_samples(self.data))
 
     def plan(self, samples: Samples, test: Samples | None = None) -> "list[RunPlan]":
         """A run for every member."""
-        data: dict[str, Any] = {"kind": KINDS[type(self.data)], "label": self.data.label}
+        data: dict[str, Any] = {"kind": kind_of(self.data), "label": self.data.label}
         if not isinstance(self.data, SampleFile):
             always = {one.name for one in fields(self.data)} - {*LATER.get(type(self.data), ())}
             data |= plain(self.data, always)  # of a file the digest counts, not its place
@@ -188,8 +204,7 @@ class RunPlan:
         shape, recipe = self.config["shape"], self.config["recipe"]
         parts = (
             self.config["data"]["label"],
-            f"L{shape['layers']}",
-            f"w{shape['width']}",
+            *_sizes(shape),
             *(recipe[name] for name in ("optimizer", "loss") if name in recipe),
             self.member.norm,
             f"wd{scientific(self.member.weight_decay)}",
@@ -197,6 +212,13 @@ class RunPlan:
             hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:8],
         )
         return "_".join(parts)
+
+
+def _sizes(shape: dict[str, Any]) -> tuple[str, ...]:
+    """The sizes of our network, or the name of a plugin's, which has sizes of its own."""
+    if "model" in shape:
+        return (shape["model"],)
+    return f"L{shape['layers']}", f"w{shape['width']}"
 
 
 def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:

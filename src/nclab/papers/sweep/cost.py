@@ -19,7 +19,7 @@ from nclab.papers.sweep.train import check_place
 from nclab.records.run import KEPT
 from nclab.text import number
 from nclab.threads import one_thread
-from nclab.training import Fleet
+from nclab.training import fleet_for
 
 STEPS = 8
 """So many steps are timed."""
@@ -137,7 +137,7 @@ def _look(fleet: FleetPlan, device: str) -> _Look:
     recipe = dataclasses.replace(config.recipe, rate=1e-9)
     member = fleet.missing[0].member
     with one_thread():
-        probe = Fleet(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
+        probe = fleet_for(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
         step = _seconds(probe.train_epoch, device) / recipe.steps(rows)
         model = probe.model(0, statistics=config.statistics)
         seen = Samples(probe.inputs, probe.labels)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from nclab.data.samples import Samples
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.measurement.collapse import Collapse
-from nclab.models.mlp import MLP
+from nclab.measurement.report import Report
+from nclab.monitor.event import Event
+from nclab.monitor.named_sinks import named_sink
+from nclab.monitor.sinks import SinkCalls
 from nclab.papers.sweep.config import RunPlan, SweepConfig
 from nclab.papers.sweep.measure import measure_member
 from nclab.papers.sweep.rows import TEST, summary
@@ -25,8 +29,9 @@ from nclab.records.schema import (
     split_of,
 )
 from nclab.threads import one_thread
-from nclab.training import EpochStats, Fleet
+from nclab.training import EpochStats, fleet_for
 from nclab.training.backend import choose_backend
+from nclab.training.module_fleet import needs_autograd
 
 Tell = Callable[[int], None]
 """Is told the model-steps done since the last time."""
@@ -43,6 +48,8 @@ class Group:
     device: str = "cpu"
     test: Samples | None = None
     """Held out; measured with the class means of the samples."""
+    sinks: tuple[str, ...] = ()
+    """Names of sinks that are told every measurement; {run} and {folder} are those of a run."""
 
     @property
     def steps(self) -> int:
@@ -61,6 +68,12 @@ def train_group(group: Group, tell: Tell = lambda steps: None) -> None:
         runs = [stack.enter_context(_open(group, plan)) for plan in group.plans]
         for start, indices in meeting_points([run.steps() for run in runs]):
             _Training(group, [runs[index] for index in indices], tell).run(start)
+
+
+def run_sinks(words: Sequence[str], folder: Path) -> SinkCalls:
+    """The sinks of one run; names of runs and folders take the place of {run} and {folder}."""
+    names = (one.replace("{run}", folder.name).replace("{folder}", str(folder)) for one in words)
+    return SinkCalls(named_sink(name) for name in names)
 
 
 def meeting_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
@@ -84,8 +97,15 @@ def _open(group: Group, plan: RunPlan) -> Run:
         config=plan.config,
         seed=plan.member.seed,
         device=group.device,
-        backend=choose_backend("auto", torch.device(group.device)),
+        backend=_backend(group),
     )
+
+
+def _backend(group: Group) -> str:
+    recipe = group.config.recipe
+    if needs_autograd(group.config.shape, recipe):
+        return "autograd"
+    return choose_backend("auto", torch.device(group.device), recipe)
 
 
 class _Training:
@@ -102,7 +122,8 @@ class _Training:
         self.every = config.checkpoint_epochs(group.samples)
         self.total = self.epochs * group.steps
         self.ended = [False] * len(runs)
-        self.fleet = Fleet(
+        self.sinks = [run_sinks(group.sinks, run.folder) for run in runs]
+        self.fleet = fleet_for(
             config.shape_for(group.samples),
             [plans[run.folder.name].member for run in runs],
             config.recipe,
@@ -154,6 +175,7 @@ class _Training:
         found = summary(last.get(TRAIN), last.get(TEST))
         if self.group.config.recipe.loss != "cross_entropy":  # which `loss` is, whatever is trained
             found["trained_loss"] = last.get(TRAIN, {}).get("train", {}).get("loss")
+        self.sinks[index].close(None if why is None else NclabError(why))
         if why is None:
             run.finish(**found)
         else:
@@ -174,12 +196,21 @@ class _Training:
             return
         record["layers"] = [collapse.to_dict() for collapse in measured.layers]
         run.append(record)
+        self._tell(index, step, epoch, measured.layers, TRAIN)
         if held_out:
+            self._tell(index, step, epoch, held_out, TEST)
             layers = [collapse.to_dict() for collapse in held_out]
             run.append({**record, "split": TEST, "layers": layers, "train": {}})
         run.append({"kind": GEOMETRY, "step": step, "epoch": epoch, **measured.geometry})
 
-    def _measure_test(self, model: MLP, train: Sequence[Collapse]) -> list[Collapse]:
+    def _tell(self, index: int, step: int, epoch: int, layers: list[Collapse], split: str) -> None:
+        """Hand a measurement to the sinks of a run, as a monitor would."""
+        if self.group.sinks:
+            report = Report(tuple(layers), "classifier", layers[-1].samples, {}, (), split)
+            totals = {"total_steps": self.total, "total_epochs": self.epochs}
+            self.sinks[index](Event(step, epoch, "loader", report, split=split, **totals))
+
+    def _measure_test(self, model: nn.Module, train: Sequence[Collapse]) -> list[Collapse]:
         """The same layers over the held-out samples; nothing where there are none."""
         test = self.group.test
         if test is None:

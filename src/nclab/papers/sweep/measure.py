@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nclab.data.samples import Samples
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.geometry import geometry
 from nclab.measurement.held_out import look_against
 from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.model import measure
+from nclab.measurement.report import Report
 from nclab.models.mlp import MLP
 from nclab.papers.sweep.config import Layers
 
@@ -28,13 +30,15 @@ class Measured(NamedTuple):
 
 
 def measure_member(
-    model: MLP, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
+    model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
 ) -> Measured:
     """The last hidden layer, or every one, over all samples; one forward pass.
 
     Layer by layer, so that the features of two layers at most are in memory. Held-out samples are
     compared with the class means of a `reference`, the same layers over the training samples.
     """
+    if not isinstance(model, MLP):
+        return measure_module(model, samples, layers=layers, reference=reference)
     means = {collapse.layer: collapse for collapse in reference}
     measured = []
     picture: dict[str, Any] = {}
@@ -49,6 +53,28 @@ def measure_member(
         elif layers == "all":
             measured.append(_measure(features, samples.labels, None, name, model, means))
     return Measured(measured, picture)
+
+
+def measure_module(
+    model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
+) -> Measured:
+    """The same of a plugin's network, its layers and classifier found as `nclab.measure` does."""
+    pairs = zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True)
+    loader = list(pairs)
+    train = Report(tuple(reference), "", 0, {}, ()) if reference else None
+    report = measure(model, loader, layers=layers, reference=train, group="own")
+    classifier = model.get_submodule(report.classifier)
+    read: list[Tensor] = []
+    hook = classifier.register_forward_pre_hook(lambda _, given: read.append(given[0].detach()))
+    try:
+        with torch.no_grad():
+            for inputs, _ in loader:
+                model(inputs)
+    finally:
+        hook.remove()
+    features = torch.cat(read).flatten(1)
+    seen = geometry(features, samples.labels, getattr(classifier, "weight", None))
+    return Measured(list(report.layers), {"layer": report.last.layer, **seen})
 
 
 def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:

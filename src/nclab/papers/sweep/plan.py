@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nclab.data.plugged import draw_samples
 from nclab.data.samples import Samples
 from nclab.papers.sweep.axes import Axes
 from nclab.papers.sweep.config import RunPlan, SweepConfig
@@ -72,7 +73,7 @@ def plan_sweep(sweep: SweepConfig | Axes | Sequence[SweepConfig], out: Path) -> 
     for config in configs_of(sweep):
         source = repr(config.data)
         if source not in drawn:
-            drawn[source] = config.data.draw()
+            drawn[source] = draw_samples(config.data)
         samples, test = config.selection.split(drawn[source])
         check_batches(len(samples), config.recipe, config.members)
         runs = tuple(run for run in config.plan(samples, test) if run.name not in known)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError
+from nclab.metrics.catalogue import plugged
 from nclab.papers.sweep.config import ALWAYS
 from nclab.records import RunView, glance
 from nclab.records.fleet_config import completed
@@ -48,11 +49,16 @@ HELD_OUT = (
 """What a row takes, as test_..., from that of the held-out samples where there are some."""
 
 
+def measured_names() -> tuple[str, ...]:
+    """What a row takes from the last layer: ours, and the metrics of plugins."""
+    return (*MEASURED, *(metric.name for metric in plugged()))
+
+
 def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:
     """The numbers of a row, from the last measurement records; None where there is none."""
     last = last_layer(measurement)
     record = measurement or {}
-    numbers = {name: last.get(name) for name in MEASURED}
+    numbers = {name: last.get(name) for name in measured_names()}
     held_out = {f"{TEST}_{name}": last_layer(test).get(name) for name in HELD_OUT} if test else {}
     return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers, **held_out}
 
@@ -80,7 +86,7 @@ def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
         "norm": config["member"]["norm"],
         "weight_decay": config["member"]["weight_decay"],
         "seed": config["member"]["seed"],
-        **{name: end.get(name) for name in MEASURED},
+        **{name: end.get(name) for name in measured_names()},
         **{name: end[name] for name in end if name.startswith((f"{TEST}_", "trained_"))},
     }
     return {

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
 from nclab.papers.sweep.axes import Axes
 from nclab.papers.sweep.config import RunPlan, SweepConfig
-from nclab.papers.sweep.group import Group, train_group
+from nclab.papers.sweep.group import Group, run_sinks, train_group
 from nclab.papers.sweep.memory import check_memory, group_size
 from nclab.papers.sweep.plan import FleetPlan, SweepPlan, plan_sweep
 from nclab.papers.sweep.rows import Row, rows_of
@@ -27,13 +28,15 @@ def train_sweep(
     workers: int | None = None,
     device: str = "cpu",
     engine: Engine = LOCAL,
+    sinks: Sequence[str] = (),
 ) -> list[Row]:
     """Train every member of a sweep and give a row for each, in the order of `config.members`.
 
     Every member has a folder `out/<name>`. Ended runs are reused and stopped ones go on; the
     numbers do not depend on either, nor on `workers`: one process a core by default, 0 for this
     process alone, nor on the `engine`: `nclab.engine.ray.Cluster` trains on many machines, which
-    must share the folder. Rows of several fleets have their place on every axis.
+    must share the folder. `sinks` are names, as for a `Monitor`, told of every measurement. Rows of
+    several fleets have their place on every axis.
 
     >>> import tempfile
     >>> from nclab.data.teacher import Teacher
@@ -47,15 +50,23 @@ def train_sweep(
     >>> row["norm"], row["weight_decay"], row["seed"], row["converged"]
     ('affine', 0.001, 0, False)
     """
-    return train_plan(plan_sweep(sweep, out), workers=workers, device=device, engine=engine)
+    planned = plan_sweep(sweep, out)
+    return train_plan(planned, workers=workers, device=device, engine=engine, sinks=sinks)
 
 
 def train_plan(
-    plan: SweepPlan, *, workers: int | None = None, device: str = "cpu", engine: Engine = LOCAL
+    plan: SweepPlan,
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    engine: Engine = LOCAL,
+    sinks: Sequence[str] = (),
 ) -> list[Row]:
     """The same for a plan that was made before."""
+    run_sinks(sinks, plan.out)  # refuses what there is not before anything is trained
     slots = check_place(plan, workers=workers, device=device, engine=engine)
     groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
+    groups = [replace(group, sinks=tuple(sinks)) for group in groups]
     if groups:
         alone = engine.here and len(groups) == 1
         _run(groups, engine, 0 if alone or _is_cuda(device) else workers)

@@ -1,0 +1,1 @@
+"""An example of what a package may add to nclab."""

@@ -1,0 +1,88 @@
+"""`nclab export`: the records of runs as one table for other tools."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nclab.cli.output import print_json
+from nclab.errors import DataError, NclabError
+
+
+class Format(StrEnum):
+    """What is written."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder with runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="<file>", help="File to write; its ending says the format."
+        ),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="By default the file's ending, else csv."),
+    ] = None,
+    records: Annotated[
+        str,
+        typer.Option(help="Kinds of records, separated by commas: measurement, epoch, alarm, end…"),
+    ] = "measurement",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON list; as --format json.")
+    ] = False,
+) -> None:
+    """Write the records of runs with their configuration as one flat table: csv, parquet, json.
+
+    A row for each layer and moment; without --out the table is printed.
+
+    Example: [bold]nclab export runs/ --out runs.csv[/bold]
+
+    Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
+    """
+    from nclab.records.export import FORMATS, encoded, record_rows, write_rows
+
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise DataError(f"Expected a folder with runs, but {folder} {what}.")
+    kinds = tuple(word.strip() for word in records.split(",") if word.strip())
+    if not kinds:
+        raise NclabError(f"Expected one or more kinds in --records, got {records!r}.")
+    kind = _format(out, form, as_json, FORMATS)
+    rows = record_rows(folder, kinds=kinds)
+    if not rows:
+        raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
+    if out is not None:
+        write_rows(rows, out, kind)
+        runs = len({row["folder"] for row in rows})
+        typer.echo(f"wrote {len(rows)} rows of {runs} runs to {out}")
+    elif kind == "json":
+        print_json(rows)
+    else:
+        sys.stdout.write(encoded(rows, kind).decode())
+
+
+def _format(out: Path | None, form: Format | None, as_json: bool, known: tuple[str, ...]) -> str:
+    if as_json and form not in (None, Format.json):
+        raise NclabError(f"Expected --json or --format {form}, got both.")
+    if as_json or form is not None:
+        chosen = "json" if as_json else str(form)
+    elif out is None:
+        chosen = "csv"
+    else:
+        chosen = out.suffix.removeprefix(".")
+        if chosen not in known:
+            raise NclabError(
+                f"Expected --out with the ending .csv, .parquet or .json, got {out.name}. Or pass "
+                "--format."
+            )
+    if chosen == "parquet" and out is None:
+        raise NclabError("Expected --out FILE for parquet, which is no text, got none.")
+    return chosen

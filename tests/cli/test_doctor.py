@@ -1,0 +1,64 @@
+"""`nclab doctor`: what there is, what is missing and what is wrong."""
+
+import json
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+from nclab.cli import examination
+from tests.cli.runner import call
+
+
+def found(*words: object) -> dict[str, dict[str, str]]:
+    return {
+        one["what"]: one for one in json.loads(call("doctor", *words, "--json").out)["findings"]
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files take seconds to check."""
+    monkeypatch.setattr("nclab.data.fashion_mnist_files.find_folder", lambda files: None)
+
+
+def test_everything_is_named(tmp_path: Path) -> None:
+    rows = found(tmp_path / "runs")
+    assert rows["torch"]["found"] == metadata.version("torch") == torch.__version__
+    assert {"python", "nclab", "cores", "threads", "BLAS", "CUDA", "kernel cache"} <= set(rows)
+    assert {"extra fast", "extra plot", "extra log", "extra serve"} <= set(rows)
+    assert rows[f"writing to {tmp_path / 'runs'}"]["state"] == "good"
+    assert rows["FashionMNIST"]["state"] == "missing"
+    assert "NCLAB_DATA" in rows["FashionMNIST"]["advice"]
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    done = call("doctor", tmp_path)
+    assert done.code == 0
+    assert "Nothing is wrong." in done.out
+
+
+def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = metadata.version
+
+    def without(name: str) -> str:
+        if name == "tensorboard":
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(examination.metadata, "version", without)
+    row = found()["extra log"]
+    assert (row["state"], row["advice"]) == ("missing", "pip install nclab[log]")
+    assert row["found"].startswith("without tensorboard")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and sys.platform != "linux", reason="root writes everywhere")
+def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = call("doctor", tmp_path / "file" / "runs")
+    assert done.code == 1
+    assert "is a file" in " ".join(done.out.split())
+    assert "1 of these are wrong" in done.out
+    row = found("/proc/nclab-runs")[f"writing to {Path('/proc/nclab-runs')}"]
+    assert row["state"] == "wrong"

@@ -1,0 +1,209 @@
+"""A package outside the repository, really installed, adds to every part of nclab."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import types
+import venv
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nclab
+from nclab import plugins
+from nclab.data.plugged import plugged_data
+from nclab.errors import NclabWarning
+from nclab.metrics.catalogue import Metric, plugged
+from nclab.records.manifest import read_manifest
+from nclab.records.results import parse_json
+
+ROOT = Path(__file__).parent.parent
+TEMPLATE = ROOT / "examples" / "plugin"
+PROGRAM = """
+import contextlib, io, json, sys
+import torch, nclab
+from nclab.cli.main import run
+
+said = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["nclab", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            run()
+        except SystemExit as stop:
+            assert not stop.code, words
+    said.append(out.getvalue())
+net, data = torch.nn.Linear(4, 3), [(torch.randn(30, 4), torch.arange(30) % 3)]
+with nclab.Monitor(net, alarms=[], sinks="lines:seen.jsonl") as monitor:
+    monitor.measure(data, epoch=1, step=1)
+print(json.dumps(said))
+"""
+"""Several commands in one process, as importing torch takes longer than all of them; a monitor."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Python of an environment of its own, in which the template was installed by pip, offline."""
+    place = tmp_path_factory.mktemp("plugin")
+    shutil.copytree(TEMPLATE, place / "plugin")
+    venv.create(place / "env", symlinks=True)
+    python = place / "env" / "bin" / "python"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = place / "env" / "lib" / version / "site-packages"
+    # What is here is there, too; nclab itself is that of this checkout.
+    (site / "here.pth").write_text(f"{ROOT / 'src'}\n{sysconfig.get_paths()['purelib']}\n")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(*words: object) -> str:
+        done = subprocess.run(
+            [python, *map(str, words)], cwd=place, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    flags = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
+    run("-m", "pip", "install", *flags, place / "plugin")
+    assert run("-c", "import nclab; print(nclab.__file__)").strip() == str(nclab.__file__)
+    return run
+
+
+def test_an_installed_plugin_is_everywhere(installed: Callable[..., str], tmp_path: Path) -> None:
+    file, runs = tmp_path / "features.npz", tmp_path / "runs"
+    np.savez(file, features=np.eye(3).repeat(4, 0), labels=np.arange(3).repeat(4))
+    sweep = ["sweep", "--data", "rings", "--rings-samples", "60", "--model", "residual"]
+    sweep += ["--loss", "poly", "--optimizer", "rmsprop", "--rate", "1e-3"]
+    sweep += ["--weight-decay", "1e-3", "--epochs", "2", "--batch", "20"]
+    sweep += ["--sink", f"lines:{tmp_path}/{{run}}.jsonl", "--out", str(runs), "--json"]
+    commands = [
+        ["doctor", "--json"],
+        ["measure", str(file)],
+        [*sweep, "--workers", "1"],
+        ["reproduce", "example2026", "--out", str(runs), "--seeds", "8"],
+    ]
+    said = json.loads(installed("-c", PROGRAM, json.dumps(commands)))
+    examined, table, trained, reproduced = said
+
+    rows = json.loads(examined)["plugins"]
+    assert {(row["kind"], row["name"], row["problem"]) for row in rows} == {
+        ("metrics", "mean_modes", ""),
+        ("papers", "example2026", ""),
+        ("data", "rings", ""),
+        ("models", "residual", ""),
+        ("losses", "poly", ""),
+        ("optimizers", "rmsprop", ""),
+        ("sinks", "lines", ""),
+    }
+    assert "mean_modes" in table
+    assert "directions that the class means use" in table
+
+    [row] = json.loads(trained)
+    assert (row["model"], row["optimizer"], row["objective"]) == ("residual", "rmsprop", "poly")
+    assert 1 <= row["mean_modes"] <= 2 + 1e-9  # three classes span two directions
+    assert read_manifest(runs / row["run"]).backend == "autograd"
+    last = json.loads((tmp_path / f"{row['run']}.jsonl").read_text().splitlines()[-1])
+    assert (last["step"], last["epoch"]) == (6, 2)
+    assert any(name.endswith("/mean_modes") for name in last)
+
+    assert "example2026" in reproduced
+    [judged] = parse_json(runs / "claims.json")["claims"]
+    assert (judged["id"], judged["verdict"]) == ("example2026/fig-1", "reproduced")
+    assert judged["here"]["relation"] == "agrees"
+    pages = (file for file in (runs / "report").rglob("*") if file.suffix in (".html", ".js"))
+    shown = "\n".join(page.read_text() for page in pages)
+    for words in ("On the Spread of Noisy Classes", "Spread against noise", "mean_modes"):
+        assert words in shown
+    seen = json.loads(installed("-c", "print(open('seen.jsonl').read())"))
+    assert seen["nc/input/mean_modes"] >= 1
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pretends that a package offers something."""
+
+    def offer(kind: str, **things: Any) -> None:
+        module = types.ModuleType("offered_by_nobody")
+        for name, thing in things.items():
+            setattr(module, name, thing)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        points = [EntryPoint(name, f"{module.__name__}:{name}", "") for name in things]
+        points.append(EntryPoint("absent", "no_such_module_at_all", ""))
+        monkeypatch.setattr(plugins, "_points", lambda own: iter(points if own == kind else []))
+        forget()
+
+    def forget() -> None:
+        plugins.forget()
+        plugged.cache_clear()
+        plugged_data.cache_clear()
+
+    yield offer
+    monkeypatch.undo()
+    forget()
+
+
+def measured() -> nclab.Collapse:
+    return nclab.measure_features(np.eye(3).repeat(2, 0), [0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.filterwarnings("ignore:The plugin 'absent'")
+def test_a_metric_that_fails_ends_no_measurement(offered: Any) -> None:
+    def broken(moments: Any) -> float:
+        raise ZeroDivisionError("by zero")
+
+    def half(moments: Any) -> float:
+        return 0.5
+
+    both = Metric(broken, "mine", None, ""), Metric(half, "mine", float, "a half")
+    offered("metrics", all=both)
+    collapse = measured()
+    assert collapse.broken is None
+    assert collapse.notes["broken"] == "its plugin failed: ZeroDivisionError: by zero"
+    assert (collapse.half, collapse.to_dict()["half"]) == (0.5, 0.5)
+    assert "a half" in str(collapse)
+    assert nclab.measure_features(np.eye(3), [0, 1, 2], metrics=["half"]).half == 0.5
+
+
+def test_what_cannot_be_used_is_warned_of_and_left_out(offered: Any) -> None:
+    def cdnv(moments: Any) -> float:
+        return 0.0
+
+    def strange(pictures: Any) -> float:
+        return 0.0
+
+    one, other = Metric(cdnv, "mine", None, ""), Metric(strange, "mine", None, "")
+    offered("metrics", one=one, other=other, third=3)
+    with pytest.warns(NclabWarning) as told:
+        collapse = measured()
+    words = [str(one.message) for one in told]
+    assert len(words) == 4
+    for expected in ("ModuleNotFoundError", "a metric cdnv already", "got pictures", "got a int"):
+        assert any(expected in one for one in words), expected
+    assert not hasattr(collapse, "strange")
+    measured()  # is not told again
+    assert [row.problem != "" for row in plugins.installed()] == [True] * 4
+
+
+@pytest.mark.filterwarnings("ignore:The plugin 'absent'")
+def test_a_sink_of_a_plugin_has_a_name(offered: Any) -> None:
+    seen: list[Any] = []
+
+    def keeper(target: str = "") -> Any:
+        if target == "bad":
+            raise KeyError("bad")
+        return 3 if target == "none" else seen.append
+
+    offered("sinks", keeper=keeper)
+    net = torch.nn.Linear(4, 3)
+    monitor = nclab.Monitor(net, sinks=["keeper", "keeper:there"], alarms=[])
+    monitor.measure([(torch.randn(9, 4), torch.arange(9) % 3)])
+    assert [event.step for event in seen] == [0, 0]
+    for words, why in (("keeper:bad", "KeyError: 'bad'"), ("keeper:none", "got a int")):
+        with pytest.raises(nclab.NclabError, match=why):
+            nclab.Monitor(net, sinks=words)
