@@ -1,13 +1,13 @@
 """Sums in float64, in float32 with a compensation beside them, and in float32 alone.
 
-What a class sum costs and how far it is off, for float32 features around class means: bytes a number
-of the sum, CPU time a number of the features, largest error over the spread of a class. The twin of
-every sum is `statistics/kernel.py`: a residual about the first row of the class, added to the sum of
-its class. Compensated: the residual with what its rounding lost, added by Knuth's two-sum. And the
-product of residuals, of which the scatter is made, in float64 and as three products of float32
-halves. Exact sums are by `math.fsum`. One thread; times are the best of several rounds.
+What a class sum costs and how far it is off, for float32 features around class means: bytes a
+number of the sum, CPU time a number of the features, largest error over the spread of a class. Each
+does what `statistics/kernel.py` does: a residual about the first row of the class is added to the
+sum of its class. Compensated: the residual with what its rounding lost, added by Knuth's two-sum.
+And the product of residuals, of which the scatter is made, in float64 and as three products of
+float32 halves. Exact sums are by `math.fsum`. One thread; times are the best of several rounds.
 
-    python benchmarks/precision.py [--classes 20000] [--rows 100000] [--dim 768] [--offset 100] [--json]
+    python benchmarks/precision.py [--classes 20000] [--rows 100000] [--dim 768] [--offset 100]
 """
 
 import argparse
