@@ -6,6 +6,7 @@ python docs/build_formulas.py
 import ast
 import json
 import re
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,13 +92,26 @@ def typeset() -> str:
             "key": one.key,
             "place": one.place,
             "name": one.name,
-            "summary": one.summary,
+            "summary": _with_math(one.summary),
             "mathml": as_mathml(one.formula, block=True) if one.formula else "",
-            "range": one.range,
+            "range": _with_math(one.range),
         }
         for one in sorted(formulas(), key=lambda one: order.index(one.key))
     ]
     return json.dumps(rows, ensure_ascii=False, indent=0) + "\n"
+
+
+def _with_math(text: str) -> str:
+    """A sentence as HTML, with what stands between $ typeset and between backticks as code.
+
+    >>> _with_math("of `W` < 1")
+    'of <code>W</code> &lt; 1'
+    """
+    parts = re.split(r"\$(.+?)\$", text)
+    made = [
+        as_mathml(part, block=False) if at % 2 else escape(part) for at, part in enumerate(parts)
+    ]
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(made))
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def experiments() -> list[Path]:
     return sorted((ROOT / "docs" / "experiments" / "images").glob("*.png"))
 
 
-@pytest.mark.parametrize("name", ["build_site", "docstrings"])
+@pytest.mark.parametrize("name", ["build_formulas", "docstrings"])
 def test_the_examples_of_the_builders(name: str) -> None:
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
     found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")

@@ -1,4 +1,4 @@
-"""On paper and on a telephone nothing is lost: folded parts, rows, wide tables, long names."""
+"""On paper and on a telephone nothing is lost: folded parts, charts of dark pages, long names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,6 @@ from nclab.records import open_run
 from nclab.report.site import write_report
 from tests.report.browser import Watched, chromium
 from tests.report.folders import reproduced
-from tests.report.sweeps import sweep
 
 DRAWN = "canvas => canvas.toDataURL()"
 NARROW = 390
@@ -30,7 +29,6 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = reproduced(tmp_path_factory.mktemp("printed") / "runs", runs=1)
-    sweep(root)
     with open_run(root / LONG, kind="fleet", config={}) as run:
         run.finish()
     return write_report(root).page.parent
@@ -58,15 +56,12 @@ def test_folded_parts_and_dark_charts_are_printed(browser: Any, site: Path) -> N
     assert watched.errors == []
 
 
-def test_every_page_fits_a_telephone(browser: Any, site: Path) -> None:
+def test_a_long_name_fits_a_telephone(browser: Any, site: Path) -> None:
     watched = Watched(browser)
     watched.page.set_viewport_size({"width": NARROW, "height": 800})
-    pages = [*sorted(site.glob("*.html")), *sorted(site.glob("papers/*.html"))]
-    pages += [next((site / "runs").glob(one)) for one in ("fleet-seed*", "*monitored*", "a_name*")]
-    for page in pages:
-        watched.page.goto(page.as_uri())
-        watched.page.wait_for_timeout(300)
-        wide = watched.page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= NARROW, (page.name, watched.page.evaluate(OUTSIDE))
+    watched.page.goto(next((site / "runs").glob("a_name*")).as_uri())
+    watched.page.wait_for_timeout(300)
+    wide = watched.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= NARROW, watched.page.evaluate(OUTSIDE)
     watched.context.close()
     assert watched.errors == []

@@ -46,6 +46,23 @@ def test_every_figure_is_drawn(site: Path, watched: Watched, paper: str) -> None
     assert watched.page.locator("[data-drawn]").count() == count
 
 
+def test_a_png_is_made_when_it_is_asked_for(browser: Any, tmp_path: Path) -> None:
+    root = reproduced(tmp_path / "runs", runs=0)
+    for image in root.glob("*/*.svg"):
+        image.with_suffix(".png").write_bytes(b"heavy")
+    site = write_report(root).page.parent
+    assert not list(site.rglob("*.png"))
+    watched = Watched(browser)
+    watched.page.goto((site / "papers/pan2023.html").as_uri())
+    watched.page.wait_for_selector("[data-png]:not([hidden])")
+    with watched.page.expect_download() as download:
+        watched.page.click("[data-png]")
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    assert download.value.suggested_filename == "pan2023_fig31-bands.png"
+    watched.context.close()
+    assert watched.errors == []
+
+
 def test_figures_change_with_the_theme(site: Path, watched: Watched) -> None:
     watched.page.goto((site / "papers" / "pan2023.html").as_uri())
     watched.page.wait_for_selector("[data-drawn]")
@@ -119,6 +136,7 @@ def test_the_page_of_a_run_draws_everything_and_scrubs(site: Path, watched: Watc
     assert watched.page.locator("#certificate tbody tr").count() == 3
     watched.page.select_option("#metric", "max_inter")
     assert watched.page.inner_text("#metric-meaning") == "most alike pair of classes"
+    assert watched.page.is_visible("#metric-formula math")
     with watched.page.expect_download() as download:
         watched.page.click("#save-csv")
     assert Path(download.value.path()).read_text().startswith("kind,layer,metric,step,epoch,value")

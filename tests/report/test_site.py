@@ -12,7 +12,7 @@ from nclab.records import open_run
 from nclab.report.pages import Pages
 from nclab.report.site import write_report
 from tests.cli.runner import call
-from tests.report.folders import CLAIMS, NASTY, PAPERS, PICTURES, reproduced
+from tests.report.folders import CLAIMS, NASTY, PAPERS, PICTURES, reproduced, train
 
 UNEVEN = Picture("a", "", (Panel("loss", "epoch", "nats", (Series("run", [0, 1], [2.0]),)),))
 """It says less of y than of x."""
@@ -73,7 +73,8 @@ def test_an_experiment_opens_with_its_story(site: Path) -> None:
     page = (site / "papers/pan2023.html").read_text()
     story = page.partition("<h2>Collapse against weight decay</h2>")[2].partition("<figure")[0]
     assert "(pan2023, Fig. 3.1): collapse grows with weight decay." in story
-    assert "of 2 statements: 1 holds, 1 partly reproduced." in story
+    assert "of 2 statements 1 holds, 1 partly reproduced." in story
+    assert "Partly reproduced: “Statement fig-3.1 of pan2023”." in story
     assert "Collapse against weight decay" in (site / "index.html").read_text()
     assert "<h2>ji2022_fig2</h2>" in (site / "papers/ji2022.html").read_text()
 
@@ -86,6 +87,37 @@ def test_a_correction_is_stated_and_leads_to_its_erratum(site: Path) -> None:
     assert f'id="{anchor}"' in paper
     assert "a saddle is never left" in paper.partition(f'id="{anchor}"')[2]
     assert "Errata" not in (site / "papers/pan2023.html").read_text()
+
+
+def test_a_formula_of_a_claim_is_typeset_and_linked(tmp_path: Path) -> None:
+    root = reproduced(tmp_path / "runs", images=False, runs=0)
+    ledger = json.loads((root / "claims.json").read_text())
+    ledger["claims"][1]["links"]["formula"] = "docs/formulas.md#def-1--cdnv"
+    ledger["claims"][1]["text"] = "The gap is 1/sqrt(epsilon)."
+    (root / "claims.json").write_text(json.dumps(ledger))
+    site = write_report(root).page.parent
+    claims, formulas = ((site / f"{name}.html").read_text() for name in ("claims", "formulas"))
+    assert '<a href="formulas.html#def-1--cdnv">formula</a>' in claims
+    assert "<mfrac><mn>1</mn><msqrt>" in claims
+    entry = formulas.partition('id="def-1--cdnv"')[2].partition("</section>")[0]
+    assert "<code>cdnv</code>" in entry
+    assert "<mfrac>" in entry
+    assert formulas.count("formula-entry") == 1
+
+
+def test_a_folder_without_papers_has_no_foreign_names(tmp_path: Path) -> None:
+    train(tmp_path / "runs" / "mine", epochs=1)
+    site = write_report(tmp_path / "runs").page.parent
+    pages = [page.read_text() for page in site.rglob("*.html")]
+    assert not any(re.search(r"pan2023|ji2022|papyan2020", page) for page in pages)
+    assert not any("data-thesis" in page for page in pages)
+    assert not (site / "formulas.html").exists()
+
+
+def test_what_metrics_mean_is_kept_once(site: Path) -> None:
+    meaning = "least alike features of one class"
+    assert meaning in (site / "assets/metrics.js").read_text()
+    assert not any(meaning in file.read_text() for file in (site / "data/runs").glob("*.js"))
 
 
 def test_names_of_runs_stay_text(site: Path) -> None:

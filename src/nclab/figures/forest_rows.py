@@ -5,7 +5,7 @@ from typing import NamedTuple
 from nclab.figures.picture import EffectRow, Effects, Forest
 from nclab.text import number
 
-HEIGHT = 0.85
+HEIGHT = 1.1
 """From the middle of a row up to its words."""
 LEAST = 0.004
 """Half the width of a margin that can be seen."""
@@ -43,13 +43,13 @@ def laid_out(panel: Forest) -> tuple[list[Row], list[Band], float]:
     bands: list[Band] = []
     depth = 0.0
     for group in panel.groups:
-        depth += 1.7
+        depth += 1.9
         rows.append(Row(depth, group.title, f"margin {number(group.margin)}"))
         top, scale = depth, _scale(group)
         last = ""
         for one in group.rows:
             beside = one.hollow and one.name == last  # its neighbour above has said what it is
-            depth += 0.5 if beside else 1.7
+            depth += 0.5 if beside else 1.9
             rows.append(_row(one, depth, scale, words="" if beside else one.name))
             last = one.name
         bottom = depth + 0.35

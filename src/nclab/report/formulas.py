@@ -22,6 +22,7 @@ class FormulaRow(TypedDict):
     place: str
     name: str
     summary: str
+    """HTML, as is `range`."""
     mathml: str
     """Empty where the docstring has no formula."""
     range: str

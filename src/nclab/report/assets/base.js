@@ -202,6 +202,13 @@ nclab.canvas = (box, height, draw) => {
     document.querySelectorAll("[data-share]").forEach((part) => {
       part.style.flexGrow = part.dataset.share;
     });
+    document.querySelectorAll(".gallery img").forEach((image) => {
+      const tall = () => {
+        image.classList.toggle("tall", image.naturalHeight > 1.1 * image.naturalWidth);
+      };
+      if (image.complete) tall();
+      image.addEventListener("load", tall);
+    });
     const button = document.getElementById("theme");
     if (!button) return;
     button.addEventListener("click", () => {

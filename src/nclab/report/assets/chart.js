@@ -78,7 +78,8 @@ nclab.thinned = (one, most, usable) => {
 
 nclab.chart = (box, options) => {
   // options: {height, xLabel, yLabel, log, xLog, xNames, xTicks, references, marks, until, empty,
-  //   about, noLegend, series: [{label, x, y, low, high, colour, dash, width, faint, marks, quiet}]}
+  //   about, noLegend,
+  //   series: [{label, x, y, low, high, colour, dash, width, faint, marks, quiet}]}
   // marks of a series: filled, hollow or cross, points without a line; quiet: not read by pointer.
   const view = Object.assign(
     { height: 300, series: [], references: [], marks: [], log: false, xLog: false, until: null },

@@ -14,7 +14,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const needles = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     rows.forEach((row) => {
-      const text = `${row.textContent} ${row.dataset.words}`.toLowerCase(); // epsilon, too, finds ε
+      // In the words as they are written, too: epsilon finds what is typeset as ε.
+      const text = `${row.textContent} ${row.dataset.words}`.toLowerCase();
       const fits =
         (!wanted.length || wanted.indexOf(row.dataset.verdict) >= 0) &&
         (!paper.value || row.dataset.paper === paper.value) &&

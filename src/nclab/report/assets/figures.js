@@ -21,6 +21,15 @@ nclab.recolour = (value) => {
       twins[stop[1]] = dark[name][place][1];
     });
   });
+  function twin(colour) {
+    // Also of what lets the paper through: rgba(31,35,40,0.18).
+    const [, rgb, alpha] = /^rgba\((\d+,\d+,\d+),([\d.]+)\)$/.exec(colour) || [];
+    if (!rgb) return twins[colour] || colour;
+    const hex = rgb.split(",").map((one) => Number(one).toString(16).padStart(2, "0"));
+    const own = twins[`#${hex.join("").toUpperCase()}`] || twins[`#${hex.join("")}`];
+    if (!own) return colour;
+    return `rgba(${[1, 3, 5].map((at) => parseInt(own.slice(at, at + 2), 16)).join(",")},${alpha})`;
+  }
   function walk(part) {
     if (Array.isArray(part))
       return typeof part[0] === "number" && part.length > 2 ? part : part.map(walk);
@@ -31,7 +40,7 @@ nclab.recolour = (value) => {
       });
       return made;
     }
-    return typeof part === "string" && twins[part] ? twins[part] : part;
+    return typeof part === "string" ? twin(part) : part;
   }
   return walk(value);
 };

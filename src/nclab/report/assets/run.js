@@ -14,7 +14,7 @@ nclab.runPage = () => {
 
   function info(name) {
     const found = data.metrics.find((one) => one.name === name);
-    const meaning = (nclab.meanings || {})[name] || "";
+    const meaning = nclab.meanings?.[name] || "";
     return Object.assign({ name: name, meaning: meaning, ideal: null }, found);
   }
 
@@ -36,7 +36,8 @@ nclab.runPage = () => {
     // As the page is written, and again when a monitor warns while one looks.
     const box = document.getElementById("alarms");
     const said = (one) => (one.names?.length ? one.names : one.classes || []).join(", ");
-    const where = (one) => one.layer + (one.split && one.split !== "train" ? ` · ${one.split}` : "");
+    const where = (one) =>
+      one.layer + (one.split && one.split !== "train" ? ` · ${one.split}` : "");
     const rows = data.warnings.map((one) =>
       nclab.element("tr", {}, [
         nclab.element("td", {
@@ -149,7 +150,7 @@ nclab.runPage = () => {
     function meaning() {
       document.getElementById("metric-meaning").textContent = info(chooser.value).meaning;
       const formula = document.getElementById("metric-formula");
-      const own = (nclab.formulas || {})[chooser.value]; // of the package, never of a run
+      const own = nclab.formulas?.[chooser.value]; // of the package, never of a run
       formula.hidden = !own;
       formula.innerHTML = own || "";
     }
