@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.progress import track
-from tests.fuzz import files, records, reports
+from tests.fuzz import files, records, reports, structure
 
 KEPT = Path("fuzz")
 EVERY = 200
@@ -27,6 +27,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     "records": records.campaign,
     "files": files.campaign,
     "reports": reports.campaign,
+    "structure": structure.campaign,
 }
 
 
