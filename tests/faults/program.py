@@ -63,7 +63,7 @@ def command(*words: object) -> None:
 
 def sweep(folder: Path) -> None:
     options = "--data teacher --samples 60 --inputs 4 --teacher-depth 2 --layers 2 --width 4 "
-    options += "--norm none --weight-decay 1e-3,1e-2 --epochs 2 --batch 30 --workers 0"
+    options += "--norm none --weight-decay 1e-3,1e-2 --epochs 2 --batch 30 --workers 1"
     command("sweep", *options.split(), "--out", folder / "runs")
 
 
