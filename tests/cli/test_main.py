@@ -1,8 +1,10 @@
 """The entry point: what the system refuses is one line."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,40 @@ def test_ctrl_c_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(nclab.records, "find_runs", stopped)
     assert call("runs", tmp_path) == (130, "", "nclab: Stopped.\n")
+
+
+def test_what_an_interrupted_import_raises_is_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half_imported(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # as C code does that imports something
+            os.kill(os.getpid(), signal.SIGINT)
+        raise ImportError("numpy failed to import")
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(nclab.records, "find_runs", half_imported)
+    assert call("runs", tmp_path) == (130, "", "nclab: Stopped.\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+import nclab.__main__
+sys.meta_path.insert(0, Finder())
+nclab.__main__.run()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "nclab.cli.main", "nclab.cli.options"])
+def test_so_is_ctrl_c_before_there_is_a_command(module: str) -> None:
+    done = subprocess.run(
+        (sys.executable, "-c", INTERRUPTED, module), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "nclab: Stopped.\n")
 
 
 def test_a_mistyped_command_ends_in_one_mark() -> None:

@@ -10,23 +10,25 @@ import json
 import random
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nclab.progress import track
-from tests.fuzz import files, numbers, records, reports
+from tests.fuzz import files, numbers, records, reports, structure
 
 KEPT = Path("fuzz")
-EVERY = 200
-"""Attacks between two notes of how far it is."""
+EVERY_SECONDS = 5.0
+"""Between two notes of how far it is."""
 
 Campaign = Callable[[Path], Callable[[random.Random], bool]]
 CAMPAIGNS: dict[str, Campaign] = {
     "records": records.campaign,
     "files": files.campaign,
     "reports": reports.campaign,
+    "structure": structure.campaign,
     "numbers": numbers.campaign,
 }
 
@@ -54,15 +56,16 @@ def _run(name: str, attack: Callable[[random.Random], bool], count: int) -> int:
     file = KEPT / f"{name}.json"
     state: dict[str, Any] = {"done": 0, "noticed": 0, "bad": {}}
     state |= json.loads(file.read_text()) if file.exists() else {}
-    first = state["done"]
+    first, noted = state["done"], time.monotonic()
     for number in track(range(first, first + count), f"{name}, from {first}"):
         try:
             state["noticed"] += attack(random.Random(f"{name} {number}"))
         except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
             state["bad"][str(number)] = traceback.format_exc(limit=-3)
         state["done"] = number + 1
-        if state["done"] % EVERY == 0 or state["done"] == first + count:
+        if time.monotonic() - noted > EVERY_SECONDS or state["done"] == first + count:
             file.write_text(json.dumps(state, indent=1))
+            noted = time.monotonic()
     told = f"{state['done']} attacks, {state['noticed']} noticed, {len(state['bad'])} bad"
     print(f"{name}: {told}")
     return len(state["bad"])

@@ -1,9 +1,13 @@
 """The `nclab` command. Heavy imports happen inside the commands, so that it starts at once."""
 
+import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -97,6 +101,34 @@ def _one_line(message: Warning | str, category: type[Warning], *place: Any, **mo
 _FORMAT = warnings.formatwarning
 
 
+class Interrupts:
+    """Notices Ctrl-C: what an import that is interrupted raises need not be KeyboardInterrupt."""
+
+    came = False
+
+    def __call__(self, *_: Any) -> NoReturn:
+        """The handler of the signal."""
+        self.came = True
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Whatever is raised after Ctrl-C is raised because of it."""
+        before = signal.getsignal(signal.SIGINT)
+        ours = threading.current_thread() is threading.main_thread()
+        if ours and before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self)
+        try:
+            yield
+        except Exception as error:
+            if self.came:
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            if ours and signal.getsignal(signal.SIGINT) is self:
+                signal.signal(signal.SIGINT, before)
+
+
 def run() -> None:
     """Entry point: an error is one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
@@ -104,7 +136,8 @@ def run() -> None:
             stream.reconfigure(errors="replace")
     warnings.formatwarning = _one_line
     try:
-        code = app(standalone_mode=False)
+        with Interrupts().noticed():
+            code = app(standalone_mode=False)
         if code == STOPPED:  # typer has swallowed Ctrl-C without a word
             typer.echo("nclab: Stopped.", err=True)
         sys.exit(code)

@@ -61,8 +61,8 @@ def _row(view: "RunView", root: Path) -> dict[str, Any]:
     end = view.end or {}
     train = measured.get("train")
     train = train if isinstance(train, dict) else {}
+    why = end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None)
     last = last_layer(measured)  # of all data, as in the rows of a sweep and on the pages
-    step = view.heartbeat.get("step", measured.get("step"))
     return {
         "name": view.name,
         "folder": str(view.folder),
@@ -70,13 +70,13 @@ def _row(view: "RunView", root: Path) -> dict[str, Any]:
         "state": view.state,
         "health": health_of(last_record, state=view.state, alarms=alarms),
         "progress": view.progress,
-        "step": step,
-        "total": view.heartbeat.get("total"),
-        "epoch": measured.get("epoch"),
+        "step": _first(view.heartbeat.get("step"), measured.get("step")),
+        "total": _first(view.heartbeat.get("total")),
+        "epoch": _first(measured.get("epoch")),
         "accuracy": _first(last.get("accuracy"), end.get("accuracy"), train.get("accuracy")),
         "loss": _first(last.get("loss"), end.get("loss"), train.get("loss")),
         "min_intra": _first(last.get("min_intra"), end.get("min_intra")),
-        "why": end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None),
+        "why": None if why is None else str(why),
         "problem": view.problem,
         "seed": view.manifest.seed,
         "created": view.manifest.created,
@@ -99,8 +99,11 @@ def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     }
 
 
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
+def _first(*values: Any) -> int | float | None:
+    """The first that is a number which can be shown; records may hold anything."""
+    from nclab.report.columns import is_number
+
+    return next((value for value in values if is_number(value)), None)
 
 
 def _told(row: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ def health_of(
     if read and not _finite(layer.get("loss")):
         return "not finite"
     apart = layer.get("mean_inter")
-    if apart is not None and apart >= 1 - ONE_DIRECTION:
+    if _finite(apart) and apart >= 1 - ONE_DIRECTION:
         return "dead"
     zeros, samples = layer.get("zero_features"), layer.get("samples")
     if zeros and zeros == samples:
@@ -66,4 +66,4 @@ def has_converged(row: Mapping[str, Any], *, threshold: float) -> bool:
 
 
 def _finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is int or (type(value) is float and math.isfinite(value))

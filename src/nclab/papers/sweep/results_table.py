@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nclab.errors import NclabWarning, RecordError
 from nclab.files import write_whole
 from nclab.papers.sweep.rows import Row, row_from, settings_of
 from nclab.records import glance
@@ -18,14 +20,20 @@ CSV, PARQUET = "results.csv", "results.parquet"
 def results(out: Path, *, threshold: float = 0.99) -> list[Row]:
     """A row for every network of a folder that has ended, all with the same columns.
 
-    Settings first, those that a run leaves at their default included, then what was measured.
+    Settings first, those that a run leaves at their default included, then what was measured. A
+    run that cannot be read, or that no sweep has made, is left out with a warning.
     """
     rows = []
     for manifest in sorted(out.glob("*/manifest.json")):
-        view = glance(manifest.parent)
-        if view.manifest.kind == FLEET and view.end is not None:
-            row = row_from(view, threshold=threshold)
-            rows.append({"run": row["run"], **settings_of(view.manifest.config), **row})
+        try:
+            view = glance(manifest.parent)
+            if view.manifest.kind == FLEET and view.end is not None:
+                row = row_from(view, threshold=threshold)
+                rows.append({"run": row["run"], **settings_of(view.manifest.config), **row})
+        except (RecordError, LookupError, TypeError, AttributeError) as error:
+            why = error if isinstance(error, RecordError) else "its configuration is another one"
+            words = f"{manifest.parent} is left out of the table of results: {why}"
+            warnings.warn(words, NclabWarning, stacklevel=2)
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: _cell(row.get(name)) for name in columns} for row in rows]
 
