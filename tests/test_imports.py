@@ -13,10 +13,11 @@ from pathlib import Path
 import nclab
 
 ROOT = Path(nclab.__file__).parent
-GROUND = {"errors", "files", "frame", "progress", "tensor_trees", "text", "threads"}
+GROUND = {"compiler", "errors", "files", "frame", "progress", "tensor_trees", "text", "threads"}
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "compiler": {"errors"},
     "files": {"errors"},
     "frame": {"errors"},
     "progress": set(),

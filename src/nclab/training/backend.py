@@ -1,12 +1,12 @@
 """Which code takes a fleet's steps: the compiled kernel where it can, else plain torch."""
 
-import importlib.util
 from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from nclab.compiler import has_numba
 from nclab.errors import NclabError
 from nclab.training import portable
 
@@ -24,14 +24,13 @@ def choose_backend(backend: Backend, device: torch.device) -> Code:
     """
     if backend not in get_args(Backend):
         raise NclabError(f"Expected backend 'auto', 'kernel' or 'torch', got {backend!r}.")
-    compiles = importlib.util.find_spec("numba") is not None
     if backend == "kernel" and device.type != "cpu":
         raise NclabError(f"Expected the device cpu for the kernel, got {device}. Take 'torch'.")
-    if backend == "kernel" and not compiles:
-        raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
-    if backend == "torch" or device.type != "cpu" or not compiles:
+    if backend == "torch" or device.type != "cpu":
         return "torch"
-    return "kernel"
+    if backend == "kernel" and not has_numba():
+        raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
+    return "kernel" if has_numba() else "torch"
 
 
 def find_backend(backend: Backend, device: torch.device) -> TrainEpoch:
