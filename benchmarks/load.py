@@ -1,6 +1,6 @@
 """Load: many runs listed, many clients of the live page, a folder that grows, many writers.
 
-python benchmarks/load.py [runs] [clients] [growing] [writers] [--size 100]
+python -m benchmarks.load [runs] [clients] [growing] [writers] [--size 100]
 
 runs      `nclab runs` of 1,000 runs: seconds of CPU, its start included
 clients   200 listeners of the live page: how soon each hears of a new point
@@ -22,9 +22,9 @@ import time
 import urllib.request
 from pathlib import Path
 
+from benchmarks.serve import record, start
 from nclab.records import open_run
 from nclab.records.lines import encode
-from serve import record, start
 
 
 def list_runs(root: Path, *, runs: int) -> None:
