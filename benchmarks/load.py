@@ -22,9 +22,12 @@ import time
 import urllib.request
 from pathlib import Path
 
-from benchmarks.serve import record, start
+from benchmarks.serve import lines, record, start
 from nclab.records import open_run
-from nclab.records.lines import encode
+
+
+POINTS = 1000
+"""Of the run that clients listen to."""
 
 
 def list_runs(root: Path, *, runs: int) -> None:
@@ -59,7 +62,7 @@ async def listen(address: str, count: int, journal: Path) -> list[float]:
         await until(reader, b"data:")
     begin = time.perf_counter()
     with journal.open("ab") as stream:
-        stream.write(encode(record(10**6, padding=0)))
+        stream.write(lines(range(POINTS, POINTS + 1), padding=0))
 
     async def heard(reader: asyncio.StreamReader) -> float:
         await until(reader, b"data:")
@@ -84,8 +87,7 @@ def clients(root: Path, *, count: int) -> None:
     open_run(folder, kind="load", config={}, seed=0).close()
     journal = folder / "journal.jsonl"
     with journal.open("ab") as stream:
-        for step in range(1000):
-            stream.write(encode(record(step, padding=0)))
+        stream.write(lines(range(POINTS), padding=0))
     process, address = start(root)
     try:
         waits = asyncio.run(listen(address, count, journal))
@@ -99,27 +101,29 @@ def clients(root: Path, *, count: int) -> None:
 
 def growing(root: Path, *, size: int, runs: int = 20) -> None:
     """A folder that is long already and grows while it is watched."""
-    line = b"".join(encode(record(step, padding=10)) for step in range(100))
+    each = len(lines(range(1000), padding=10)) // 1000
+    first, more = (max(1, part * 10**6 // runs // each) for part in (size, size // 50))
     for number in range(runs):
         folder = root / f"run-{number:02}"
         open_run(folder, kind="load", config={"n": number}, seed=number).close()
         with (folder / "journal.jsonl").open("ab") as journal:
-            for _ in range(max(1, size * 10**6 // runs // len(line))):
-                journal.write(line)
+            for begin in range(0, first, 10_000):
+                journal.write(lines(range(begin, min(begin + 10_000, first)), padding=10))
     process, address = start(root)
     try:
         for look in range(6):
-            begin = time.perf_counter()
+            asked = time.perf_counter()
             with urllib.request.urlopen(f"{address}api/curves?metric=min_intra") as answer:
                 length = len(answer.read())
             whole = sum(one.stat().st_size for one in root.glob("*/journal.jsonl")) / 1e6
             print(
                 f"  {whole:6.0f} MB of journals: answer of {length / 1e3:.0f} kB after "
-                f"{time.perf_counter() - begin:.2f} s, server {memory(process.pid):.0f} MB"
+                f"{time.perf_counter() - asked:.2f} s, server {memory(process.pid):.0f} MB"
             )
             for folder in root.iterdir():
                 with (folder / "journal.jsonl").open("ab") as journal:
-                    journal.write(line * max(1, size * 10**6 // 50 // runs // len(line)))
+                    journal.write(lines(range(first, first + more), padding=10))
+            first += more
             time.sleep(0.2 if look else 0.0)
     finally:
         process.terminate()
