@@ -5,16 +5,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup lint test slow check fuzz reproduce format docs benchmark clean
+.PHONY: setup lock lint test slow check fuzz reproduce format docs benchmark clean
 
 setup: $(STAMP)
 
-# torch goes first and alone, under its pin, so that no other package pulls a CUDA build.
-$(STAMP): pyproject.toml constraints.txt
+# torch goes first and alone, under its pin, so that no other package pulls a CUDA build. Whatever
+# these packages need has its version in constraints.lock, too; `make lock` writes it anew.
+$(STAMP): pyproject.toml constraints.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev,docs]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.lock torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.lock --editable ".[all,dev,docs]"
 	touch $(STAMP)
+
+# After a change of pyproject.toml or constraints.txt: what they ask for, and then all that came.
+lock:
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev,docs]"
+	$(BIN)/python tools/lock.py --hashes
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

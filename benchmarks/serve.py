@@ -17,6 +17,7 @@ from typing import Any
 
 from nclab.records import open_run
 from nclab.records.lines import encode
+from nclab.records.seals import seal_line
 
 METRICS = ("min_intra", "max_inter", "nc1_trace_pinv", "cdnv", "nc3_self_duality", "loss", "alpha")
 
@@ -35,15 +36,21 @@ def record(step: int, *, padding: int) -> dict[str, Any]:
     }
 
 
+def lines(steps: range, *, padding: int) -> bytes:
+    """Sealed lines of a journal, below its heading, one for each step."""
+    made = (encode(record(step, padding=padding))[:-1] for step in steps)
+    return b"".join(seal_line(body, step + 2) for step, body in zip(steps, made, strict=True))
+
+
 def fill(root: Path, *, runs: int, records: int, padding: int) -> int:
     """Write the journals; returns their bytes."""
-    lines = b"".join(encode(record(step, padding=padding)) for step in range(records))
+    written = lines(range(records), padding=padding)
     for number in range(runs):
         folder = root / f"run-{number:02}"
         open_run(folder, kind="benchmark", config={"n": number}, seed=number).close()
         with (folder / "journal.jsonl").open("ab") as journal:
-            journal.write(lines)
-    return runs * len(lines)
+            journal.write(written)
+    return runs * len(written)
 
 
 def start(root: Path) -> tuple[subprocess.Popen[str], str]:
@@ -82,7 +89,7 @@ def in_browser(address: str, root: Path, *, runs: int, records: int) -> None:
         for more in range(5):
             time.sleep(0.3)
             with (root / "run-00" / "journal.jsonl").open("ab") as journal:
-                journal.write(encode(record(records + more, padding=0)))
+                journal.write(lines(range(records + more, records + more + 1), padding=0))
             begin = time.perf_counter()
             last = "nclab.live.chart.view.series[0].x.slice(-1)[0]"
             wait(page, f"{last} === {(records + more) / 100}")

@@ -14,6 +14,7 @@ import nclab
 
 ROOT = Path(nclab.__file__).parent
 GROUND = {
+    "compiler",
     "errors",
     "files",
     "folders",
@@ -28,6 +29,7 @@ GROUND = {
 """What any room may stand on."""
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "compiler": {"errors"},
     "files": {"errors"},
     "folders": {"errors", "files"},
     "frame": {"errors"},

@@ -90,7 +90,7 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Ten classes are many, and tiles have odd edges."""
     monkeypatch.setattr(blocks, "MANY", 10)
     monkeypatch.setattr(pairs, "TILE", 7)
-    monkeypatch.setattr(blocks, "has_numba", lambda: request.param)
+    monkeypatch.setattr(pairs, "has_numba", lambda: request.param)
 
 
 def measured(case: Case, **options: object) -> nclab.Collapse:

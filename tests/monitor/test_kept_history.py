@@ -18,7 +18,7 @@ from tests.monitor.loops import batches, network
 
 def test_events_without_growth(tmp_path: Path) -> None:
     """The small twin of `benchmarks/monitor_events.py`: rows, objects and file handles stay."""
-    model, loader, held = network(), batches(samples=10), []
+    model, loader, held = network(), batches(samples=9), []
     few = patch.object(kept_history, "MOST", 20)
     sink = RecordSink(tmp_path / "run")
     with few, nclab.Monitor(model, preset="economy", sinks=sink) as monitor:
@@ -73,9 +73,9 @@ def _train_on(model: nn.Module, monitor: nclab.Monitor) -> None:
 @pytest.mark.parametrize("lost", [{0}, {0, 1}, {3}])
 def test_a_batch_lost_to_memory_does_not_end_the_training(lost: set[int]) -> None:
     model = Starved(lost)
-    with nclab.Monitor(model) as monitor:
-        with pytest.warns(NclabWarning, match="began and did not end"):
-            _train_on(model, monitor)
+    told = pytest.warns(NclabWarning, match="began and did not end")
+    with nclab.Monitor(model) as monitor, told:
+        _train_on(model, monitor)
     assert monitor.last is not None
     assert monitor.last.report.last.samples == 60 - 10 * len(lost)
 

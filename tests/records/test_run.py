@@ -11,7 +11,7 @@ import torch
 import nclab
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Run, open_run, read_run
-from nclab.records.manifest import commit
+from nclab.records.manifest import commit, cpu
 from nclab.records.seals import seal_json
 
 CONFIG = {"rate": 0.1, "shape": {"width": 64, "norm": "affine"}}
@@ -221,6 +221,25 @@ def test_another_device_or_backend_is_warned_of(
     with pytest.warns(NclabWarning, match=words):
         start(tmp_path, **{"backend": "kernel", **part}).close()
     start(tmp_path, backend="kernel").close()
+
+
+def test_another_cpu_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other vector instructions round differently; the run goes on, and says so."""
+
+    def start_with(instructions: str) -> None:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", instructions)
+        cpu.cache_clear()
+        try:
+            start(tmp_path).close()
+        finally:
+            cpu.cache_clear()
+
+    start_with("avx2")
+    begun = str(read_run(tmp_path).manifest.cpu)
+    assert begun.endswith(", avx2")
+    with pytest.warns(NclabWarning, match=re.escape(f'cpu: "{begun}" there')):
+        start_with("default")
+    start_with("avx2")
 
 
 def test_a_run_older_than_backends_goes_on(tmp_path: Path) -> None:

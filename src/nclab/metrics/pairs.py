@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nclab.compiler import has_numba
 from nclab.progress import track
 from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum
@@ -188,7 +189,7 @@ class Deviation:
 
     def screen(self, tile: ScreenedTile) -> None:
         """Take in one tile in float32: of the mean absolute value only."""
-        if blocks.has_numba():
+        if has_numba():
             from nclab.statistics.kernel import absolute_sums
 
             sums = tile.scores.new_empty(len(tile.scores))
@@ -324,7 +325,7 @@ class NormalisedVariance:
             return
         left, right = norms[tile.rows], norms[tile.cols]
         ends = self.variances[tile.rows], self.variances[tile.cols]
-        if len(rows) == 0 and blocks.has_numba():
+        if len(rows) == 0 and has_numba():
             from nclab.statistics.kernel import inverse_squares
 
             sums = torch.empty_like(left), torch.zeros_like(right)

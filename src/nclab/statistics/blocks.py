@@ -1,11 +1,11 @@
 """How the streams read: blocks of rows that stay in the cache, in float64."""
 
-import importlib.util
 from collections.abc import Iterator
-from functools import cache
 
 import torch
 from torch import Tensor
+
+from nclab.compiler import has_numba
 
 CPU_BLOCK = 2**16
 """Numbers in a block: half a MiB of float64, so that three of them stay in the L2 cache."""
@@ -65,12 +65,6 @@ def compiles(features: Tensor, device: torch.device) -> bool:
     if features.numel() < COMPILED or not features.device.type == device.type == "cpu":
         return False
     return has_numba()
-
-
-@cache
-def has_numba() -> bool:
-    """Whether the compiled kernels can be had."""
-    return importlib.util.find_spec("numba") is not None
 
 
 def row_blocks(

@@ -1,12 +1,12 @@
 """Which code takes a fleet's steps: the compiled kernel where it can, else plain torch."""
 
-import importlib.util
 from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from nclab.compiler import has_numba
 from nclab.errors import NclabError
 from nclab.training import portable
 from nclab.training.recipe import Recipe
@@ -25,10 +25,9 @@ def choose_backend(backend: Backend, device: torch.device, recipe: Recipe | None
     """
     if backend not in get_args(Backend):
         raise NclabError(f"Expected backend 'auto', 'kernel' or 'torch', got {backend!r}.")
-    compiles = importlib.util.find_spec("numba") is not None
     if backend == "kernel" and device.type != "cpu":
         raise NclabError(f"Expected the device cpu for the kernel, got {device}. Take 'torch'.")
-    if backend == "kernel" and not compiles:
+    if backend == "kernel" and not has_numba():
         raise NclabError("The kernel needs numba, which is not there: pip install nclab[fast].")
     plugged = recipe is not None and recipe.plugged_loss
     if backend == "kernel" and plugged:
@@ -36,9 +35,9 @@ def choose_backend(backend: Backend, device: torch.device, recipe: Recipe | None
             f"Expected a loss of ours for the kernel, got the plugin's {recipe.loss!r}. Take "  # type: ignore[union-attr]
             "'torch'."
         )
-    if backend == "torch" or device.type != "cpu" or not compiles or plugged:
+    if backend == "torch" or device.type != "cpu" or plugged:
         return "torch"
-    return "kernel"
+    return "kernel" if has_numba() else "torch"
 
 
 def find_backend(

@@ -1,6 +1,5 @@
 """A point that takes descent steps: in numpy, in the compiled kernel, in torch."""
 
-import importlib.util
 import math
 from typing import NamedTuple, Protocol
 
@@ -8,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nclab.compiler import has_numba
 from nclab.errors import NclabError
 from nclab.ulpm.problem import TINY_LOG, Array, Problem, pull
 
@@ -81,7 +81,7 @@ def kernel_available() -> bool:
     >>> isinstance(kernel_available(), bool)
     True
     """
-    return importlib.util.find_spec("numba") is not None
+    return has_numba()
 
 
 class KernelStepper(Stepper):

@@ -1,0 +1,77 @@
+"""A short stretch of the numerical campaign, what it has found before, and that it finds things."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import nclab
+from nclab.metrics import nc3_alignment
+from nclab.statistics import blocks
+from tests.fuzz import numbers
+
+
+def test_extreme_numbers_are_right_or_spoken_of(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    attack = numbers.campaign(tmp_path)
+    for number in range(30):
+        attack(random.Random(f"numbers {number}"))
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("scale", [1e-165, 1e-200, 1e-310])
+def test_a_class_of_tiny_features_has_directions(
+    compiled: bool, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Squares of its features vanish; its directions do not."""
+    if compiled:
+        monkeypatch.setattr(blocks, "COMPILED", 0)
+    rows = np.random.default_rng(0).normal(size=(12, 5)).round(2)
+    labels = np.arange(12) % 3
+    plain = nclab.measure_features(rows, labels)
+    tiny = rows.copy()
+    tiny[labels == 1] *= scale
+    found = nclab.measure_features(tiny, labels)
+    assert found.zero_features == 0
+    assert found.intra_cosine.tolist() == pytest.approx(plain.intra_cosine.tolist(), rel=1e-8)
+    assert found.max_inter == pytest.approx(plain.max_inter, rel=1e-8)
+    assert found.nc4_cosine_accuracy == plain.nc4_cosine_accuracy
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1e-160, 1e149])
+def test_the_size_of_a_classifier_changes_nothing_but_its_norm(scale: float) -> None:
+    draw = np.random.default_rng(1)
+    rows, labels, weight = draw.normal(size=(12, 5)), np.arange(12) % 3, draw.normal(size=(3, 5))
+    plain = nclab.measure_features(rows, labels, weight, metrics="all")
+    other = nclab.measure_features(rows, labels, weight * scale, metrics="all")
+    for name, value in plain.values.items():
+        if "loss" not in name and "margin" not in name and name != "beta":
+            assert other.values[name] == pytest.approx(value, rel=1e-9), name
+    assert other.beta == pytest.approx(float(plain.beta or 0) * scale, rel=1e-12)
+    assert torch.isfinite(nc3_alignment(other.moments, torch.as_tensor(weight * scale))).all()
+
+
+def test_means_that_rounding_reaches_are_told_of() -> None:
+    rows = np.random.default_rng(2).normal(size=(12, 5))
+    found = nclab.measure_features(rows + 1e12, np.arange(12) % 3, rows[:3], metrics="all")
+    for name in ("nc1_trace_ratio", "cdnv", "nc2_equiangularity_means", "nc3_self_duality"):
+        assert numbers.warned(found, name), name
+    quiet = nclab.measure_features(rows + 100.0, np.arange(12) % 3, rows[:3], metrics="all")
+    assert not any("right to about" in line for line in quiet.warnings)
+
+
+def test_the_campaign_notices_a_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part in a million is seen, and so is a warning that is not given."""
+    given = numbers.measured
+
+    def spoiled(*args: object, **options: object) -> nclab.Collapse:
+        found = given(*args, **options)  # type: ignore[arg-type]
+        values = {**found.values, "cdnv": (found.values["cdnv"] or 0.0) * (1 + 1e-7)}
+        return nclab.Collapse(**{**vars(found), "values": values})
+
+    monkeypatch.setattr(numbers, "measured", spoiled)
+    with pytest.raises(AssertionError, match="cdnv"):
+        numbers.attack(random.Random("numbers 2"))
