@@ -66,7 +66,8 @@ def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
     if "samples" not in config:
-        return f"Seeds {seeds}. Tables give mean ± standard deviation over them."
+        size = f"{numbers['size']}. " if "size" in numbers else ""
+        return f"{size}Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (
         f"Width {config['width']}, {config['samples']:,} samples of dimension {config['inputs']}, "
         f"{config['classes']} classes, {config['epochs']} epochs, batches of {config['batch']}; "
