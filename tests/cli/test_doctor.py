@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nclab.cli import examination
 from tests.cli.runner import call
 
 
@@ -47,7 +46,7 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
             raise metadata.PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr(examination.metadata, "version", without)
+    monkeypatch.setattr(metadata, "version", without)
     row = found()["extra log"]
     assert (row["state"], row["advice"]) == ("missing", "pip install nclab[log]")
     assert row["found"].startswith("without tensorboard")

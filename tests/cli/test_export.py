@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def runs(tmp_path: Path) -> Path:
         config = {"rate": rate, "net": {"width": 8}, "tags": ["x", "y"]}
         with open_run(tmp_path / name, kind="demo", config=config, seed=3) as run:
             for epoch in (1, 2):
-                layers = [
+                layers: list[dict[str, Any]] = [
                     {"layer": layer, "cdnv": epoch / 10, "intra_cosine": [0.5], "notes": {}}
                     for layer in ("first", "last")
                 ]

@@ -173,11 +173,9 @@ def test_tables_and_single_arrays(tmp_path: Path) -> None:
         assert found["min_intra"] == pytest.approx(expected["min_intra"], rel=1e-6)
         assert found["class_counts"] == expected["class_counts"]
     assert found["class_names"][:2] == ["class0", "class1"]
-    for words, why in (
-        ((tmp_path / "rows.npy",), "--labels FILE"),
-        ((tmp_path / "rows.npy", tmp_path / "rows.npy", "--labels", whole), "--labels with one"),
-    ):
-        done = call("measure", *words)
+    twice = (tmp_path / "rows.npy", tmp_path / "rows.npy", "--labels", whole)
+    for wrong, why in (((tmp_path / "rows.npy",), "--labels FILE"), (twice, "--labels with one")):
+        done = call("measure", *wrong)
         assert (done.code, done.out) == (2, "")
         assert why in done.err
 

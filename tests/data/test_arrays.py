@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 import nclab
-from nclab.data.arrays import FEATURES, pick, read_arrays
+from nclab.data.arrays import pick, read_arrays
+from nclab.data.names import FEATURES
 
 
 def test_both_formats_round_trip(tmp_path: Path) -> None:

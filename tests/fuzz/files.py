@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from nclab.data.arrays import FEATURES, LABELS, pick, read_arrays
+from nclab.data.arrays import pick, read_arrays
 from nclab.data.idx import read_idx
+from nclab.data.names import FEATURES, LABELS
 from nclab.data.samples import read_samples
 from nclab.errors import NclabError
 from nclab.measurement.arrays import measure_features

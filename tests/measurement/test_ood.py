@@ -53,12 +53,12 @@ def test_nci_is_what_a_loop_says() -> None:
         assert float(found) == pytest.approx(-expected)
 
 
-def network() -> nn.Module:
+def network() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Linear(16, 3))
 
 
-def trained() -> tuple[nn.Module, Tensor, Tensor]:
+def trained() -> tuple[nn.Sequential, Tensor, Tensor]:
     model = network()
     inputs = torch.randn(90, 5)
     labels = torch.arange(90) % 3

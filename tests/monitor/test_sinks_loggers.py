@@ -70,7 +70,8 @@ def test_a_logger_writes_the_metrics_that_were_chosen(tmp_path: Path) -> None:
     read = EventAccumulator(str(tmp_path))
     read.Reload()
     assert sorted(read.Tags()["scalars"]) == [f"nc/{LAYER}/loss", NAME]
-    for sink in (TensorBoardSink, MlflowSink, WandbSink):
+    sinks: tuple[Any, ...] = (TensorBoardSink, MlflowSink, WandbSink)
+    for sink in sinks:
         with pytest.raises(nclab.NclabError, match=r"got 'los'\. Did you mean loss"):
             sink(*([tmp_path] if sink is TensorBoardSink else []), metrics="los")
 

@@ -28,7 +28,11 @@ def forged(run: Path, place: Path, change: Any) -> Path:
     """The same run as its writer would have written it with other numbers: all seals are right."""
     view = read_run(run)
     manifest = view.manifest
-    about = {"kind": manifest.kind, "config": manifest.config, "seed": manifest.seed}
+    about: dict[str, Any] = {
+        "kind": manifest.kind,
+        "config": manifest.config,
+        "seed": manifest.seed,
+    }
     copy = open_run(place / run.name, **about)
     with copy:
         for record in view.records:

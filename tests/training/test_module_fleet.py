@@ -40,10 +40,10 @@ def test_autograd_takes_the_steps_of_the_fleet(recipe: Recipe) -> None:
             assert other.loss == pytest.approx(own.loss, rel=1e-4)
             assert other.accuracy == own.accuracy
     for index in range(2):
-        own, other = ours.model(index).state_dict(), theirs.model(index).state_dict()
-        for name, value in own.items():
+        again = theirs.model(index).state_dict()
+        for name, value in ours.model(index).state_dict().items():
             if "num_batches" not in name:
-                assert torch.allclose(value, other[name], atol=1e-4), name
+                assert torch.allclose(value, again[name], atol=1e-4), name
 
 
 @pytest.fixture

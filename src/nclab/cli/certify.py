@@ -6,8 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from nclab.cli.counts import COUNTS, read_counts
+from nclab.cli.flags import naming_flags
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
+
+FLAGS = {
+    "num_classes": "--classes",
+    "bias_norm": "--bias-norm",
+    "weight_decay": "--weight-decay",
+    **{name: f"--{name}" for name in ("classes", "alpha", "beta", "loss", "delta")},
+}
+"""What the parameters of `certify` are called here."""
 
 
 def command(
@@ -88,7 +97,8 @@ def command(
             options["counts"] = read_counts(counts)
             classes = len(options["counts"]) if classes is None else classes
         assert classes is not None
-        certificate = certify(classes, alpha, beta, loss, delta, **options)
+        with naming_flags(FLAGS):
+            certificate = certify(classes, alpha, beta, loss, delta, **options)
         value, shown = certificate.to_dict(), certificate
     if as_json:
         print_json(value)
@@ -109,7 +119,8 @@ def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[s
         weight=pick(heads, WEIGHT, head or file),
         bias=pick_optional(heads, BIAS),
     )
-    certificate = collapse.certificate(delta)
+    with naming_flags(FLAGS):
+        certificate = collapse.certificate(delta)
     return certificate.to_dict(), certificate
 
 
@@ -119,7 +130,8 @@ def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any],
 
     from nclab.theory.certificates.regularised import regularised_optimum
 
-    optimum = regularised_optimum(classes, weight_decay)
+    with naming_flags(FLAGS):
+        optimum = regularised_optimum(classes, weight_decay)
     table = Table("quantity", "at the optimum", header_style="bold")
     table.columns[1].justify = "right"
     for name, value in (

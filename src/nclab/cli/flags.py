@@ -1,7 +1,7 @@
 """Messages of the library in the words of the command line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from nclab.errors import NclabError
@@ -13,6 +13,8 @@ OTHER_NAMES = {
     "soft=True": "--soft",
 }
 """What is not called on the command line as in Python."""
+BEFORE = "0 <= |at least one of |a positive finite |a finite number as "
+"""What may stand between `Expected` and the name of a field that a message is about."""
 OPTIONS = ("num_classes", "ignore_index", "allow_missing", "class_names")
 
 
@@ -43,3 +45,36 @@ def in_flags(source: object = None) -> Iterator[None]:
         message = as_flags(str(error))
         about = "" if source is None or str(source) in message else f"{source}: "
         raise NclabError(about + message) from error
+
+
+@contextmanager
+def naming_flags(flags: Mapping[str, str]) -> Iterator[None]:
+    """Errors about a field or a parameter name its flag, where it is plain that this is meant."""
+    try:
+        yield
+    except NclabError as error:
+        message = field_as_flag(str(error), flags)
+        if message == str(error):
+            raise
+        raise NclabError(message) from error
+
+
+def field_as_flag(message: str, flags: Mapping[str, str]) -> str:
+    """The message with the flag in the place of the field that it begins with, or that it sets.
+
+    >>> flags = {"rate": "--rate", "norms": "--norm", "drop_last": "--drop-last"}
+    >>> field_as_flag("Expected 0 <= rate < inf, got -1.0.", flags)
+    'Expected 0 <= --rate < inf, got -1.0.'
+    >>> field_as_flag("Expected at least one of norms, got none. Take drop_last=True.", flags)
+    'Expected at least one of --norm, got none. Take --drop-last.'
+    >>> field_as_flag("Expected data whose rate is known.", flags)
+    'Expected data whose rate is known.'
+    """
+    begin = re.match(rf"Expected (?:{BEFORE})?(\w+)(?=[ ,])(?! data| \*)", message)
+    if begin and begin[1] in flags:
+        message = message[: begin.start(1)] + flags[begin[1]] + message[begin.end(1) :]
+    for name, flag in flags.items():
+        message = re.sub(rf"(?<![\w-]){name}=True\b", flag, message)
+        message = re.sub(rf"(?<![\w-]){name}=(?=[\w'\"(])", f"{flag} ", message)
+        message = re.sub(rf"(?<![\w-]){name}=(?=\s)", flag, message)
+    return message

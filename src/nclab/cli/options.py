@@ -11,7 +11,6 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import typer
 from typer.core import TyperGroup
 
+from nclab.cli.flags import naming_flags
 from nclab.errors import NclabError
 from nclab.text import scientific
 
@@ -134,7 +134,7 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
             def whole(**values: Any) -> None:
                 found = {name: values.pop(name) for name in derived}
                 given = {name: replace(one, given=found) for name, one in options.items()}
-                with naming_flags(given):
+                with naming_flags(flags_of(given)):
                     command(given, **values)
 
             return _signed(whole, command, [*own, *derived.values()])
@@ -148,40 +148,13 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
     return decorate
 
 
-@contextmanager
-def naming_flags(given: Given) -> Iterator[None]:
-    """Errors about a field name its flag, as far as it is plain that the field is meant."""
-    try:
-        yield
-    except NclabError as error:
-        flags = {}
-        for options in given.values():
-            for option in options.all():
-                flags.setdefault(option.path.rpartition(".")[2], option.flag)
-        message = field_as_flag(str(error), flags)
-        if message == str(error):
-            raise
-        raise NclabError(message) from error
-
-
-def field_as_flag(message: str, flags: Mapping[str, str]) -> str:
-    """The message with the flag in the place of the field that it begins with, or that it sets.
-
-    >>> flags = {"rate": "--rate", "norms": "--norm", "drop_last": "--drop-last"}
-    >>> field_as_flag("Expected 0 <= rate < inf, got -1.0.", flags)
-    'Expected 0 <= --rate < inf, got -1.0.'
-    >>> field_as_flag("Expected at least one of norms, got none. Take drop_last=True.", flags)
-    'Expected at least one of --norm, got none. Take --drop-last.'
-    >>> field_as_flag("Expected data whose rate is known.", flags)
-    'Expected data whose rate is known.'
-    """
-    begin = re.match(r"Expected (?:0 <= |at least one of )?(\w+)(?=[ ,])", message)
-    if begin and begin[1] in flags and not message[begin.end(1) :].startswith(" data"):
-        message = message[: begin.start(1)] + flags[begin[1]] + message[begin.end(1) :]
-    for name, flag in flags.items():
-        message = re.sub(rf"(?<![\w-]){name}=True\b", flag, message)
-        message = re.sub(rf"(?<![\w-]){name}=(?=[\w'\"])", f"{flag} ", message)
-    return message
+def flags_of(given: Given) -> dict[str, str]:
+    """The flag of every field of a command's configs; of two fields of one name the first."""
+    flags: dict[str, str] = {}
+    for options in given.values():
+        for option in options.all():
+            flags.setdefault(option.path.rpartition(".")[2], option.flag)
+    return flags
 
 
 class ConfigGroup(TyperGroup):

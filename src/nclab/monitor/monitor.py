@@ -430,9 +430,12 @@ class Monitor:
         part = self._batches / self._length if self._length else 0.0
         fired = frozenset(alarm.key for alarm in self.alarms if alarm.split == split)
         epoch = self.epochs + min(part, 1.0)
-        totals = {"total_steps": self.total_steps, "total_epochs": self.total_epochs}
-        seen = nonfinite or {}
-        event = Event(self.steps, epoch, source, report, seen, fired, split=split, **totals)
+        event = Event(
+            *(self.steps, epoch, source, report, nonfinite or {}, fired),
+            split=split,
+            total_steps=self.total_steps,
+            total_epochs=self.total_epochs,
+        )
         found = {a.key: a for rule in self.rules for a in raised(rule, event)}
         new = tuple(self._named(a, event) for key, a in found.items() if key not in fired)
         event = replace(event, alarms=new, picture=picture)

@@ -72,7 +72,7 @@ def named_sink(words: str) -> Sink:
             f"Expected the plugin {name!r} to give a callable that takes an Event, got "
             f"a {type(made).__name__}. Mend or uninstall it."
         )
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def as_sinks(given: Any) -> list[Sink]:

@@ -74,7 +74,7 @@ def encoded(rows: Sequence[Row], kind: str) -> bytes:
 
 def _rows(view: RunView, kinds: Sequence[str]) -> Iterator[Row]:
     told = {f"config.{name}": _cell(value) for name, value in flat_config(view).items()}
-    head = {"run": view.name, "folder": str(view.folder), "kind": view.manifest.kind}
+    head: Row = {"run": view.name, "folder": str(view.folder), "kind": view.manifest.kind}
     head |= {"state": view.state, "seed": view.manifest.seed, **told}
     for record in view.records:
         if record["kind"] not in kinds:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -207,8 +207,8 @@ class _Training:
         """Hand a measurement to the sinks of a run, as a monitor would."""
         if self.group.sinks:
             report = Report(tuple(layers), "classifier", layers[-1].samples, {}, (), split)
-            totals = {"total_steps": self.total, "total_epochs": self.epochs}
-            self.sinks[index](Event(step, epoch, "loader", report, split=split, **totals))
+            event = Event(step, epoch, "loader", report, split=split)
+            self.sinks[index](replace(event, total_steps=self.total, total_epochs=self.epochs))
 
     def _measure_test(self, model: nn.Module, train: Sequence[Collapse]) -> list[Collapse]:
         """The same layers over the held-out samples; nothing where there are none."""

@@ -1,6 +1,6 @@
 """Figure 1: noise around the class means takes collapse away; one experiment and its claim."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def pictures(numbers: dict[str, Any]) -> list[Picture]:
     "example2026, Fig. 1 “spreads”",
     needs="example2026_fig1",
 )
-def noise_spreads(numbers: dict[str, Any]) -> Finding:
+def noise_spreads(numbers: Mapping[str, Any]) -> Finding:
     """The difference between the most and the least noise, paired by seed."""
     low, high = min(row["noise"] for row in _rows(numbers)), max(r["noise"] for r in _rows(numbers))
     by = {(row["seed"], row["noise"]): row["spread"] for row in _rows(numbers)}
@@ -68,6 +68,6 @@ def noise_spreads(numbers: dict[str, Any]) -> Finding:
     return judge_effects([Part("least to most noise", effect)], margin=0.01)
 
 
-def _rows(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = numbers["rows"]
     return found
