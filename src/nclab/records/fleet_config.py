@@ -49,6 +49,6 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
             inner = inner[part]
         inner.setdefault(name, value)
     data = found.get("data", {})
-    for name, value in UNSAID_OF_DATA.get(data.get("kind"), {}).items():
+    for name, value in UNSAID_OF_DATA.get(str(data.get("kind")), {}).items():
         data.setdefault(name, value)
     return found

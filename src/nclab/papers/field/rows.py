@@ -71,7 +71,7 @@ def having(rows: Iterable[Row], **match: Any) -> list[Row]:
 
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> dict[tuple[Any, ...], float]:
     """The value of every network that counts and has one, by seed and the other keys."""
-    found = {}
+    found: dict[tuple[Any, ...], float] = {}
     for row in rows:
         if counts(row):
             try:

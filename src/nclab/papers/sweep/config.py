@@ -39,7 +39,7 @@ ALWAYS = {
 }
 """Fields in the configuration of every run. Others are there only where they are not the default,
 so that the names of runs stay when options are added."""
-LATER = {FashionMNIST: ("classes",)}
+LATER: dict[type, tuple[str, ...]] = {FashionMNIST: ("classes",)}
 """Fields of data for which the same holds."""
 MOMENTS = 12
 EPOCHS_PER_MOMENT = 20

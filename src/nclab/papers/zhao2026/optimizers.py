@@ -94,7 +94,7 @@ training needs to get through."""
 
 def arms(config: Config, seeds: Sequence[int]) -> list[tuple[Row, SweepConfig]]:
     """Every fleet with its place in the design; a fleet has all weight decays of one seed."""
-    found = []
+    found: list[tuple[Row, SweepConfig]] = []
     few = tuple(one for one in config.weight_decays if one <= USUAL[-1])
     for seed in seeds:
         for data in config.data:

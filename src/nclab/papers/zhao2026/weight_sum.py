@@ -67,7 +67,8 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     """Random classifiers, such near to the class means, and an adversary's."""
     draws = {"quick": 130, "paper": 1300}[preset]
     generator = torch.Generator().manual_seed(0)
-    left, right = [], []
+    left: list[float] = []
+    right: list[float] = []
     with one_thread():
         for classes, dim in SHAPES:
             for draw in range(draws):
