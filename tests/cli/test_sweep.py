@@ -154,7 +154,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
     ("options", "pattern"),
     [
         (("--norm", "layer"), "got 'layer'"),
-        (("--norm", ""), "at least one of norms"),
+        (("--norm", ""), "at least one of --norm, got none"),
         (("--weight-decay=-1e-3",), "at least 0, got -0.001"),
         (("--weight-decay", "big"), "numbers in --weight-decay, got 'big'"),
         (("--weight-decay", "nan"), "at least 0, got nan"),

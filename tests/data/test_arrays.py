@@ -31,7 +31,8 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     """Files that must be refused, with what the message must say."""
     (folder / "text.npz").write_text("hello")
     (folder / "text.safetensors").write_text("hello")
-    (folder / "points.csv").write_text("1,2")
+    (folder / "points.tsv").write_text("1,2")
+    (folder / "words.csv").write_text("1,two,0\n3,4,1\n")
     (folder / "empty.npz").write_bytes(b"")
     np.savez(folder / "pickled.npz", features=np.array([Trap()], dtype=object))
     np.savez(folder / "whole.npz", features=np.zeros((50, 50)))
@@ -46,7 +47,8 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     names = {
         "text.npz": "is not one",
         "text.safetensors": "is not one",
-        "points.csv": "got points.csv",
+        "points.tsv": "got points.tsv",
+        "words.csv": "Cannot read .*words.csv",
         "empty.npz": "is not one",
         "pickled.npz": "pickled objects",
         "torn.npz": "is not one",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from nclab.errors import NclabError
+from nclab.errors import MissingExtra, NclabError
 
 OTHER_NAMES = {
     "second_look=False": "--one-pass",
@@ -54,9 +54,9 @@ def naming_flags(flags: Mapping[str, str]) -> Iterator[None]:
         yield
     except NclabError as error:
         message = field_as_flag(str(error), flags)
-        if message == str(error):
+        if message == str(error) or isinstance(error, MissingExtra):  # which makes its own words
             raise
-        raise NclabError(message) from error
+        raise type(error)(message) from error
 
 
 def field_as_flag(message: str, flags: Mapping[str, str]) -> str:

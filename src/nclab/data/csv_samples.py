@@ -39,7 +39,7 @@ def read_csv(path: Path) -> tuple[Any, Any]:
         table = _loaded(path, named, rest, float) if rest else np.zeros((0, 0))
         words = _loaded(path, named, [column], str)[:, 0]
     except (OSError, ValueError, IndexError) as error:
-        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0].rstrip('.')}.") from error
     if table.shape[0] == 0:
         raise DataError(
             f"Expected rows of at least one number and a label in {path}, got {len(words)} "
@@ -57,7 +57,7 @@ def read_csv_labels(path: Path) -> Any:
         column = where[0] if where else len(first) - 1
         words = _loaded(path, bool(where), [column], str)[:, 0]
     except (OSError, ValueError, IndexError) as error:
-        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0].rstrip('.')}.") from error
     return _labels(np.char.strip(words, ' "'), column, path)
 
 
