@@ -151,9 +151,8 @@ class Plan:
     ) -> int | None:
         """How many processes: as many as asked for, are worth it and fit; refused if none does."""
         assert self.num_classes is not None
-        dim = self.dim if self.head is None else int(self.head.weight.shape[1])
-        dim, scatter = dim or 1, self.scatter
-        kept = dim <= SCATTER_LIMIT if scatter is None else scatter
+        dim = (self.dim or 1) if self.head is None else int(self.head.weight.shape[1])
+        kept = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
         beside = group_bytes(self.num_classes, dim, self.asked.groups, scatter=kept)
         if self.reference is not None:
             beside += reference_bytes(self.num_classes, dim)
