@@ -24,10 +24,11 @@ import torch
 ROUNDS = 5
 CHECKED = 50
 """Classes that are summed exactly."""
+FREEDOMS = {"reassoc", "contract", "nsz", "nnan"}
+"""Of the compiler, where an order of operations need not be kept."""
 Array = Any
 
 
-@numba.njit(fastmath={"reassoc", "contract", "nsz", "nnan"})
 def in_float64(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
     """As nclab does it."""
     for i in range(rows.shape[0]):
@@ -36,7 +37,6 @@ def in_float64(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
             sums[c, k] += np.float64(rows[i, k]) - pivots[c, k]
 
 
-@numba.njit  # an order of operations that must be kept
 def compensated(rows: Array, classes: Array, pivots: Array, sums: Array, lost: Array) -> None:
     """Two float32 numbers a sum: the sum, and what it has lost so far."""
     for i in range(rows.shape[0]):
@@ -53,7 +53,6 @@ def compensated(rows: Array, classes: Array, pivots: Array, sums: Array, lost: A
             sums[c, k] = t
 
 
-@numba.njit(fastmath={"reassoc", "contract", "nsz", "nnan"})
 def in_float32(rows: Array, classes: Array, pivots: Array, sums: Array) -> None:
     """Half the memory, and no promise."""
     for i in range(rows.shape[0]):
@@ -84,10 +83,11 @@ def class_sums(classes: int, rows: int, dim: int, offset: float) -> dict[str, An
     wide = pivots.astype(np.float64)
     double = np.zeros((classes, dim))
     short, lost, single = np.zeros((3, classes, dim), dtype=np.float32)
+    free = numba.njit(fastmath=FREEDOMS)
     work: dict[str, tuple[int, Callable[..., None], tuple[Array, ...]]] = {
-        "float64": (8, in_float64, (wide, double)),
-        "compensated float32": (8, compensated, (pivots, short, lost)),
-        "float32": (4, in_float32, (pivots, single)),
+        "float64": (8, free(in_float64), (wide, double)),
+        "compensated float32": (8, numba.njit(compensated), (pivots, short, lost)),
+        "float32": (4, free(in_float32), (pivots, single)),
     }
     found: dict[str, Any] = {}
     for name, (size, function, arrays) in work.items():
@@ -149,7 +149,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     sums = class_sums(options.classes, options.rows, options.dim, options.offset)
-    found = {"sums": sums, "products": products(options.dim)}
+    found: dict[str, Any] = {"sums": sums, "products": products(options.dim)}
     if options.json:
         print(json.dumps(found, indent=1))
         return

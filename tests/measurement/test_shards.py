@@ -244,6 +244,31 @@ def test_keys_of_kept_parts_are_the_same_in_every_process() -> None:
     assert spy.told != other.told
 
 
+@pytest.mark.parametrize("place", [0, 3, PARTS - 1])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_of_another_dimension_is_named_wherever_it_is(
+    tmp_path: Path, place: int, workers: int
+) -> None:
+    """The first one, or that of another worker, does not make all others the odd ones."""
+    odd = write(tmp_path)[place]
+    labels = torch.arange(6) % DATA.weight.shape[0]
+    save(odd, torch.ones(6, DATA.features.shape[1] + 2), labels)
+    with pytest.raises(DataError, match=rf"{odd.name}: Expected features of dimension \d+, got"):
+        nclab.measure_shards(tmp_path, workers=workers)
+    found = nclab.measure_shards(tmp_path, workers=workers, skip_bad=True)
+    assert found.dim == DATA.features.shape[1]
+    assert [odd.name in said for said in found.warnings if said.startswith("Left out")] == [True]
+
+
+def test_an_error_counts_rows_in_its_own_file(tmp_path: Path) -> None:
+    spoiled = write(tmp_path)[4]
+    rows = torch.as_tensor(DATA.features[:6]).clone()
+    rows[5, 1] = torch.nan
+    save(spoiled, rows, torch.as_tensor(DATA.labels[:6]).clone())
+    with pytest.raises(DataError, match=rf"{spoiled.name}: .*nan in row 5, column 1"):
+        nclab.measure_shards(tmp_path, workers=0)
+
+
 @pytest.mark.parametrize("skip_bad", [False, True])
 def test_a_file_that_a_worker_does_not_see_is_never_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip_bad: bool

@@ -168,6 +168,8 @@ class LayerStream:
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
         """(C,) rows that `add` has left out."""
         self._largest_label = -1
+        self.rows_before = 0
+        """Rows of other files, which an error about a row of this one does not count."""
         self.only_known = False
         """Whether rows of classes that `against` does not have are left out."""
         self.rare: Rare | None = None
@@ -390,7 +392,7 @@ class LayerStream:
 
     def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
         dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
-        rows = as_features(features, dim=dim, first_row=seen)
+        rows = as_features(features, dim=dim, first_row=seen - self.rows_before)
         classes = as_labels(
             labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
         )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import mode
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,8 @@ from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
 from nclab.statistics.blocks import MANY
 from nclab.statistics.checks import as_labels
 
+VOTES = 3
+"""Files that tell the dimension, so that one odd file is not taken for the measure of all."""
 WORTH = 8
 """Rows a class, of many classes, from which on another process is worth the sums it sends."""
 
@@ -68,6 +71,8 @@ class Plan:
     """File -> samples of every class in the files before it, where intervals are asked for."""
     rare: Rare | None = None
     """Classes with fewer samples than `min_count`, which no worker counts."""
+    dim: int | None = None
+    """Of the features, where a file of another dimension is to be refused by it."""
 
     def kept(self, labels: Tensor) -> Tensor:
         """Labels with the ignored one for rare classes."""
@@ -146,8 +151,8 @@ class Plan:
     ) -> int | None:
         """How many processes: as many as asked for, are worth it and fit; refused if none does."""
         assert self.num_classes is not None
-        dim, scatter = self._dim(shards), self.scatter
-        kept = dim <= SCATTER_LIMIT if scatter is None else scatter
+        dim = (self.dim or 1) if self.head is None else int(self.head.weight.shape[1])
+        kept = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
         beside = group_bytes(self.num_classes, dim, self.asked.groups, scatter=kept)
         if self.reference is not None:
             beside += reference_bytes(self.num_classes, dim)
@@ -173,16 +178,20 @@ class Plan:
         budget.plan("shards", sizes, elsewhere=worker_bytes(sizes, most))
         return most
 
-    def _dim(self, shards: Iterable[Path]) -> int:
-        """The dimension of the features, by the first file that can be read."""
+    def find_dim(self, shards: Sequence[Path]) -> None:
+        """The dimension that most of three files have; a classifier refuses by itself."""
         if self.head is not None:
-            return int(self.head.weight.shape[1])
-        for path in shards:
+            return
+        found: list[int] = []
+        middle = len(shards) // 2
+        for path in dict.fromkeys([shards[0], shards[-1], *shards[middle:], *shards[:middle]]):
             try:
-                return int(next(iter(open_shard(path).features())).shape[1])
+                found.append(int(next(iter(open_shard(path).features())).shape[1]))
             except (DataError, IndexError, StopIteration):
                 continue  # the round says what is wrong
-        return 1
+            if len(found) == VOTES:
+                break
+        self.dim = mode(found) if found else None
 
     def joined(self, parts: list[ReadPart]) -> LayerStream:
         """One stream with the sums of all parts, whose moments are used up."""
@@ -245,7 +254,7 @@ def _named(path: object) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from error
 
 
-def _each(path: str, take: Take, report: ReportStep, done: int) -> int:
+def _each(path: str, take: Take, report: ReportStep, done: int, dim: int | None) -> int:
     """Give all batches of a file to `take`; rows done afterwards."""
     if not Path(path).exists():  # it was there when the labels were read
         raise NclabError(
@@ -254,6 +263,8 @@ def _each(path: str, take: Take, report: ReportStep, done: int) -> int:
         )
     with _named(path):
         for rows, labels in open_shard(path).batches():
+            if dim is not None and rows.shape[1] != dim:
+                raise DataError(f"Expected features of dimension {dim}, got {rows.shape[1]}.")
             take(rows, labels)
             done += len(rows)
             report(done)
@@ -269,8 +280,9 @@ def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPa
             for path in shards:
                 if path not in bad:
                     reading = path
+                    stream.rows_before = stream.moments.rows_seen if stream.started else 0
                     update = _dealing(stream, plan.before.get(path), _kept(plan, stream.update))
-                    done = _each(path, update, report, done)
+                    done = _each(path, update, report, done, plan.dim)
         except DataError as error:
             if not plan.skip_bad:
                 raise
@@ -306,7 +318,7 @@ def second_round(
         groups.look_on(known, without)
     for path in shards:
         look = _dealing(stream, plan.before.get(path), _kept(plan, stream.look_again))
-        done = _each(path, look, report, done)
+        done = _each(path, look, report, done, plan.dim)
     return ReadPart(
         {},
         look=None if stream.look is None else stream.look.sums(),

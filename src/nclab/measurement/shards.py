@@ -108,6 +108,7 @@ def measure_shards(
         # Absolute, as a cluster's processes have working folders of their own.
         files = [file.absolute() for file in files]
     shards = plan.count_labels(files)
+    plan.find_dim(list(shards))
     if limit is not None or (plan.num_classes or 0) > MANY:
         workers = plan.fit(shards, workers, Budget(limit, second_look, plan.allow_missing), engine)
     kept = None if keep is None else KeptParts(Path(keep))
