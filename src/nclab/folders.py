@@ -91,9 +91,9 @@ def _beside(place: Path, mark: str) -> Iterator[Path]:
             descriptor = os.open(beside, os.O_RDONLY | os.O_DIRECTORY)
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (beside / mark).touch()  # at once, so that what a kill leaves is known as ours
             break
     try:
+        (beside / mark).touch()  # at once, so that what a kill leaves is known as ours
         yield beside
     finally:
         os.close(descriptor)

@@ -41,7 +41,7 @@ def health_of(
     if read and not _finite(layer.get("loss")):
         return "not finite"
     apart = layer.get("mean_inter")
-    if _finite(apart) and apart >= 1 - ONE_DIRECTION:
+    if apart is not None and _finite(apart) and apart >= 1 - ONE_DIRECTION:
         return "dead"
     zeros, samples = layer.get("zero_features"), layer.get("samples")
     if zeros and zeros == samples:

@@ -25,8 +25,8 @@ class Tail:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> tail = Tail(folder)
-    >>> with (folder / "journal.jsonl").open("w") as journal:
-    ...     _ = journal.write('{"kind":"note","step":1}\\n{"kind":"no')
+    >>> lines = '{"kind":"start","schema":1}\\n{"kind":"note","step":1}\\n{"kind":"no'
+    >>> _ = (folder / "journal.jsonl").write_text(lines)
     >>> tail.poll(), tail.poll()
     ([{'kind': 'note', 'step': 1}], [])
     """

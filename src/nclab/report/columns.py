@@ -56,8 +56,8 @@ class Columns:
         if not lines:
             return
         self._widen(lines, first=not len(self) if first is None else first)
-        first = -self.seen % self.stride
-        for place in range(first, len(lines), self.stride):
+        begin = -self.seen % self.stride
+        for place in range(begin, len(lines), self.stride):
             self._keep(lines[place])
         self.seen += len(lines)
         self._newest_kept = (self.seen - 1) % self.stride == 0
