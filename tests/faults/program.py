@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 from nclab.errors import NclabError, NclabWarning
-from nclab.monitor.sinks import RecordSink
+from nclab.monitor.record_sink import RecordSink
 from nclab.papers.beyond import tour
 from nclab.papers.small_network import NetworkConfig
 from nclab.records import open_run, read_run

@@ -23,7 +23,7 @@ def attacked(folder: Path, *options: object) -> dict[str, dict[str, int]]:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, int]] = json.loads(done.stdout)
-    assert found.pop("by library") is (library is not None)
+    assert bool(found.pop("by library")) == (library is not None)
     return found
 
 

@@ -27,6 +27,7 @@ class Live:
 
     def __init__(self, root: Path, *, host: str = "127.0.0.1", token: str = "") -> None:
         self.root = root
+        self._server: uvicorn.Server
         self._door = listen(host, 0)
         self.port = self._door.getsockname()[1]
         stopping = lambda: self._server.should_exit  # noqa: E731

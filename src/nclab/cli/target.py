@@ -111,7 +111,8 @@ def _map(
     if plot is not None:
         _check_suffix(plot)
     rows: list[Any] = [] if points is None else list(read_points(points))
-    options, left_out = {}, {}
+    options: dict[str, Any] = {}
+    left_out: dict[str, int] = {}
     if runs is not None:
         from nclab.papers.sweep.on_maps import sweep_points
 

@@ -145,7 +145,8 @@ class SecondLook:
         from nclab.statistics.kernel import look_at_rows
 
         given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
-        look_at_rows(*(part.numpy() for part in (*given, spread, reach)), self.least)
+        arrays: list[Any] = [part.numpy() for part in (*given, spread, reach)]
+        look_at_rows(*arrays, self.least)
 
     def require_same_data(self, moments: ClassMoments) -> None:
         """Refuse a second pass that has not seen what the first one has."""

@@ -38,6 +38,7 @@ def test_numbers_are_those_of_a_measurement() -> None:
         ("nc2", "nc2_equiangularity_means"),
     ):
         assert found[name] == pytest.approx(getattr(whole, metric), rel=1e-4), name
+    assert whole.nc3_frobenius is not None
     assert found["nc3"] == pytest.approx(math.sqrt(whole.nc3_frobenius), rel=1e-4)
     W, M = head.weight.detach().double(), LastLayer(one).moments.means
     assert found["raw_nc3"] == pytest.approx(float((W / W.norm() - M / M.norm()).norm()), rel=1e-4)

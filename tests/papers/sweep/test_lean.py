@@ -8,6 +8,7 @@ import pytest
 from nclab.data.teacher import Teacher
 from nclab.errors import DataError, NclabWarning
 from nclab.models.mlp import Shape
+from nclab.papers.sweep.group import Group
 from nclab.papers.sweep import SweepConfig, lean
 from nclab.papers.sweep.lean import FOLDER, Ended, Measured, train_lean
 from nclab.training import Fleet, Recipe
@@ -64,7 +65,7 @@ def test_what_is_there_is_not_trained_again_and_what_is_new_is(
     trained: list[int] = []
     before = lean.train_lean_group
 
-    def counted(group: lean.Group, *rest: object) -> Path:
+    def counted(group: Group, *rest: object) -> Path:
         trained.append(group.plans[0].member.seed)
         return before(group, *rest)  # type: ignore[arg-type]
 
@@ -99,7 +100,7 @@ def test_a_network_without_numbers_says_why(tmp_path: Path) -> None:
 def test_a_group_travels_to_another_process(tmp_path: Path) -> None:
     one = config()
     samples = one.draw().train
-    group = lean.Group(one, tuple(one.plan(samples)), samples, tmp_path)
+    group = Group(one, tuple(one.plan(samples)), samples, tmp_path)
     job, arguments = pickle.loads(pickle.dumps((lean._job, (group, lean.trained_on))))
     steps: list[tuple[int, int]] = []
     job(lambda *word: steps.append(word), *arguments)

@@ -75,8 +75,8 @@ def test_means_that_coincide_are_merged(tmp_path: Path) -> None:
     row = collapse.to_dict()
     from nclab.papers.sweep.on_maps import _mean_cosine
 
-    assert _mean_cosine(row, range(2, 4)) == pytest.approx(1.0)  # type: ignore[arg-type]
-    assert _mean_cosine(row, range(2)) == pytest.approx(0.0)  # type: ignore[arg-type]
+    assert _mean_cosine(row, range(2, 4)) == pytest.approx(1.0)
+    assert _mean_cosine(row, range(2)) == pytest.approx(0.0)
 
 
 def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -172,6 +173,37 @@ def test_few_dimensions() -> None:
     gaps = [group.logit_gap for group in limit.groups]
     assert gaps == pytest.approx([1 - math.cos(2 * math.pi / 5)])
     assert "no proof" in nclab.target(8, dim=3, weight_decay=0).proof
+
+
+def test_search_of_deep_heads_tries_a_line() -> None:
+    """With a bias three classes have room on one: lower than any plane by 8 per cent."""
+    options: Any = {"loss": "focal", "focus": 2.411, "bias": 0.0, "depth": 3}
+    found = nclab.target(3, weight_decay=(0.5, 0.5), **options)  # cheap: everything is zero
+    setting = replace(
+        found.setting,
+        counts=torch.full((3,), 8.0, dtype=torch.float64),
+        weight_decay=(0.00269, 0.03563),
+    )
+    lines = search(setting, starts=2)
+    assert lines.loss + lines.penalty == pytest.approx(0.049789229, abs=5.1e-10)
+    assert int(torch.linalg.matrix_rank(lines.logits, rtol=1e-6)) == 1
+
+
+def test_deep_relu_heads_descend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From random starts; what is found has logits, Grams and norms that belong together."""
+    monkeypatch.setattr("nclab.theory.targets.deep_relu.RANDOM", 1)
+    monkeypatch.setattr("nclab.theory.targets.deep_relu.REFINING", 60)
+    options: Any = {"loss": "mse", "features": "relu", "depth": 3}
+    known = nclab.target(counts=[5] * 3, weight_decay=(0.01, 0.002), **options)
+    assert known.proof == "lowest of known geometries and 1 starts: no proof"
+    assert known.geometry == "orthogonal frame in every layer"
+    monkeypatch.setattr("nclab.theory.targets.deep_relu.shrunk", lambda values, *_: 0.1 * values)
+    found = nclab.target(counts=[5] * 3, weight_decay=(0.01, 0.002), **options)
+    assert "found by descent" in found.geometry
+    assert found.objective is not None
+    assert found.objective > found.loss > 0
+    assert float(found.logits.diagonal().max()) > 0.5
+    assert torch.linalg.eigvalsh(found.mean_gram).min() > -1e-12
 
 
 def test_norms_can_be_more_than_enough() -> None:

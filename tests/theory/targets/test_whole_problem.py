@@ -228,12 +228,15 @@ def test_deep_cross_entropy() -> None:
 
 @pytest.mark.slow
 def test_deep_relu_heads() -> None:
-    """With three maps and ten classes no start is below collapse, and one is at it."""
-    collapse = deep_relu(10, 3, 0.001, refine=False).collapse
-    kind = {"loss": "mse", "depth": 3, "relu": True, "between": True}
-    ends = [whole_problem([1] * 10, (0.001, 0.001), seed=k, **kind).value for k in range(3)]
-    assert min(ends) == pytest.approx(collapse, rel=1e-4)
-    assert min(ends) > collapse * (1 - 1e-6)
+    """With four maps descent ends below orthogonal frames; with two it ends at them."""
+    for depth, below in ((4, True), (2, False)):
+        kind = {"loss": "mse", "depth": depth, "between": True}
+        found = target_like([1] * 4, (0.001, 0.001), kind)
+        ends = [whole_problem([1] * 4, (0.001, 0.001), seed=k, **kind).value for k in range(4)]
+        assert min(ends) > found.objective * (1 - 1e-4)
+        collapse = deep_relu(4, depth, 0.001, refine=False).collapse
+        assert (found.objective < collapse * (1 - 1e-3)) == below
+        assert found.objective <= collapse * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(

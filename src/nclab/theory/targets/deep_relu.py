@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.progress import track
 from nclab.theory.targets.deep_linear import best_size
-from nclab.theory.targets.descent import descend
+from nclab.theory.targets.descent import Descent, descend
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solved import Solved
 from nclab.theory.targets.squared_error import shrunk
@@ -16,6 +17,10 @@ from nclab.threads import one_thread
 
 REFINING = 20_000
 """Steps of descent from the graph, at most."""
+RANDOM, SMALL = 4, 12
+"""Random starts, with up to so many classes."""
+RANK = 1e-3
+"""Singular values this small, relatively, are none."""
 SOURCE = "docs/targets.md, deep ReLU heads; cf. Sukenik et al. 2024"
 
 
@@ -89,6 +94,11 @@ def _incidence(r: int) -> Tensor:
 
 def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
     """Descent over the weights of a ReLU network of width C from the construction."""
+    return min(_end(one, C, depth + 1, decay).value for one in _from_graph(C, r, depth, scale))
+
+
+def _from_graph(C: int, r: int, depth: int, scale: float) -> list[Tensor]:
+    """All weights of the construction, and the same stirred a little."""
     X = _incidence(r)
     left, values, right = torch.linalg.svd(X.T, full_matrices=False)
     parts = [(values.sqrt()[:, None] * right), left * values.sqrt()]  # features, first map
@@ -97,26 +107,36 @@ def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
     norms = [float(part.norm()) for part in parts]
     level = (scale * math.prod(norms)) ** (1 / len(parts))
     parts = [part * (level / norm) for part, norm in zip(parts, norms, strict=True)]
-    padded = [_padded(part, C) for part in parts]
-    start = torch.cat([part.flatten() for part in padded])
+    start = torch.cat([_padded(part, C).flatten() for part in parts])
+    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
+    return [start, start + 1e-3 * noise]
+
+
+def _end(start: Tensor, C: int, factors: int, decay: float, each: float = 1.0) -> Descent:
+    """Descent over features and maps, all (C, C), with `each` samples a class.
+
+    Features are multiplied by the root of `each`, so that all factors have one penalty.
+    """
     labels = torch.eye(C, dtype=torch.float64)
 
     def function(x: Tensor) -> tuple[float, Tensor]:
         x = x.detach().requires_grad_()
-        chain = x.view(len(padded), C, C)
-        seen = chain[0]
-        for place in range(1, len(padded)):
-            seen = chain[place] @ (seen if place == 1 else seen.relu())
-        value = (seen - labels).square().sum() / (2 * C) + decay / 2 * x.square().sum()
+        chain = x.view(factors, C, C)
+        logits = chain[-1] @ _read(chain, each)
+        value = (logits - labels).square().sum() / (2 * C) + decay / 2 * x.square().sum()
         (slope,) = torch.autograd.grad(value, x)
         return float(value.detach()), slope
 
-    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
     with one_thread():
-        starts = (start, start + 1e-3 * noise)
-        return min(
-            descend(function, one, steps=REFINING, rest=1e-15, memory=30).value for one in starts
-        )
+        return descend(function, start, steps=REFINING, rest=1e-15, memory=30)
+
+
+def _read(chain: Tensor, each: float) -> Tensor:
+    """(C, C) what the last map reads, a column for each class."""
+    seen = chain[0] / math.sqrt(each)
+    for part in chain[1:-1]:
+        seen = (part @ seen).relu()
+    return seen
 
 
 def _padded(part: Tensor, size: int) -> Tensor:
@@ -126,7 +146,7 @@ def _padded(part: Tensor, size: int) -> Tensor:
 
 
 def solve_deep_relu(setting: Setting, weight: float) -> Solved:
-    """The lower of collapse and graph, and which it is."""
+    """The lowest of collapse, graph and descents from the graph and random starts; which it is."""
     if not setting.balanced or setting.bias is not None:
         raise DataError("Expected equal counts and no bias for deep ReLU heads, got others.")
     C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
@@ -139,19 +159,8 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     loss = float((sigma - math.sqrt(m)).square().sum()) / (2 * setting.samples)
     penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())
     rows, read = sigma ** (2 / F), sigma ** (2 - 2 / F) / m
-    notes: tuple[str, ...] = ()
-    geometry, r = "orthogonal frame in every layer", vertices(C)
-    if r is not None and r >= 4 and setting.depth >= 3:
-        p, graph = _graph(C, r, setting.depth, weight, m)
-        words = f"orthogonal frames {loss + penalty:.9g}, strongly regular graph {graph:.9g}"
-        notes = (f"objectives: {words}",)
-        if graph < loss + penalty:
-            geometry = f"strongly regular graph, rank {r} before the last ReLU"
-            loss, penalty = (1 - p) ** 2 / 2, graph - (1 - p) ** 2 / 2
-            sigma = torch.full_like(sigma, p * math.sqrt(m))
-            rows = torch.full_like(sigma, (m * _cost(C, r, setting.depth) * p**2) ** (1 / F) / C)
-            read = p**2 / rows
-    return Solved(
+    value, r = loss + penalty, vertices(C)
+    collapsed = Solved(
         logits=(sigma / math.sqrt(m)).diag(),
         bias=torch.zeros_like(setting.counts),
         loss=loss,
@@ -159,10 +168,47 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
         left=rows.diag(),
         right=read.diag(),
         lower=None,
-        proof="lower of two constructions: no proof",
-        geometry=geometry,
+        proof="",
+        geometry="orthogonal frame in every layer",
         source=SOURCE,
         norm=float(sigma.sum()),
         weight=weight,
-        notes=notes,
+    )
+    words, starts = [f"orthogonal frames {value:.9g}"], []
+    if r is not None and r >= 4 and setting.depth >= 3:
+        p, graph = _graph(C, r, setting.depth, weight, m)
+        words.append(f"strongly regular graph {graph:.9g}")
+        starts = _from_graph(C, r, setting.depth, p * math.sqrt(m)) if p else []
+    random = RANDOM if C <= SMALL and setting.depth >= 2 else 0
+    for seed in range(random):
+        generator = torch.Generator().manual_seed(seed)
+        starts.append(torch.randn(F * C * C, generator=generator).double())
+    ends = [_end(one, C, F, weight, m) for one in track(starts, "starts")]
+    proof = f"lowest of known geometries and {len(ends)} starts: no proof"
+    if ends:
+        best = min(ends, key=lambda one: one.value)
+        words.append(f"{len(ends)} starts {best.value:.9g}")
+        if best.value < value * (1 - 1e-9):
+            collapsed = _of_end(collapsed, best, F, m)
+    return collapsed._replace(proof=proof, notes=("objectives: " + ", ".join(words),))
+
+
+def _of_end(like: Solved, end: Descent, factors: int, each: float) -> Solved:
+    """What a descent ended at, with the rank of what enters the last ReLU."""
+    C = len(like.bias)
+    chain = end.point.view(factors, C, C)
+    before = chain[-2] @ _read(chain[:-1], each)
+    values = torch.linalg.svdvals(before)
+    rank = int((values > RANK * values[0]).sum())
+    seen = _read(chain, each)
+    logits = chain[-1] @ seen
+    loss = float((logits - torch.eye(C, dtype=torch.float64)).square().sum()) / (2 * C)
+    return like._replace(
+        logits=logits,
+        loss=loss,
+        penalty=end.value - loss,
+        left=chain[-1] @ chain[-1].T,
+        right=seen.T @ seen,
+        geometry=f"rank {rank} before the last ReLU, found by descent",
+        norm=float(torch.linalg.svdvals(logits).sum()) * math.sqrt(each),
     )

@@ -80,7 +80,9 @@ def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
         start = torch.cat([start, torch.zeros(C).double()])
     if setting.depth > 1:
         most = max(min(dim, C - 1), 1)
-        rank = most - seed % max(most - 1, 1)
+        # On a line only a bias, or a class too small to be told apart, has classes in between.
+        least = 1 if setting.bias is not None or not setting.balanced else min(2, most)
+        rank = most - seed % (most - least + 1)
         start[: C * dim].view(C, dim)[:, rank:] = 0.0
         start[C * dim : 2 * C * dim].view(dim, C)[rank:] = 0.0
         for smoothed in SMOOTHED:

@@ -257,7 +257,8 @@ def target(
         norms: (α, β) instead: root mean square norm of all features, and of the classifier's rows.
         bias: penalty of the bias, 0 for a free one, None for no bias.
         features: free, or relu for features that are not negative.
-        depth: linear maps behind the features; with relu features and mse, ReLU between them.
+        depth: linear maps behind the features; with relu features and mse, ReLU between them, and
+            the features before the first map are free.
         smoothing: of label_smoothing, 0.1 unless given.
         focus: the exponent of focal, 2 unless given.
         targets: (C, C) soft targets of cross_entropy, a column for each class.
