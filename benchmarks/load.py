@@ -25,7 +25,6 @@ from pathlib import Path
 from benchmarks.serve import lines, record, start
 from nclab.records import open_run
 
-
 POINTS = 1000
 """Of the run that clients listen to."""
 
