@@ -84,7 +84,7 @@ def test_features_that_are_not_finite_are_no_points() -> None:
     model = network()
     monitor = nclab.Monitor(model, geometry=30)
     with torch.no_grad():
-        model[0].weight.fill_(float("nan"))
+        next(model.parameters()).fill_(float("nan"))
     for x, y in monitor.watch(batches()):
         model(x)
         assert len(y)

@@ -233,3 +233,25 @@ def test_marks_near_collapse_differ(watched: Watched) -> None:
     assert words([-0.333336, -0.333334, -0.333332]) == ["−0.333336", "−0.333334", "−0.333332"]
     assert words([1.00001e-7, 1.00002e-7])
     assert words([123456, 123457])
+
+
+def test_points_that_stand_alone_and_places_that_were_tried_are_seen(watched: Watched) -> None:
+    drawn = """([x, y, xTicks]) => {
+      const box = document.body.appendChild(document.createElement("div"));
+      const chart = nclab.chart(box, {series: [{label: "a", x, y}], xTicks});
+      const pen = nclab.svgPen(300, 200);
+      const made = chart.paint(pen, 300, 200);
+      box.remove();
+      return [made.xTicks, (pen.text().match(/a2\\.4 2\\.4/g) || []).length / 2];
+    }"""
+
+    def look(x: list[float], y: list[float | None], ticks: list[float] | None = None) -> list[Any]:
+        found: list[Any] = watched.page.evaluate(drawn, [x, y, ticks])
+        return found
+
+    places = [float(n) for n in range(20)]
+    alone = [None if n in (9, 11) else 1.0 for n in range(20)]
+    assert look(places, alone)[1] == 1
+    assert look(places, [1.0] * 20)[1] == 0
+    assert look([0.05], [1.0]) == [[0.05], 1]
+    assert look([16.0, 32.0], [1.0, 2.0], [16.0, 32.0]) == [[16, 32], 2]

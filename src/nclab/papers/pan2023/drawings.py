@@ -157,8 +157,9 @@ def _peeled(widths: Sequence[int]) -> Panel:
 
 
 def _drawn(layers: Sequence[Sequence[Place]], series: tuple[Series, ...]) -> Panel:
-    hidden = [f"hidden {place}" for place in range(1, len(layers) - 1)]
-    names = ("input", *hidden[:-1], f"{hidden[-1]}\nfeatures h", "output\nW h")
+    hidden = [f"hidden\n{place}" for place in range(1, len(layers) - 1)]
+    last = f"hidden {len(hidden)}\nfeatures h"
+    names = ("input", *hidden[:-1], last, "output\nW h")
     ticks = tuple(layer[0][0] for layer in layers)
     return Panel("", "", "", series, x_ticks=ticks, x_names=names, bare=True)
 
