@@ -84,7 +84,7 @@ def class_sums(classes: int, rows: int, dim: int, offset: float) -> dict[str, An
     double = np.zeros((classes, dim))
     short, lost, single = np.zeros((3, classes, dim), dtype=np.float32)
     free = numba.njit(fastmath=FREEDOMS)
-    work: dict[str, tuple[int, Callable[..., None], tuple[Array, ...]]] = {
+    work: dict[str, tuple[int, Any, tuple[Array, ...]]] = {
         "float64": (8, free(in_float64), (wide, double)),
         "compensated float32": (8, numba.njit(compensated), (pivots, short, lost)),
         "float32": (4, free(in_float32), (pivots, single)),

@@ -23,7 +23,7 @@ from nclab.statistics import blocks, nearest
 from tests.fuzz import errors, exact
 from tests.fuzz.exact import Exact
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 SAID = mpf("1e-6")
 """An error beyond this is to be said."""
 ABSOLUTE = (
@@ -179,7 +179,8 @@ def measured(given: Input, **options: Any) -> Collapse:
         if given.compiled:
             stack.enter_context(patch.object(blocks, "COMPILED", 0))
             stack.enter_context(patch.object(nearest, "SCREENED", 0))
-        return measure_features(*arguments, weight=given.weight, bias=given.bias, **options)
+        head: dict[str, Any] = {"weight": given.weight, "bias": given.bias, **options}
+        return measure_features(*arguments, **head)
 
 
 def campaign(folder: Path) -> Callable[[random.Random], bool]:

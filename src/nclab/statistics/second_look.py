@@ -146,7 +146,7 @@ class SecondLook:
 
         given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
         arrays: list[Any] = [part.numpy() for part in (*given, spread, reach)]
-        look_at_rows(*arrays, self.least)
+        look_at_rows(*[*arrays, self.least])
 
     def require_same_data(self, moments: ClassMoments) -> None:
         """Refuse a second pass that has not seen what the first one has."""

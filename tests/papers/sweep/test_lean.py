@@ -8,8 +8,8 @@ import pytest
 from nclab.data.teacher import Teacher
 from nclab.errors import DataError, NclabWarning
 from nclab.models.mlp import Shape
-from nclab.papers.sweep.group import Group
 from nclab.papers.sweep import SweepConfig, lean
+from nclab.papers.sweep.group import Group
 from nclab.papers.sweep.lean import FOLDER, Ended, Measured, train_lean
 from nclab.training import Fleet, Recipe
 
