@@ -152,9 +152,9 @@ def least_norm_with_margins(counts: list[int], *, biased: bool, seed: int) -> En
         constraints={"type": "ineq", "fun": margins},
         options={"maxiter": 2000, "ftol": 1e-14},
     )
-    first, second, bias = np.split(found.x, [C * C, 2 * C * C])
-    W, H = torch.tensor(first).view(C, C), torch.tensor(second).view(C, C)
-    return Ended(float(found.fun), W @ W.T, H.T @ H, torch.tensor(bias))
+    first, second, bias = torch.tensor(found.x).tensor_split([C * C, 2 * C * C])
+    W, H = first.view(C, C), second.view(C, C)
+    return Ended(float(found.fun), W @ W.T, H.T @ H, bias)
 
 
 def widest_code(C: int, d: int, *, seed: int) -> Tensor:
