@@ -10,7 +10,6 @@ asks for its kind.
 """
 
 import warnings
-from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,17 +106,24 @@ def left_out(kind: str, name: str, why: str) -> None:
 def forget() -> None:
     """Look again, as after an installation."""
     plugins.cache_clear()
+    _entry_points.cache_clear()
     _PROBLEMS.clear()
 
 
 _PROBLEMS: dict[tuple[str, str], str] = {}
 
 
-def _points(kind: str) -> "Iterator[EntryPoint]":
+def _points(kind: str) -> "tuple[EntryPoint, ...]":
+    assert kind in KINDS, kind
+    return _entry_points(f"nclab.{kind}")
+
+
+@cache
+def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
+    """Looked for once: every package of the environment is asked, and every recipe asks here."""
     from importlib.metadata import entry_points  # late: `nclab --help` does without
 
-    assert kind in KINDS, kind
-    return iter(sorted(entry_points(group=f"nclab.{kind}"), key=lambda point: point.name))
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
 
 
 def _package(point: "EntryPoint") -> str:

@@ -28,7 +28,7 @@ def test_the_label_is_last_or_named(tmp_path: Path, text: str) -> None:
     ("text", "pattern"),
     [
         ("1,2,0\n3,x,1\n", "could not convert string 'x'"),
-        ("1,2,0\n3,1\n", "number of columns changed"),
+        ("1,2,0\n3,1\n", "column index 2 at row 2"),
         ("1,2,0.5\n3,1,1\n", "integer labels in column 3 .* got 0.5 in row 0"),
         ("0\n1\n", "got 2 rows of 1"),
         ("nan,2,0\n3,1,1\n", "got nan in row 0, column 0"),

@@ -1,6 +1,6 @@
 """Commands whose n-th change of the disk fails, for all n: one line, nothing lost, goes on after.
 
-LD_PRELOAD=shim.so python -m tests.faults.program FOLDER [--every K] [--only NAME]
+LD_PRELOAD=shim.so python -m tests.faults.program FOLDER [--every K] [--only NAME …]
 """
 
 import argparse
@@ -19,8 +19,6 @@ import torch
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.monitor.record_sink import RecordSink
-from nclab.papers.beyond import tour
-from nclab.papers.small_network import NetworkConfig
 from nclab.records import open_run, read_run
 from nclab.report.site import write_report
 from tests.cli.runner import call
@@ -31,7 +29,8 @@ from tests.monitor.loops import network, train
 from tests.records.killing import content, small
 
 MODES = {"once": (errno.EIO, False), "for ever": (errno.ENOSPC, True)}
-TINY = tour.Config(NetworkConfig(samples=60, width=4, epochs=1))
+DRAWN = "pan2023_drawings"
+"""An experiment that trains nothing."""
 
 
 class Scenario(NamedTuple):
@@ -112,14 +111,14 @@ def watched_again(folder: Path) -> object:
 
 
 def reproduce(folder: Path) -> None:
-    command("reproduce", "tour", "--seeds", 1, "--out", folder / "runs")
+    command("reproduce", DRAWN, "--seeds", 1, "--out", folder / "runs")
 
 
 def reproduced(folder: Path) -> object:
     reproduce(folder)
     check(folder / "runs" / "report")
-    numbers = json.loads((folder / "runs" / "tour" / "numbers.json").read_text())
-    return numbers["cases"]
+    numbers = json.loads((folder / "runs" / DRAWN / "numbers.json").read_text())
+    return numbers["points"]
 
 
 def poisoned(folder: Path) -> None:
@@ -220,15 +219,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--only", choices=list(SCENARIOS))
+    parser.add_argument("--only", nargs="*", choices=list(SCENARIOS), default=list(SCENARIOS))
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NclabWarning)
-    tour.PRESETS["quick"] = TINY
     root = given.folder.resolve()
-    names = [given.only] if given.only else list(SCENARIOS)
     told = {}
-    for name in names:
+    for name in given.only:
         told[name] = attack(name, root, given.every)
         sys.stderr.write(f"{name}: {told[name]}\n")
     print(json.dumps({"by library": Faults().by_library, **told}))  # noqa: T201 - read by the test

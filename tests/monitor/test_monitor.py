@@ -355,10 +355,18 @@ def test_nothing_but_nan_is_said_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"sinks": "runs/mine"}, {"sinks": 5}, {"alarms": [5]}, {"alarms": "collapse"}]
+    ("options", "words"),
+    [
+        ({"sinks": "runs/mine"}, "pass 'record:FOLDER'"),
+        ({"sinks": 5}, "callables that take an Event"),
+        ({"alarms": [5]}, "callables that take an Event"),
+        ({"alarms": "collapse"}, "callables that take an Event"),
+    ],
 )
-def test_what_cannot_be_called_is_refused_before_training(options: dict[str, Any]) -> None:
-    with pytest.raises(NclabError, match="callables that take an Event"):
+def test_what_cannot_be_called_is_refused_before_training(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(NclabError, match=words):
         nclab.Monitor(network(), **options)
 
 

@@ -133,7 +133,7 @@ def test_alarms_of_one_split_say_nothing_about_another() -> None:
     monitor = watched(epochs=2, alarms=[easy], class_names=NAMES)
     own = {(alarm.split, alarm.layer) for alarm in monitor.alarms}
     assert own == {(split, layer) for split in ("train", "test") for layer in ("2", "5")}
-    assert any(str(alarm).startswith("5, test: collapse reached") for alarm in monitor.alarms)
+    assert any("5, test: collapse reached" in str(alarm) for alarm in monitor.alarms)
     other = nclab.Monitor(network())
     other.load_state_dict(monitor.state_dict())
     assert other.alarms == monitor.alarms
@@ -152,7 +152,7 @@ def test_alarms_name_the_classes() -> None:
     assert str(alarm) == "fc: class means merge (classes cat, fox)"
     raises = [lambda event: Alarm("mine", "5", (2,), 1.0, "look")]
     monitor = watched(epochs=1, alarms=raises, class_names=NAMES)
-    assert str(monitor.alarms[0]) == "5: look (class fox)"
+    assert str(monitor.alarms[0]) == "epoch 1, 5: look (class fox)"
 
 
 def test_a_test_set_without_some_class() -> None:
