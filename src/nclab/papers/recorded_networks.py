@@ -62,6 +62,8 @@ def keep_networks(paper: str, runs: Path) -> int:
     kept = [value for value in contents(paper) if isinstance(value, Kept)]
     fresh = {one["manifest"]["name"]: one for own in kept for one in _finished(own, runs)}
     fresh = {name: one for name, one in fresh.items() if name not in known}
+    if not fresh:
+        return 0
     whole = {**known, **fresh}
     lines = [to_json(whole[name]) for name in sorted(whole)]
     networks_file(paper).parent.mkdir(exist_ok=True)

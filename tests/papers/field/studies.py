@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from nclab.papers.field.rows import as_columns, as_rows
@@ -171,12 +172,19 @@ def where(column: str, value: Any, **match: Any) -> Spoil:
     return spoil
 
 
+def everywhere(*spoils: Spoil) -> Spoil:
+    """One after the other."""
+    return lambda numbers: reduce(lambda spoilt, spoil: spoil(spoilt), spoils, numbers)
+
+
 STUDY_SPOILS: dict[str, Spoil] = {
     "zhao2026/coupled-collapses": where("nc1", 0.5, optimizer="adam"),
     "zhao2026/decoupled-does-not": where(
         "nc1", lambda row: max(row["weight_decay"], 1e-5) ** -0.5, optimizer="adamw"
     ),
-    "zhao2026/cannot-emerge": where("nc1", 1e-6, optimizer="adamw"),
+    "zhao2026/cannot-emerge": everywhere(
+        *(where(name, 1e-6, optimizer="adamw") for name in ("nc0", "nc1", "nc2", "nc3"))
+    ),
     "zhao2026/momentum-accelerates": where("loss", 0.1, optimizer=NO_MOMENTUM),
     "beyond/optimizer-sgdw-matched": where("nc1", 1.0, optimizer="sgdw"),
     "beyond/optimizer-adamw-matched": where("nc2", 0.1, optimizer="adamw"),

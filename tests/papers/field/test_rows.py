@@ -81,6 +81,17 @@ def test_one_seed_decides_nothing(name: str) -> None:
     assert claim.judge(one).verdict is Verdict.UNDECIDED
 
 
+@pytest.mark.parametrize("column", ["nc0", "nc1", "nc2", "nc3"])
+def test_adamw_that_lags_in_one_measure_is_not_collapsed(column: str) -> None:
+    [claim] = [one for one in claims() if one.id == "zhao2026/cannot-emerge"]
+    collapsed = STUDY_SPOILS[claim.id](STUDIES[claim.needs])
+    rows = [
+        {**row, column: 0.2} if row["optimizer"] == "adamw" else row for row in as_rows(collapsed)
+    ]
+    found = claim.judge({**collapsed, "networks": as_columns(rows)})
+    assert found.verdict is Verdict.REPRODUCED
+
+
 def reversed_(values: tuple[float, ...]) -> dict[Any, Any]:
     return dict(zip(values, values[::-1], strict=True))
 
