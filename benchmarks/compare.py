@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nclab.records import open_run
-from nclab.records.lines import encode
 from nclab.report.site import write_report
 
 LIMIT_LOAD, LIMIT_ANSWER = 3.0, 0.2
 """Seconds that a person waits gladly."""
+PATIENCE = 120
+"""Seconds after which nothing will be drawn any more."""
 DRAWN = "window.nclab && nclab.comparing && nclab.comparing.charts.length && +nclab.comparing"
 DRAWN += ".charts[0].chart.canvas.dataset.points > {points}"
 ACTIONS = {
@@ -61,15 +62,12 @@ def fill(root: Path, *, runs: int, records: int) -> None:
         member = {"norm": norms[number % 3], "weight_decay": decays[number // 3 % 3]}
         config = {"member": {**member, "seed": number // 9}, "recipe": {"epochs": records}}
         folder = root / f"run-{number:04}"
-        open_run(folder, kind="benchmark", config=config, seed=number // 9).close()
-        lines = []
-        for step in range(records):
-            layer = {name: (1 + 0.3 * draw.random()) / (step + 1) for name in METRICS}
-            at = {"kind": "measurement", "step": step, "epoch": step / 100}
-            lines.append(encode({**at, "layers": [{"layer": "fc", **layer}]}))
-        lines.append(encode({"kind": "end", "state": "finished"}))
-        with (folder / "journal.jsonl").open("ab") as journal:
-            journal.write(b"".join(lines))
+        with open_run(folder, kind="benchmark", config=config, seed=number // 9) as run:
+            for step in range(records):
+                layer = {name: (1 + 0.3 * draw.random()) / (step + 1) for name in METRICS}
+                at = {"kind": "measurement", "step": step, "epoch": step / 100}
+                run.append({**at, "layers": [{"layer": "fc", **layer}]})
+            run.finish()
 
 
 def start(root: Path) -> tuple[subprocess.Popen[str], str]:
@@ -93,6 +91,8 @@ def watch(page: Any, address: str, *, points: float) -> None:
     begin = time.perf_counter()
     page.goto(address)
     while not page.evaluate(f"() => Boolean({DRAWN.format(points=points)})"):
+        if time.perf_counter() - begin > PATIENCE:
+            raise SystemExit(f"Expected {points:g} points on {address}, not drawn in {PATIENCE} s.")
         page.wait_for_timeout(10)
     page.evaluate("() => new Promise(requestAnimationFrame)")
     spent = time.perf_counter() - begin

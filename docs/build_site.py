@@ -26,6 +26,11 @@ ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.m
 HIDDEN_ROOMS = {"cli"}
 """Rooms whose reference is another: that of the command line is what `--help` says."""
 LINK = re.compile(r"(?<!\\)(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s:]+?)(#[^)\s]*)?\)")
+TAG = re.compile(r"(<[^>]*>)")
+VERBATIM = {"code", "pre", "math", "script", "style", "svg"}
+LETTER = r"(?:(?<=‖)|(?<=\b[^\W\d_])|(?<=[\u0300-\u036f]))"
+INDEX = re.compile(rf"_\{{([^{{}}]*)\}}|{LETTER}_(\*|[^\W_²³ᵀ]{{1,2}})(?![^\W²³ᵀ])")
+POWER = re.compile(r"\^\{([^{}]*)\}")
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -90,7 +95,22 @@ def on_page_content(content: str, *, page: Any, **kwargs: Any) -> str:
         except NclabError as error:
             raise PluginError(f"{page.file.src_uri}: {error}") from error
 
-    return MATH.sub(typeset, content)
+    return _indices(MATH.sub(typeset, content))
+
+
+def _indices(content: str) -> str:
+    """Formulas in the middle of a sentence, h_c or D^{1/2}, with their indices below and above."""
+    inside: list[str] = []
+    parts = TAG.split(content)
+    for place, part in enumerate(parts):
+        if place % 2:
+            name = part.strip("</>").split()[0].lower() if part.strip("</>") else ""
+            if name in VERBATIM and not part.endswith("/>"):
+                inside = inside[:-1] if part.startswith("</") else [*inside, name]
+        elif not inside:
+            low = INDEX.sub(lambda found: f"<sub>{found[1] or found[2]}</sub>", part)
+            parts[place] = POWER.sub(r"<sup>\1</sup>", low)
+    return "".join(parts)
 
 
 def _relinked(markdown: str, folder: Path) -> str:

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,22 @@ def test_formulas_are_typeset(site: Path) -> None:
         prose = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
         assert "$$" not in prose, name
         assert "\\frac" not in prose, name
+        words = re.sub(r"<math\b.*?</math>|<[^>]*>", "", prose, flags=re.DOTALL)
+        assert not re.search(r"\w[_^]\{", words), name
+
+
+def test_indices_in_sentences_are_set_low_and_high() -> None:
+    indices = runpy.run_path(str(ROOT / "docs" / "build_site.py"))["_indices"]
+    assert indices("<p>‖M D^{1/2}‖_* of h̄_{c,i}</p>") == (
+        "<p>‖M D<sup>1/2</sup>‖<sub>*</sub> of h̄<sub>c,i</sub></p>"
+    )
+    assert indices("λ_W, ‖W‖_F²") == "λ<sub>W</sub>, ‖W‖<sub>F</sub>²"
+    for same in (
+        "<p>min_intra and <code>h_c</code></p>",
+        '<img alt="x_1" src="a_b.png" />',
+        "<pre><code>x_{1}</code> y_2</pre>",
+    ):
+        assert indices(same) == same
 
 
 def test_every_public_name_has_its_place(site: Path) -> None:

@@ -1,5 +1,6 @@
 """A folder of runs as a sweep over two settings and some seeds leaves it, without any training."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ def layer(norm: str, decay: float, seed: int, epoch: int) -> dict[str, Any]:
     }
 
 
-def sweep(root: Path) -> Path:
-    """Twelve finished runs, one that is dead, and one of a monitor with an alarm."""
+def trained(root: Path, epochs: Sequence[int]) -> Path:
+    """Twelve finished runs, measured at these epochs."""
     for norm in NORMS:
         for decay in DECAYS:
             for seed in SEEDS:
@@ -32,10 +33,16 @@ def sweep(root: Path) -> Path:
                 with open_run(
                     root / f"{norm}-{decay}-{seed}", kind="fleet", config=config, seed=seed
                 ) as run:
-                    for epoch in EPOCHS:
+                    for epoch in epochs:
                         at = {"kind": "measurement", "step": 10 * epoch, "epoch": epoch}
                         run.append({**at, "layers": [layer(norm, decay, seed, epoch)]})
                     run.finish()
+    return root
+
+
+def sweep(root: Path) -> Path:
+    """Twelve finished runs, one that is dead, and one of a monitor with an alarm."""
+    trained(root, EPOCHS)
     with open_run(root / "dead", kind="fleet", config={}) as run:
         gone = {**layer("none", 1.0, 0, 1), "mean_inter": 1.0, "max_inter": 1.0}
         run.append({"kind": "measurement", "step": 1, "epoch": 1, "layers": [gone]})

@@ -10,7 +10,7 @@ import pytest
 
 from nclab.report.site import write_report
 from tests.report.browser import Watched, chromium
-from tests.report.sweeps import DECAYS, EPOCHS, sweep
+from tests.report.sweeps import DECAYS, EPOCHS, NORMS, sweep, trained
 from tests.report.test_server import Live
 
 SERIES = "nclab.comparing.charts[{}].chart.view.series.filter(one => !one.quiet)"
@@ -62,6 +62,38 @@ def test_runs_of_two_settings_have_bands_over_seeds(watched: Watched) -> None:
     assert one["high"] == pytest.approx([epoch / 10 + 0.02 for epoch in EPOCHS])
     assert len(found) == 6
     assert "2 failed, dead or not finite are left out" in watched.page.inner_text("#compare-words")
+
+
+SWATCHES = """Array.from(document.querySelectorAll("#runs tbody tr")).map(
+  row => [row.dataset.run.split("-")[0], row.querySelector(".swatch").style.borderTopColor])"""
+
+
+def test_rows_have_the_colours_of_their_groups_at_once(watched: Watched) -> None:
+    shown = [tuple(one) for one in watched.page.evaluate(SWATCHES)]
+    colours = {norm: {colour for name, colour in shown if name == norm} for norm in NORMS}
+    assert [len(own) for own in colours.values()] == [1, 1]
+    assert colours["affine"] != colours["none"]
+
+
+def test_runs_that_were_measured_once_are_drawn_against_a_setting(
+    browser: Any, tmp_path: Path
+) -> None:
+    root = trained(tmp_path / "runs", EPOCHS[-1:])
+    watched = Watched(browser)
+    watched.page.goto((write_report(root).page.parent / "runs.html").as_uri())
+    watched.until("window.nclab?.comparing?.charts.length && " + SERIES.format(0) + ".length")
+    assert watched.page.input_value("#x") == "weight_decay"
+    assert watched.page.is_checked("#logx")
+    assert {name: one["x"] for name, one in series(watched).items()} == {
+        "norm affine": list(DECAYS),
+        "norm none": list(DECAYS),
+    }
+    watched.page.select_option("#x", "epoch")  # what one chooses is kept
+    watched.page.reload()
+    watched.until("window.nclab?.comparing?.charts.length && " + SERIES.format(0) + ".length > 5")
+    assert watched.page.input_value("#x") == "epoch"
+    watched.context.close()
+    assert watched.errors == []
 
 
 def test_a_metric_is_drawn_against_a_setting(watched: Watched) -> None:

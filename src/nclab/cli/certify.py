@@ -14,7 +14,7 @@ FLAGS = {
     "num_classes": "--classes",
     "bias_norm": "--bias-norm",
     "weight_decay": "--weight-decay",
-    **{name: f"--{name}" for name in ("classes", "alpha", "beta", "loss", "delta")},
+    **{name: f"--{name}" for name in ("classes", "counts", "alpha", "beta", "loss", "delta")},
 }
 """What the parameters of `certify` are called here."""
 

@@ -1,4 +1,4 @@
-"""`nclab claims`: every statement of both papers, checked."""
+"""`nclab claims`: every statement of the papers, checked."""
 
 from pathlib import Path
 from typing import Annotated

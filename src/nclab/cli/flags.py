@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from nclab.errors import MissingExtra, NclabError
 
@@ -69,12 +70,22 @@ def field_as_flag(message: str, flags: Mapping[str, str]) -> str:
     'Expected at least one of --norm, got none. Take --drop-last.'
     >>> field_as_flag("Expected data whose rate is known.", flags)
     'Expected data whose rate is known.'
+    >>> field_as_flag("Expected rate=(first, last) or norms=, got rate=None.", flags)
+    'Expected --rate first,last or --norm, got --rate none.'
     """
     begin = re.match(rf"Expected (?:{BEFORE})?(\w+)(?=[ ,])(?! data| \*)", message)
     if begin and begin[1] in flags:
         message = message[: begin.start(1)] + flags[begin[1]] + message[begin.end(1) :]
     for name, flag in flags.items():
-        message = re.sub(rf"(?<![\w-]){name}=True\b", flag, message)
-        message = re.sub(rf"(?<![\w-]){name}=(?=[\w'\"(])", f"{flag} ", message)
-        message = re.sub(rf"(?<![\w-]){name}=(?=\s)", flag, message)
+        named = rf"(?<![\w-]){name}="
+        message = re.sub(rf"{named}True\b", flag, message)
+        message = re.sub(rf"{named}None\b", f"{flag} none", message)
+        message = re.sub(rf"{named}\(([^()]*)\)", partial(_listed, flag), message)
+        message = re.sub(rf"{named}(?=[\w'\"(])", f"{flag} ", message)
+        message = re.sub(rf"{named}(?=[\s,;.:)])", flag, message)
     return message
+
+
+def _listed(flag: str, found: re.Match[str]) -> str:
+    """Several values of one option, as they are typed."""
+    return f"{flag} {found[1].replace(', ', ',')}"

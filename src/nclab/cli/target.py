@@ -6,8 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from nclab.cli.counts import COUNTS, read_counts
+from nclab.cli.flags import naming_flags
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
+
+FLAGS = {
+    "num_classes": "--classes",
+    "weight_decay": "--weight-decay",
+    **{name: f"--{name}" for name in ("counts", "norms", "loss", "smoothing", "focus", "bias")},
+    **{name: f"--{name}" for name in ("features", "dim", "depth")},
+}
+"""What the parameters of `target` are called here."""
 
 
 def command(
@@ -78,19 +87,20 @@ def command(
         raise DataError(f"Expected {name} beside --map only, got it alone.")
     from nclab.theory.targets.target import target
 
-    found = target(
-        classes,
-        counts=None if counts is None else read_counts(counts),
-        dim=dim,
-        loss=loss,
-        weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
-        norms=None if norms is None else _numbers("--norms", norms),
-        bias=_bias(bias),
-        features=features,
-        depth=depth,
-        smoothing=smoothing,
-        focus=focus,
-    )
+    with naming_flags(FLAGS):
+        found = target(
+            classes,
+            counts=None if counts is None else read_counts(counts),
+            dim=dim,
+            loss=loss,
+            weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
+            norms=None if norms is None else _numbers("--norms", norms),
+            bias=_bias(bias),
+            features=features,
+            depth=depth,
+            smoothing=smoothing,
+            focus=focus,
+        )
     if plot is not None:
         _save(found.plot()[0], plot)
     if as_json:
@@ -154,7 +164,7 @@ def _bias(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise DataError(f"Expected --bias as a penalty or none, got {text!r}.") from None
+        raise DataError(f"Expected --bias as its penalty or none, got {text!r}.") from None
 
 
 def _numbers(option: str, text: str) -> Any:

@@ -23,6 +23,8 @@ THIN = 0.8
 """Points, of the lines of a drawing."""
 TITLE_HEIGHT, LEGEND_ROW = 0.32, 0.22
 """Inches."""
+HANDLE = 3.4
+"""Letters that a line is long in a legend: shorter ones hide their dashes behind the marker."""
 
 
 def draw(picture: Picture, dark: bool = False) -> "Figure":
@@ -253,7 +255,7 @@ def _legend_of_all(figure: "Figure", width: float) -> None:
         list(found),
         loc="outside lower center",
         ncols=across,
-        handlelength=1.8,
+        handlelength=HANDLE,
         columnspacing=1.4,
     )
 
@@ -268,7 +270,7 @@ def _legend_below(axis: "Axes") -> None:
             loc="upper center",
             bbox_to_anchor=(0.5, -0.2),
             ncols=1 if max(map(len, labels)) > 14 else 3,
-            handlelength=1.8,
+            handlelength=HANDLE,
             columnspacing=1.2,
             borderaxespad=0.0,
         )

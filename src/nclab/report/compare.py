@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nclab.records.fleet_config import FLEET, UNSAID
-from nclab.records.schema import last_layer
+from nclab.records.schema import EPOCH, last_layer
 from nclab.report.columns import PLACES
 from nclab.report.growing_run import GrowingRun, known
 from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, short, summary
@@ -94,8 +94,10 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
 def row_of(slug: str, run: GrowingRun) -> dict[str, Any]:
     """A run in one line: its state, its whole configuration, its last numbers."""
     epoch = run.last_measurement().get("epoch")
+    seen = (columns.seen for kind, columns in run.columns.items() if kind != EPOCH)
+    measured = max(seen, default=0)
     own = {"config": settings(run), "values": last_values(run)}
-    return {"slug": slug, **summary(run), "epoch": epoch, **own}
+    return {"slug": slug, **summary(run), "epoch": epoch, "measured": measured, **own}
 
 
 def settings(run: GrowingRun) -> dict[str, Value]:

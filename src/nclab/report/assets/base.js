@@ -46,10 +46,12 @@ nclab.stateOf = (run) => {
   return nclab.element("span", { class: "states" }, parts);
 };
 
+nclab.prefersDark = window.matchMedia?.("(prefers-color-scheme: dark)"); // asked for every curve
+
 nclab.dark = () => {
   const chosen = document.documentElement.getAttribute("data-theme");
   if (chosen) return chosen === "dark";
-  return window.matchMedia?.("(prefers-color-scheme: dark)").matches;
+  return Boolean(nclab.prefersDark?.matches);
 };
 
 nclab.paper = () => nclab.palette[nclab.dark() ? "dark" : "light"];
@@ -174,8 +176,7 @@ nclab.canvas = (box, height, draw) => {
       draw();
     });
   }
-  if (window.matchMedia)
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  nclab.prefersDark?.addEventListener("change", redraw);
   // Paper is white, and nobody can open on it what is folded.
   let folded = [];
   let before = null;

@@ -140,7 +140,20 @@ nclab.compare = (source) => {
     if (axes.length && kinds(axes[0]) <= 12) found.colour = axes[0];
     if (found.colour && axes.length > 1 && kinds(axes[0]) * kinds(axes[1]) <= 24)
       found.dash = axes[1];
+    // Ended runs that were measured once are no curves: they are looked at against a setting.
+    const once = table.runs.every((run) => run.measured <= 1 && run.state !== "running");
+    if (once && axes.length) {
+      found.x = axes.find((axis) => typeof table.runs[0].config[axis] === "number") || axes[0];
+      found.logx = byPowers(found.x) ? "1" : "";
+    }
     return found;
+  }
+
+  function byPowers(axis) {
+    // Weight decays of several powers of ten are looked at by their powers.
+    const values = table.runs.map((run) => run.config[axis]).filter(Number.isFinite);
+    const least = Math.min(...values);
+    return values.length > 0 && least > 0 && Math.max(...values) / least >= 20;
   }
 
   function firstMetrics() {
@@ -363,6 +376,7 @@ nclab.compare = (source) => {
   }
 
   page.draw = () => {
+    groups(page.runs()); // the table has the colours of the groups before there are curves
     page.charts.forEach((one) => {
       one.chart.update(changes(one.metric));
       const about = table.metrics.find((each) => each.name === one.metric);
@@ -524,12 +538,7 @@ nclab.compare = (source) => {
   ["x", "colour", "dash", "layer", "smooth"].forEach((name) => {
     at(name).addEventListener("input", () => {
       state[name] = name === "smooth" && at(name).value === "0" ? "" : at(name).value;
-      if (name === "x" && !overTraining()) {
-        // Weight decays of several powers of ten are looked at by their powers.
-        const values = table.runs.map((run) => run.config[state.x]).filter(Number.isFinite);
-        const least = Math.min(...values);
-        state.logx = values.length && least > 0 && Math.max(...values) / least >= 20 ? "1" : "";
-      }
+      if (name === "x" && !overTraining()) state.logx = byPowers(state.x) ? "1" : "";
       changed();
     });
   });

@@ -224,8 +224,12 @@ nclab.runPage = () => {
   function space(where) {
     const box = document.getElementById(where);
     if (!data.geometry.length) {
+      const how = data.kind === "monitor" ? " Monitor(model, geometry=300) keeps them." : "";
       box.appendChild(
-        nclab.element("p", { class: "note", text: "No 3-D pictures were recorded for this run." }),
+        nclab.element("p", {
+          class: "note",
+          text: `No 3-D pictures were recorded for this run.${how}`,
+        }),
       );
       return;
     }

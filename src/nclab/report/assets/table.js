@@ -4,12 +4,14 @@ nclab.gotRuns = (table) => {
   nclab.table = table;
 };
 
+nclab.letters = new Intl.Collator(undefined, { numeric: true }); // made once: making it is slow
+
 nclab.order = (one, other) => {
   // Numbers by size, words by letters, nothing last.
   const empty = (value) => value === null || value === undefined || value === "";
   if (empty(one) || empty(other)) return Number(empty(one)) - Number(empty(other));
   if (typeof one === "number" && typeof other === "number") return one - other;
-  return String(one).localeCompare(String(other), undefined, { numeric: true });
+  return nclab.letters.compare(String(one), String(other));
 };
 
 nclab.setting = (value) => {

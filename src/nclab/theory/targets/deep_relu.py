@@ -148,7 +148,7 @@ def _padded(part: Tensor, size: int) -> Tensor:
 def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     """The lowest of collapse, graph and descents from the graph and random starts; which it is."""
     if not setting.balanced or setting.bias is not None:
-        raise DataError("Expected equal counts and no bias for deep ReLU heads, got others.")
+        raise DataError("Expected equal counts= and bias=None for deep ReLU heads, got others.")
     C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
     if setting.dim is not None and setting.dim < C:
         raise DataError(

@@ -69,7 +69,7 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             # Of hard targets the loss falls with the norms without end.
             raise DataError(
                 f"Expected norms of which the least loss can be computed, up to |W| |H| = "
-                f"{reached:.4g} with these counts; got {norm:.4g}. A weight decay of 0 gives the "
+                f"{reached:.4g} with these counts; got {norm:.4g}. weight_decay=0 gives the "
                 "limit of large norms."
             )
         if weight and reached > 0:

@@ -44,7 +44,7 @@ def solve_setting(setting: Setting) -> Solved:
         least = WEAKEST * float(setting.metric.max().sqrt()) / setting.samples
         if setting.weight < least:
             raise DataError(
-                f"Expected a weight decay of 0, for the limit, or t = sqrt(lambda_W lambda_H) from "
+                f"Expected weight_decay=0, for the limit, or t = sqrt(lambda_W lambda_H) from "
                 f"{least:.3g} on, got {setting.weight:.3g}: smaller ones are lost in rounding."
             )
     if setting.depth > 1:
@@ -90,14 +90,14 @@ def _limit(setting: Setting) -> Solved:
     plain = setting.loss == "cross_entropy" and setting.targets is None and setting.depth == 1
     if not plain or setting.features != "free":
         raise DataError(
-            "Expected a positive weight decay, got 0: only hard cross-entropy with free features "
+            "Expected weight_decay above 0, got 0: only hard cross-entropy with free features "
             "and one linear map has a known limit."
         )
     C = setting.num_classes
     if setting.dim is None or setting.dim >= C - 1:
         return solve_limit(setting)
     if not setting.balanced:
-        raise DataError(f"Expected equal counts below dimension {C - 1}, got others.")
+        raise DataError(f"Expected equal counts= with dim= below {C - 1}, got others.")
     code = softmax_code(C, setting.dim)
     means = code_means(code)
     known, reached = best_margin(C, setting.dim), softmax_margin(code)

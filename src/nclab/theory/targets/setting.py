@@ -126,7 +126,7 @@ def checked(
     least = 1 if loss == "mse" else min(2, C - 1)
     if dim is not None and (not _whole(dim) or dim < least):
         raise DataError(
-            f"Expected a dimension of at least {least} for {C} classes and loss {loss}, got {dim}."
+            f"Expected dim of at least {least} for {C} classes and loss {loss}, got {dim}."
         )
     depth = rest["depth"]
     if not _whole(depth) or depth < 1:
@@ -142,10 +142,10 @@ def checked(
     if norms is not None:
         norms = _pair("norms", norms)
         if min(norms) <= 0:
-            raise DataError(f"Expected positive norms (α, β), got {norms}.")
+            raise DataError(f"Expected norms=(α, β) above 0, got {norms}.")
         _check_size("norms", *norms)
         if depth > 1:
-            raise DataError("Expected weight_decay for depth > 1, got norms.")
+            raise DataError(f"Expected weight_decay= beside depth={int(depth)}, got norms=.")
     smoothing = _between("smoothing", rest["smoothing"], SMOOTHING, loss == "label_smoothing", 1.0)
     focus = _between("focus", rest["focus"], FOCUS, loss == "focal", 100.0)
     targets = _targets(rest["targets"], C, loss)
@@ -166,15 +166,15 @@ def checked(
 
 
 def _check_bias(bias: Any, norms: Any) -> None:
-    penalty = as_number("the penalty of the bias", bias)
+    penalty = as_number("bias", bias)
     if penalty < 0:
-        raise DataError(f"Expected a penalty of the bias >= 0, or None for no bias, got {bias}.")
+        raise DataError(f"Expected bias as its penalty >= 0, or bias=None without one, got {bias}.")
     if penalty and norms is not None:
-        raise DataError("Expected bias 0 or None beside norms, got a penalty of the bias.")
+        raise DataError(f"Expected bias=0 or bias=None beside norms=, got its penalty {bias}.")
     if penalty and not CHEAPEST <= penalty <= DEAREST:
         raise DataError(
-            f"Expected a penalty of the bias from {CHEAPEST:g} to {DEAREST:g}, 0 for a free one or "
-            f"None for no bias, got {bias}."
+            f"Expected bias as its penalty from {CHEAPEST:g} to {DEAREST:g}, bias=0 for a free one "
+            f"or bias=None without one, got {bias}."
         )
 
 
@@ -188,7 +188,7 @@ def _check_size(name: str, *values: float) -> None:
 def _counts(num_classes: int | None, counts: Any) -> Tensor:
     if counts is None:
         if num_classes is None:
-            raise DataError("Expected num_classes or counts, got neither.")
+            raise DataError("Expected num_classes= or counts=, got neither.")
         number = as_number("a number of classes", num_classes)
         if number < 2:
             raise DataError(f"Expected at least 2 classes, got {number:g}.")
@@ -208,7 +208,7 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
         raise DataError(f"Expected counts of {num_classes} classes, got {len(many)}.")
     if not bool((torch.isfinite(many) & (many > 0)).all()):
         bad = int((torch.isfinite(many) & (many > 0)).long().argmin())
-        raise DataError(f"Expected positive counts, got {float(many[bad]):g} for class {bad}.")
+        raise DataError(f"Expected counts above 0, got {float(many[bad]):g} for class {bad}.")
     _check_size("counts", float(many.min()), float(many.max()))
     return many
 
@@ -239,9 +239,9 @@ def _decays(given: Any, features: float) -> tuple[float, float]:
         pair = _pair("weight_decay", given)
     if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
         got = given if one else pair
-        raise DataError(f"Expected positive weight decays, or 0 for their limit, got {got}.")
+        raise DataError(f"Expected weight_decay above 0, or 0 for the limit of none, got {got}.")
     if max(pair) > 0:
-        _check_size("weight decays", *pair)
+        _check_size("weight_decay", *pair)
     return pair
 
 
