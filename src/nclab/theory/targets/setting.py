@@ -119,18 +119,18 @@ def checked(
         ("features", rest["features"], FEATURES),
         ("average", rest["average"], AVERAGES),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise DataError(f"Expected {name} {' or '.join(known)}, got {value!r}.")
     many = _counts(num_classes, counts)
     C = len(many)
     least = 1 if loss == "mse" else min(2, C - 1)
     if dim is not None and (not _whole(dim) or dim < least):
         raise DataError(
-            f"Expected dim of at least {least} for {C} classes and loss {loss}, got {dim}."
+            f"Expected dim of at least {least} for {C} classes and loss {loss}, got {dim!r}."
         )
     depth = rest["depth"]
     if not _whole(depth) or depth < 1:
-        raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth}.")
+        raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth!r}.")
     if (weight_decay is None) == (norms is None):
         got = "neither" if norms is None else "both"
         raise DataError(f"Expected weight_decay=(weights, features) or norms=(α, β), got {got}.")

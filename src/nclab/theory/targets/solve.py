@@ -1,6 +1,5 @@
 """The optimum of a program: factors of M D^{1/2} by L-BFGS, until the dual proves it."""
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -139,22 +138,32 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 def _packed(program: Program, point: LogitPoint) -> Tensor:
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
-    parts = [(left * roots).flatten(), (roots[:, None] * right).flatten(), point.lift.sqrt()]
-    return torch.cat(parts if program.bias is None else [*parts, point.bias / _unit(program)])
+    parts = [(left * roots).flatten(), (roots[:, None] * right).flatten()]
+    parts.append(point.lift.sqrt() / _lift_unit(program))
+    return torch.cat(parts if program.bias is None else [*parts, point.bias / _bias_unit(program)])
 
 
-def _unit(program: Program) -> float:
-    """Of the bias in the packed vector: what a large penalty would make steep is not."""
-    return 1 / math.sqrt(1 + (program.bias or 0.0))
+def _lift_unit(program: Program) -> Tensor:
+    """(G,) of the lifts' roots in the packed vector.
+
+    A step there is then as long as in both factors of the whole C x C matrix, where a root stands
+    k_g - 1 times; else those of large groups are so steep that descent crawls.
+    """
+    return 1 / (2 * (program.sizes - 1).clamp(min=1) * program.roots).sqrt()
+
+
+def _bias_unit(program: Program) -> Tensor:
+    """(G,) likewise of the bias, which k_g classes share; and a large penalty is not steep."""
+    return 1 / (program.sizes * (1 + (program.bias or 0.0))).sqrt()
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     many = program.groups
     square = many * many
     left, right = x[:square].view(many, many), x[square : 2 * square].view(many, many)
-    root = x[2 * square : 2 * square + many]
+    root = x[2 * square : 2 * square + many] * _lift_unit(program)
     biased = program.bias is not None
-    bias = x[2 * square + many :] * _unit(program) if biased else torch.zeros_like(root)
+    bias = x[2 * square + many :] * _bias_unit(program) if biased else torch.zeros_like(root)
     return left, right, root, bias
 
 
@@ -176,6 +185,7 @@ class _Objective:
         self.program, self.scale, self.roots = program, program.scale, program.roots
         self.cost = program.weight * (program.sizes - 1) * program.roots
         self.apart = program.apart
+        self.lift_unit, self.bias_unit = _lift_unit(program), _bias_unit(program)
 
     def __call__(self, x: Tensor) -> tuple[float, Tensor]:
         program, t = self.program, self.program.weight
@@ -186,12 +196,12 @@ class _Objective:
         parts = [
             torch.addmm(left, slope, right.T, beta=t).flatten(),
             torch.addmm(right, left.T, slope, beta=t).flatten(),
-            torch.where(self.apart, 2 * root * lift, 0.0),
+            torch.where(self.apart, 2 * root * lift * self.lift_unit, 0.0),
         ]
         penalty = t / 2 * float(left.flatten() @ left.flatten() + right.flatten() @ right.flatten())
         penalty += float(self.cost @ root.square())
         if program.bias is not None:
             slope = value.common.sum(1) + program.bias * program.sizes * bias
-            parts.append(slope * _unit(program))
+            parts.append(slope * self.bias_unit)
             penalty += program.bias / 2 * float(program.sizes @ bias.square())
         return value.loss + penalty, torch.cat(parts)
