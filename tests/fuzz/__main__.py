@@ -3,7 +3,8 @@
 Attack number N of a campaign is the same wherever it is made. What was done is kept in the folder
 `fuzz`, so that a campaign goes on where it was stopped, with the numbers of the attacks that found
 something and what they found. Workers share a campaign in blocks, which are counted in their order:
-one that is stopped before its end is made again, and none is counted twice.
+one that is stopped before its end is made again, and none is counted twice. `--from` begins a
+stretch elsewhere, with notes of its own: for several machines.
 """
 
 import argparse
@@ -49,6 +50,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("campaign", nargs="*", choices=[[], *CAMPAIGNS], help="default: all")
     parser.add_argument("--count", type=int, default=10_000, help="attacks of each campaign")
     parser.add_argument("--workers", type=int, default=1, help="processes that share a campaign")
+    parser.add_argument("--from", type=int, default=0, dest="begin", help="the first attack")
     parser.add_argument("--again", type=int, help="make this one attack once more")
     given = parser.parse_args(arguments)
     found = 0
@@ -57,7 +59,7 @@ def main(arguments: list[str]) -> int:
             if given.again is not None:
                 CAMPAIGNS[name](Path(folder))(random.Random(f"{name} {given.again}"))
             else:
-                found += _run(name, given.count, given.workers, folder)
+                found += _run(name, given.begin, given.count, given.workers, folder)
     return int(found > 0)
 
 
@@ -66,10 +68,10 @@ def victims() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
 
 
-def _run(name: str, count: int, workers: int, folder: str) -> int:
+def _run(name: str, begin: int, count: int, workers: int, folder: str) -> int:
     KEPT.mkdir(exist_ok=True)
-    file = KEPT / f"{name}.json"
-    state: dict[str, Any] = {"done": 0, "noticed": 0, "bad": {}}
+    file = KEPT / (f"{name}-from-{begin}.json" if begin else f"{name}.json")
+    state: dict[str, Any] = {"done": begin, "noticed": 0, "bad": {}}
     state |= json.loads(file.read_text()) if file.exists() else {}
     first, noted = state["done"], time.monotonic()
     blocks = [
@@ -85,7 +87,7 @@ def _run(name: str, count: int, workers: int, folder: str) -> int:
             if time.monotonic() - noted > EVERY_SECONDS or state["done"] == first + count:
                 file.write_text(json.dumps(state, indent=1))
                 noted = time.monotonic()
-    told = f"{state['done']} attacks, {state['noticed']} noticed, {len(state['bad'])} bad"
+    told = f"{state['done'] - begin} attacks, {state['noticed']} noticed, {len(state['bad'])} bad"
     print(f"{name}: {told}")
     return len(state["bad"])
 
