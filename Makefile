@@ -42,7 +42,7 @@ check: lint
 # Damaged and hostile files, for as long as you like; it goes on where it was stopped.
 COUNT ?= 10000
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.fuzz --count $(COUNT)
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --workers $(WORKERS)
 
 reproduce: $(STAMP)
 	$(BIN)/nclab reproduce --preset quick
