@@ -9,12 +9,11 @@ STAMP := $(VENV)/.installed
 
 setup: $(STAMP)
 
-# torch goes first and alone, under its pin, so that no other package pulls a CUDA build. Whatever
-# these packages need has its version in constraints.lock, too; `make lock` writes it anew.
-$(STAMP): pyproject.toml constraints.lock
+# Every package by the hash of its file, then torch under its pin, which comes from what is found:
+# tools/install.py. `make lock` writes versions and hashes anew; BY=--by-version compares no hashes.
+$(STAMP): pyproject.toml constraints.lock hashes.txt tools/install.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.lock torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.lock --editable ".[all,dev,docs]"
+	$(BIN)/python tools/install.py $(BY)
 	touch $(STAMP)
 
 # After a change of pyproject.toml or constraints.txt: what they ask for, and then all that came.
@@ -43,7 +42,7 @@ check: lint
 # Damaged and hostile files, for as long as you like; it goes on where it was stopped.
 COUNT ?= 10000
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.fuzz --count $(COUNT)
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --workers $(WORKERS)
 
 reproduce: $(STAMP)
 	$(BIN)/nclab reproduce --preset quick

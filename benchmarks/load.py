@@ -102,12 +102,19 @@ def growing(root: Path, *, size: int, runs: int = 20) -> None:
     """A folder that is long already and grows while it is watched."""
     each = len(lines(range(1000), padding=10)) // 1000
     first, more = (max(1, part * 10**6 // runs // each) for part in (size, size // 50))
-    for number in range(runs):
-        folder = root / f"run-{number:02}"
+    folders = [root / f"run-{number:02}" for number in range(runs)]
+    for number, folder in enumerate(folders):
         open_run(folder, kind="load", config={"n": number}, seed=number).close()
-        with (folder / "journal.jsonl").open("ab") as journal:
-            for begin in range(0, first, 10_000):
-                journal.write(lines(range(begin, min(begin + 10_000, first)), padding=10))
+
+    def grow(begin: int, end: int) -> None:
+        """All journals by the same points."""
+        for place in range(begin, end, 10_000):
+            content = lines(range(place, min(place + 10_000, end)), padding=10)
+            for folder in folders:
+                with (folder / "journal.jsonl").open("ab") as journal:
+                    journal.write(content)
+
+    grow(0, first)
     process, address = start(root)
     try:
         for look in range(6):
@@ -119,9 +126,7 @@ def growing(root: Path, *, size: int, runs: int = 20) -> None:
                 f"  {whole:6.0f} MB of journals: answer of {length / 1e3:.0f} kB after "
                 f"{time.perf_counter() - asked:.2f} s, server {memory(process.pid):.0f} MB"
             )
-            for folder in root.iterdir():
-                with (folder / "journal.jsonl").open("ab") as journal:
-                    journal.write(lines(range(first, first + more), padding=10))
+            grow(first, first + more)
             first += more
             time.sleep(0.2 if look else 0.0)
     finally:

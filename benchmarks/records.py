@@ -2,25 +2,31 @@
 
 One run, one thread. A record is a measurement of six layers with per-class values, about 7 kB.
 Best of several rounds that alternate between both sides; CPU time, but a checkpoint waits for the
-disk and is taken by the clock.
+disk and is taken by the clock. Last, a sweep of two small networks: the share of its CPU time that
+goes to checks of lines, files and checkpoints.
 
     python benchmarks/records.py [--json] [--records 10000] [--rounds 5]
 """
 
 import argparse
+import io
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import save
 
-from nclab.records import Tail, glance, open_run, read_run
+from nclab.cli.main import run
+from nclab.records import Tail, checkpoints, glance, journal, manifest, open_run, read_run, results
 
 LAYERS, CLASSES, SCALARS = 6, 10, 25
 WIDTH = 300
@@ -54,9 +60,9 @@ def appending(folder: Path, records: list[dict[str, Any]]) -> tuple[float, float
     shutil.rmtree(folder / "run", ignore_errors=True)
 
     def ours() -> None:
-        with open_run(folder / "run", kind="benchmark", config={}) as run:
+        with open_run(folder / "run", kind="benchmark", config={}) as own:
             for item in records:
-                run.append(item)
+                own.append(item)
 
     def bare() -> None:
         descriptor = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -91,9 +97,9 @@ def reading(folder: Path) -> dict[str, float]:
 def checkpointing(folder: Path) -> tuple[float, float]:
     """Ours, and the bare bytes flushed to disk, in seconds; six layers with their momentum."""
     tensors = {f"layer{place}": torch.randn(WIDTH, WIDTH) for place in range(2 * LAYERS)}
-    with open_run(folder / "run", kind="benchmark", config={}) as run:
-        run.checkpoint(1, tensors)  # the journal that was just written is flushed here
-        ours = seconds(lambda: run.checkpoint(2, tensors), time.perf_counter)
+    with open_run(folder / "run", kind="benchmark", config={}) as own:
+        own.checkpoint(1, tensors)  # the journal that was just written is flushed here
+        ours = seconds(lambda: own.checkpoint(2, tensors), time.perf_counter)
 
     def bare() -> None:
         with (folder / "bare.safetensors").open("wb") as stream:
@@ -102,6 +108,47 @@ def checkpointing(folder: Path) -> tuple[float, float]:
             os.fsync(stream.fileno())
 
     return ours, seconds(bare, time.perf_counter)
+
+
+SWEEP = "--data teacher --samples 1000 --layers 3 --width 64 --weight-decay 1e-3,1e-2 --epochs 20"
+
+
+def sweeping(folder: Path) -> tuple[float, float]:
+    """Seconds of CPU of `nclab sweep` in this process, and of all checks that it writes."""
+    spent = 0.0
+
+    def timed(check: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **options: Any) -> Any:
+            nonlocal spent
+            started = time.process_time()
+            made = check(*given, **options)
+            spent += time.process_time() - started
+            return made
+
+        return called
+
+    def sweep() -> None:
+        words = ["nclab", "sweep", *SWEEP.split(), "--workers", "1", "--out", str(folder)]
+        silent = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
+        with patch.object(sys, "argv", words), silent[0], silent[1], suppress(SystemExit):
+            run()
+
+    with ExitStack() as stack:
+        for place, name in CHECKS:
+            stack.enter_context(patch.object(place, name, timed(getattr(place, name))))
+        whole = seconds(sweep)
+    assert len(list(folder.glob("*/checkpoints/*"))) >= 2, "nothing was trained"
+    return whole, spent
+
+
+CHECKS = (
+    (journal, "seal_line"),
+    (journal.zlib, "crc32"),
+    (manifest, "seal_json"),
+    (results, "seal_json"),
+    (checkpoints, "_digest"),
+)
+"""All that writes a check; a CRC inside a seal counts twice."""
 
 
 def measure(count: int, rounds: int) -> dict[str, float]:
@@ -121,6 +168,8 @@ def measure(count: int, rounds: int) -> dict[str, float]:
                 "bare_checkpoint": flushed,
             }
             best = {key: min(value, best.get(key, value)) for key, value in found.items()}
+        sweeping(folder / "first")  # compiles what it needs
+        best["sweep"], best["checks"] = sweeping(folder / "sweep")
         best["megabytes"] = (folder / "run" / "journal.jsonl").stat().st_size / 1e6
     return best
 
@@ -155,6 +204,8 @@ def main() -> None:
         f"checkpoint  {best['checkpoint'] * 1e3:7.1f} ms for {2 * LAYERS * WIDTH**2 * 4 / 1e6:.1f} "
         f"MB; bare flushed bytes {best['bare_checkpoint'] * 1e3:.1f} ms"
     )
+    share = best["checks"] / best["sweep"]
+    print(f"checks      {share:7.2%} of a sweep of {best['sweep']:.1f} s")
 
 
 if __name__ == "__main__":

@@ -33,22 +33,26 @@ def test_it_agrees_with_the_versions_that_were_chosen() -> None:
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the lock is that of Python 3.11")
-def test_it_is_what_is_installed() -> None:
+def test_it_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, and nothing that a package needs is missing."""
+    monkeypatch.syspath_prepend(ROOT / "tools")
     installed = runpy.run_path(str(ROOT / "tools" / "lock.py"))["locked"]()
     assert installed == pins("constraints.lock"), "run make lock"
 
 
-def test_hashes_are_those_of_locked_versions() -> None:
-    lock = pins("constraints.lock")
-    lines = (ROOT / "hashes.txt").read_text().splitlines()[1:]
-    found = set()
-    for line in lines:
-        file, value = line.split(" ")
-        name, version = file.removesuffix(".tar.gz").split("-")[:2]
-        name = canonicalize_name(name)
-        found.add(name)
+def test_every_package_but_torch_is_installed_by_its_hash() -> None:
+    lock, found = pins("constraints.lock"), {}
+    for line in (ROOT / "hashes.txt").read_text().splitlines()[2:]:
+        pin, value = line.split(" --hash=sha256:")
+        name, found[name] = pin.split("==")
         assert re.fullmatch(r"[0-9a-f]{64}", value)
-        assert "/" not in file
-        assert lock[name] == version, f"{name}: run make lock"
-    assert found == set(lock) - {"torch"}
+    assert found == {name: version for name, version in lock.items() if name != "torch"}
+
+
+def test_no_step_downloads_what_is_not_checked_but_torch() -> None:
+    """Where the platform is that of the hashes: all by hash, torch by pin, ourselves alone."""
+    steps = runpy.run_path(str(ROOT / "tools" / "install.py"))["steps"]
+    checked, torch, own = steps(hashed=True)
+    assert {"--require-hashes", "--no-deps"} <= set(checked)
+    assert torch == ["--constraint", str(ROOT / "constraints.lock"), "torch"]
+    assert {"--no-deps", "--no-build-isolation"} <= set(own)

@@ -4,6 +4,8 @@
     .venv/bin/python tools/lock.py --hashes   also hashes.txt, from what the package index says
     .venv/bin/python tools/lock.py --check    compare both with what is installed and what it says
 
+hashes.txt is a requirements file, by which tools/install.py has pip compare what it downloads.
+
 `make lock` does it all after a change of pyproject.toml or constraints.txt.
 
 The packages are those that pyproject.toml names, and whatever these need. A local build of torch is
@@ -19,12 +21,11 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from install import HASHES, LOCK, ROOT, platform
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parent.parent
-LOCK, HASHES = ROOT / "constraints.lock", ROOT / "hashes.txt"
 WITHOUT_HASH = ("torch",)
 HEAD = "# Written by tools/lock.py from what `make setup` has installed. Do not edit.\n"
 
@@ -61,19 +62,43 @@ def locked() -> dict[str, str]:
 
 
 def hashes(versions: dict[str, str]) -> dict[str, str]:
-    """File -> its sha256, as the package index gives it for this machine; installs nothing."""
+    """Name -> sha256 of the file that the package index gives this machine; installs nothing."""
     lines = [f"{n}=={v}" for n, v in versions.items() if n not in WITHOUT_HASH]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
         command += ["--no-deps", "--quiet", "--report", str(report), *lines]
         subprocess.run(command, check=True)
-        chosen = [one["download_info"] for one in json.loads(report.read_text())["install"]]
+        chosen = json.loads(report.read_text())["install"]
     return {
-        one["url"].rsplit("/", 1)[-1]: one["archive_info"]["hashes"]["sha256"]
-        for one in sorted(chosen, key=lambda one: str(one["url"]).rsplit("/", 1)[-1].lower())
-        if "sha256" in one.get("archive_info", {}).get("hashes", {})
+        canonicalize_name(one["metadata"]["name"]): one["download_info"]["archive_info"]["hashes"][
+            "sha256"
+        ]
+        for one in chosen
     }
+
+
+def requirements(versions: dict[str, str], found: dict[str, str]) -> str:
+    """The text of hashes.txt."""
+    lines = [f"{name}=={versions[name]} --hash=sha256:{found[name]}\n" for name in sorted(found)]
+    return f"{HEAD}# For {platform()}.\n{''.join(lines)}"
+
+
+def compared(versions: dict[str, str]) -> list[str]:
+    """What is not as it was; nothing where all is well."""
+    wrong = []
+    if LOCK.read_text() != constraints(versions):
+        wrong.append(f"{LOCK.name} is not what is installed: run tools/lock.py")
+    known = HASHES.read_text().splitlines()
+    for line in requirements(versions, hashes(versions)).splitlines():
+        if line not in known:
+            wrong.append(f"{HASHES.name} lacks what the index says: {line}")
+    return wrong
+
+
+def constraints(versions: dict[str, str]) -> str:
+    """The text of constraints.lock."""
+    return HEAD + "".join(f"{name}=={version}\n" for name, version in versions.items())
 
 
 def main() -> None:
@@ -83,21 +108,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
     versions = locked()
-    text = HEAD + "".join(f"{name}=={version}\n" for name, version in versions.items())
     if asked.check:
-        known = dict(line.split() for line in HASHES.read_text().splitlines() if line[:1] != "#")
-        wrong = [
-            f"{name}: {known[name]} in hashes.txt, {value} in the index"
-            for name, value in hashes(versions).items()
-            if known.get(name, value) != value
-        ]
-        if LOCK.read_text() != text:
-            wrong.append("constraints.lock is not what is installed: run tools/lock.py")
-        sys.exit("\n".join(wrong) or 0)
-    LOCK.write_text(text)
+        sys.exit("\n".join(compared(versions)) or 0)
+    LOCK.write_text(constraints(versions))
     if asked.hashes:
-        found = hashes(versions).items()
-        HASHES.write_text(HEAD + "".join(f"{name} {value}\n" for name, value in found))
+        HASHES.write_text(requirements(versions, hashes(versions)))
 
 
 if __name__ == "__main__":

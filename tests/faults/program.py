@@ -22,6 +22,7 @@ from nclab.monitor.record_sink import RecordSink
 from nclab.records import open_run, read_run
 from nclab.report.site import write_report
 from tests.cli.runner import call
+from tests.faults.drawn import drawn_once
 from tests.faults.shim import Faults
 from tests.fuzz.reports import begin, check
 from tests.kills import forked
@@ -226,7 +227,8 @@ def main() -> None:
     root = given.folder.resolve()
     told = {}
     for name in given.only:
-        told[name] = attack(name, root, given.every)
+        with drawn_once():
+            told[name] = attack(name, root, given.every)
         sys.stderr.write(f"{name}: {told[name]}\n")
     print(json.dumps({"by library": Faults().by_library, **told}))  # noqa: T201 - read by the test
 

@@ -7,9 +7,8 @@ of, and how small these are. `u` is half a unit in the last place of float64.
 from collections.abc import Sequence
 from typing import Any
 
-from mpmath import mp, mpf
-
 from tests.fuzz import exact
+from tests.fuzz.digits import mp, mpf
 from tests.fuzz.exact import Exact, Number, average, dot, minus, norm, pairs_of
 
 U = mpf(2) ** -53

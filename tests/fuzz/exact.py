@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from mpmath import mp, mpf
+
+from tests.fuzz.digits import mp, mpf
 
 Number = Any
 Row = list[Number]
@@ -127,20 +128,19 @@ def inverse_trace(data: Exact) -> tuple[Number, Number, Number]:
     basis = basis_of(data.centred)
     if not basis:
         return mp.nan, ZERO, ZERO
-    inside = mp.matrix([[dot(row, own) for own in basis] for row in data.centred])
-    inverse = mp.inverse(inside.T * inside)
+    inverse = inverse_of(gram_of([[dot(row, own) for own in basis] for row in data.centred]))
     size = range(len(basis))
     value = ZERO
     for group in data.offsets:
         for row in group:
             x = [dot(row, own) for own in basis]
-            value += sum(x[i] * inverse[i, j] * x[j] for i in size for j in size)
+            value += sum(x[i] * inverse[i][j] * x[j] for i in size for j in size)
     of_rounding = ZERO
     for k in range(len(data.centre)):
         spread = sum((row[k] ** 2 for group in data.offsets for row in group), ZERO)
-        along = sum(basis[i][k] * inverse[i, j] * basis[j][k] for i in size for j in size)
+        along = sum(basis[i][k] * inverse[i][j] * basis[j][k] for i in size for j in size)
         of_rounding += spread * along
-    trace = sum(inverse[i, i] for i in size)
+    trace = sum(inverse[i][i] for i in size)
     return value / data.total, trace, of_rounding / data.total
 
 
@@ -152,19 +152,59 @@ def exp_entropy(sizes: Sequence[Number]) -> Number:
     return mp.exp(-sum((p * mp.log(p) for p in shares), ZERO))
 
 
-def eigenvalues(matrix: Any) -> list[Number]:
-    """Of a symmetric matrix, none below 0."""
-    return [max(value, ZERO) for value in mp.eigsy(matrix, eigvals_only=True)]
+def gram_of(rows: Sequence[Row]) -> list[Row]:
+    """AᵀA of a matrix A of these rows."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return [[dot(a, b) for b in columns] for a in columns]
 
 
-def cholesky(matrix: Any) -> Any:
+def inverse_of(matrix: Sequence[Row]) -> list[Row]:
+    """By elimination, the largest of a column first."""
+    size = len(matrix)
+    left = [[*row, *(mpf(i == j) for j in range(size))] for i, row in enumerate(matrix)]
+    for k in range(size):
+        best = max(range(k, size), key=lambda i: abs(left[i][k]))
+        left[k], left[best] = left[best], left[k]
+        left[k] = [x / left[k][k] for x in left[k]]
+        for i in range(size):
+            if i != k and left[i][k]:
+                left[i] = minus(left[i], [left[i][k] * x for x in left[k]])
+    return [row[size:] for row in left]
+
+
+def eigenvalues(matrix: Sequence[Row]) -> list[Number]:
+    """Of a symmetric matrix, none below 0: by Jacobi's turns, until what they turn is nothing."""
+    a, size = [list(row) for row in matrix], len(matrix)
+    floor = sum((x * x for row in a for x in row), ZERO) * mpf(2) ** (SPARE // 2 - 2 * mp.prec)
+    while sum((a[i][j] ** 2 for i, j in pairs_of(size)), ZERO) > floor:
+        for i, j in pairs_of(size):
+            if a[i][j]:
+                turn(a, i, j)
+    return [max(a[i][i], ZERO) for i in range(size)]
+
+
+def turn(a: list[Row], i: int, j: int) -> None:
+    """The rotation of two axes that makes a[i][j] zero, in place."""
+    half = (a[j][j] - a[i][i]) / (2 * a[i][j])
+    t = 1 / (abs(half) + mp.sqrt(half * half + 1))
+    t = -t if half < 0 else t
+    c = 1 / mp.sqrt(t * t + 1)
+    s = t * c
+    for row in a:
+        row[i], row[j] = c * row[i] - s * row[j], s * row[i] + c * row[j]
+    own, other = a[i], a[j]
+    a[i] = [c * x - s * y for x, y in zip(own, other, strict=True)]
+    a[j] = [s * x + c * y for x, y in zip(own, other, strict=True)]
+
+
+def cholesky(matrix: Sequence[Row]) -> list[Row]:
     """L with L Lᵀ = matrix, however different the sizes of its entries are."""
-    size = matrix.rows
-    lower = mp.zeros(size)
+    size = len(matrix)
+    lower = [[ZERO] * size for _ in range(size)]
     for i in range(size):
         for j in range(i + 1):
-            rest = matrix[i, j] - sum((lower[i, k] * lower[j, k] for k in range(j)), ZERO)
-            lower[i, j] = mp.sqrt(rest) if i == j else rest / lower[j, j]
+            rest = matrix[i][j] - sum((lower[i][k] * lower[j][k] for k in range(j)), ZERO)
+            lower[i][j] = mp.sqrt(rest) if i == j else rest / lower[j][j]
     return lower
 
 
@@ -173,16 +213,14 @@ def lidar(data: Exact) -> Number:
     if not basis:
         return mp.nan
     spread = [[dot(row, own) for own in basis] for group in data.offsets for row in group]
-    within = mp.matrix(spread).T * mp.matrix(spread)
-    lower = mp.inverse(cholesky(within))
-    signal = mp.matrix([[dot(row, own) for own in basis] for row in data.centred]) * lower.T
-    seen = signal.T * signal
-    return exp_entropy(eigenvalues(seen))
+    lower = inverse_of(cholesky(gram_of(spread)))
+    inside = [[dot(row, own) for own in basis] for row in data.centred]
+    return exp_entropy(eigenvalues(gram_of([[dot(row, x) for x in lower] for row in inside])))
 
 
 def singular_values(rows: Sequence[Row]) -> list[Number]:
-    matrix = mp.matrix(rows)
-    gram = matrix.T * matrix if matrix.rows >= matrix.cols else matrix * matrix.T
+    tall = len(rows) >= len(rows[0])
+    gram = gram_of(rows if tall else [list(column) for column in zip(*rows, strict=True)])
     return [mp.sqrt(value) for value in eigenvalues(gram)]
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from mpmath import mp, mpf
 from numpy.typing import NDArray
 
 from nclab.errors import DataError
@@ -21,6 +20,7 @@ from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.statistics import blocks, nearest
 from tests.fuzz import errors, exact
+from tests.fuzz.digits import mp, mpf
 from tests.fuzz.exact import Exact
 
 Array = NDArray[Any]

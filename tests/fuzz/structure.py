@@ -106,10 +106,14 @@ def _somewhere(chance: random.Random, whole: list[Any]) -> tuple[Any, Any]:
     return place, key
 
 
+_watchers: dict[Path, Watcher] = {}
+
+
 def look(chance: random.Random, root: Path) -> None:
     """Some of the views of a folder; a foreign error gets through."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NclabWarning)
+        _watchers.clear()
         for view in chance.sample(VIEWS, 3):
             view(root)
         if chance.random() < REPORTED:
@@ -138,7 +142,10 @@ def read_whole(root: Path) -> None:
 
 
 def watcher_of(root: Path) -> Watcher:
-    watcher = Watcher(root)
+    """As the live page keeps it; views of one attack share it."""
+    if root in _watchers:
+        return _watchers[root]
+    watcher = _watchers[root] = Watcher(root)
     watcher.refresh()
     table = compact(watcher.table())
     assert "seed-1" in table or "seed-0" in table, "one bad entry hides the others"

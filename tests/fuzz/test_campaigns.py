@@ -1,5 +1,6 @@
 """A short stretch of every campaign; `make fuzz` goes on for as long as you like."""
 
+import json
 import random
 from pathlib import Path
 
@@ -7,7 +8,29 @@ import pytest
 
 from nclab.records import open_run
 from tests.cli.runner import call
+from tests.fuzz import __main__ as fuzz
 from tests.fuzz import files, reports, structure
+
+
+def test_a_campaign_goes_on_where_it_was_stopped_with_any_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def coin(chance: random.Random) -> bool:
+        if chance.random() < 0.03:
+            raise ValueError("unlucky")
+        return chance.random() < 0.5
+
+    monkeypatch.setattr(fuzz, "CAMPAIGNS", {"coins": lambda folder: coin})
+    states = []
+    for counts, workers in (((90,), 1), ((50, 40), 2)):
+        monkeypatch.setattr(fuzz, "KEPT", tmp_path / str(workers))
+        for count in counts:
+            fuzz.main(["coins", "--count", str(count), "--workers", str(workers)])
+        states.append(json.loads((tmp_path / str(workers) / "coins.json").read_text()))
+    assert states[0] == states[1]
+    assert states[0]["done"] == 90
+    assert 0 < len(states[0]["bad"]) < 10
+    assert fuzz.main(["coins", "--count", "1"]) == 1
 
 
 def test_damaged_files_are_refused_in_our_own_words(tmp_path: Path) -> None:

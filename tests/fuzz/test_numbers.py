@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 import nclab
 from nclab.metrics import nc3_alignment
 from nclab.statistics import blocks
-from tests.fuzz import numbers
+from tests.fuzz import digits, exact, numbers
 
 
 def test_extreme_numbers_are_right_or_spoken_of(tmp_path: Path) -> None:
@@ -19,6 +20,26 @@ def test_extreme_numbers_are_right_or_spoken_of(tmp_path: Path) -> None:
     for number in range(30):
         attack(random.Random(f"numbers {number}"))
     torch.set_num_threads(threads)
+
+
+def test_both_kinds_of_digits_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gmpy2 is the faster one; where it is not installed, mpmath is compared with itself."""
+    for number in range(4):
+        given = numbers.drawn(random.Random(f"numbers {number}"))
+        parts = given.features, given.labels, given.weight, given.bias
+        told = []
+        for kind in (digits.fast() or mpmath.mp, mpmath.mp):
+            monkeypatch.setattr(exact, "mp", kind)
+            monkeypatch.setattr(exact, "mpf", kind.mpf)
+            monkeypatch.setattr(exact, "ZERO", kind.mpf(0))
+            with kind.workprec(exact.precision(given.features, given.weight, given.bias)):
+                values = exact.all_metrics(exact.Exact.of(*parts))
+                told.append({name: kind.nstr(value, 30) for name, value in values.items()})
+        for name, text in told[0].items():
+            one, other = mpmath.mpf(text), mpmath.mpf(told[1][name])
+            gap = abs(one - other)
+            alike = mpmath.isnan(one) and mpmath.isnan(other)
+            assert alike or one == other or gap < 1e-14 * abs(other) + 1e-60, name
 
 
 @pytest.mark.parametrize("compiled", [False, True])

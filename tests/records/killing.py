@@ -1,11 +1,15 @@
 """A small writer that is killed: at random moments, or at every single change of the disk.
 
-python -m tests.records.killing FOLDER
+python -m tests.records.killing FOLDER [--steps 7]
+
+With 60 steps it is killed about a thousand times.
 """
 
+import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -122,22 +126,25 @@ class Bomb:
             (self.folder / "state.json").write_bytes(b"")
 
 
-def kill_everywhere(root: Path, wanted: dict[str, bytes], *, power: bool) -> int:
+def kill_everywhere(
+    root: Path, work: Callable[[Path], None], wanted: dict[str, bytes], *, power: bool
+) -> int:
     """Kill at every change of the disk, start again; how many there are."""
     for countdown in range(1, 10_000):
         folder = root / str(countdown)
 
         def explode(folder: Path = folder, countdown: int = countdown) -> None:
             Bomb(folder, countdown, power=power).arm()
-            small(folder)
+            work(folder)
 
         status = os.waitstatus_to_exitcode(os.waitpid(in_child(explode), 0)[1])
         if status == 0:
             return countdown - 1
         assert status == 9, f"{countdown}: {status}"
-        small(folder)
+        work(folder)
         found = content(folder)
         assert found == wanted, f"{countdown}: {sorted(found)}"
+        shutil.rmtree(folder)
     raise AssertionError("the writer never ends")
 
 
@@ -146,7 +153,11 @@ def small(folder: Path) -> None:
 
 
 def main() -> None:
-    root = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=7, help="of the run that is killed everywhere")
+    given = parser.parse_args()
+    root = given.folder.resolve()
     torch.set_num_threads(1)
     warnings.simplefilter("error", NclabWarning)
     started = time.monotonic()
@@ -154,10 +165,14 @@ def main() -> None:
     hits = {"random": kill_at_random(root / "killed", 10, time.monotonic() - started)}
     long(root / "killed")
     assert content(root / "killed") == content(root / "undisturbed")
-    small(root / "small")
+
+    def work(folder: Path) -> None:
+        train(folder, steps=given.steps, every=2)
+
+    work(root / "small")
     wanted = content(root / "small")
     for mode in ("process", "power"):
-        hits[mode] = kill_everywhere(root / mode, wanted, power=mode == "power")
+        hits[mode] = kill_everywhere(root / mode, work, wanted, power=mode == "power")
     print(json.dumps(hits))  # noqa: T201 - read by the test
 
 

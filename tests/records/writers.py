@@ -21,7 +21,9 @@ from nclab.records import open_run, read_run
 TURN = 100
 """Records that a process writes to the common run before it lets another in."""
 PATIENCE = 900.0
-"""Seconds after which a process that never got its turn gives up."""
+"""Seconds after which a process that waits for its next turn gives up."""
+LONGEST = 1.0
+"""Seconds between two tries of one that waits, at most: asking costs the one who writes."""
 
 
 def write(folder: Path, process: int, records: int) -> None:
@@ -29,17 +31,18 @@ def write(folder: Path, process: int, records: int) -> None:
     with open_run(folder / f"own-{process}", kind="load", config={"process": process}) as run:
         for number in range(records):
             run.append({"kind": "point", "process": process, "number": number})
-    done, chance, begin = 0, random.Random(process), time.monotonic()
+    done, chance, begin, wait = 0, random.Random(process), time.monotonic(), 0.01
     while done < records and time.monotonic() - begin < PATIENCE:
         try:
             common = open_run(folder / "common", kind="load", config={})
         except RecordError:  # another one writes
-            time.sleep(chance.uniform(0.001, 0.02))
+            time.sleep(chance.uniform(0, wait))
+            wait = min(2 * wait, LONGEST)
             continue
         with common:
             for number in range(done, min(done + TURN, records)):
                 common.append({"kind": "point", "process": process, "number": number})
-        done += TURN
+        done, begin, wait = done + TURN, time.monotonic(), 0.01
 
 
 def check(folder: Path, processes: int, records: int) -> dict[str, int]:

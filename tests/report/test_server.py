@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,12 @@ def next_event(answer: http.client.HTTPResponse) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(line[6:])
             if "curves" in found:
                 return found
+
+
+def test_two_hundred_may_come_before_the_first_is_answered() -> None:
+    with listen("127.0.0.1", 0) as door, ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(door.getsockname(), timeout=0.9))
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:

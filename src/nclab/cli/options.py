@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
@@ -198,7 +199,8 @@ def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[s
     return config(**own)
 
 
-def docstrings(config: type) -> dict[str, str]:
+@cache  # reads and parses a file, for each of which a command asks dozens of times
+def docstrings(config: type) -> Mapping[str, str]:
     """The strings below the fields of a dataclass, which Python does not keep."""
     [definition] = ast.parse(textwrap.dedent(inspect.getsource(config))).body
     assert isinstance(definition, ast.ClassDef)

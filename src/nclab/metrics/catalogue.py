@@ -1,6 +1,6 @@
 """The metrics by name: their function, group, value at collapse and one line on what they say."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -164,10 +164,18 @@ def plugged() -> tuple[Metric, ...]:
     return tuple(found.values())
 
 
-def every_metric() -> dict[str, Metric]:
+def every_metric() -> Mapping[str, Metric]:
     """All metrics by name: of every measurement, of a reference, extras, plugins."""
-    ones = (*METRICS, *plugged(), *EXTRAS, *REFERENCE_METRICS)
+    more = plugged()
+    return _by_name(more) if more else _OURS  # pages ask by the row
+
+
+def _by_name(plugged: tuple[Metric, ...]) -> Mapping[str, Metric]:
+    ones = (*METRICS, *plugged, *EXTRAS, *REFERENCE_METRICS)
     return {metric.name: metric for metric in ones}
+
+
+_OURS = _by_name(())
 
 
 def _several(given: Any) -> list[Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 SHORTEST_TOKEN = 16
+WAITING = 1024
+"""So many may come at once before one is answered; the system may allow less."""
 
 
 def serve(
@@ -55,6 +57,7 @@ def serve(
         app,
         http=Protocol,
         log_level="error",
+        backlog=WAITING,
         timeout_graceful_shutdown=3,
         server_header=False,
         ws="none",
@@ -91,7 +94,7 @@ def listen(host: str, port: int) -> socket.socket:
         door = socket.socket(family, socket.SOCK_STREAM)
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind((host, port))
-        door.listen(128)
+        door.listen(WAITING)
     except OSError as error:
         if door is not None:
             door.close()

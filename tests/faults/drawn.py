@@ -1,0 +1,44 @@
+"""Figures whose files are made once: what fails here is the disk, and drawing takes longest."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from nclab.figures import draw
+
+
+class Drawn:
+    """A figure as `canvas.save` uses it; it remembers the bytes of its files."""
+
+    def __init__(self, figure: Any) -> None:
+        self._figure, self._made = figure, dict[str, bytes]()
+        self.get_layout_engine = figure.get_layout_engine
+        self.set_layout_engine = figure.set_layout_engine
+
+    def draw_without_rendering(self) -> None:
+        if not self._made:
+            self._figure.draw_without_rendering()
+
+    def savefig(self, stream: io.BytesIO, *, format: str, **how: Any) -> None:
+        if format not in self._made:
+            content = io.BytesIO()
+            self._figure.savefig(content, format=format, **how)
+            self._made[format] = content.getvalue()
+        stream.write(self._made[format])
+
+
+@contextmanager
+def drawn_once() -> Iterator[None]:
+    """Every picture of a name is drawn once, in this process or in one that it was forked from."""
+    made, plain = dict[tuple[str, bool], Drawn](), draw.draw
+
+    def known(picture: Any, dark: bool = False) -> Drawn:
+        key = picture.name, dark
+        if key not in made:
+            made[key] = Drawn(plain(picture, dark))
+        return made[key]
+
+    with patch.object(draw, "draw", known):
+        yield
