@@ -451,4 +451,4 @@ def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> Non
     assert "got shapes (12, 9, 4) and (12, 8)" in done.err
     done = call("measure", path, "--next-tokens", "--min-count", 1000)
     assert (done.code, done.out) == (2, "")
-    assert "2 classes with min_count=1000 samples, the largest has" in done.err
+    assert "2 classes with --min-count 1000 samples, the largest has" in done.err

@@ -65,7 +65,7 @@ def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[s
     @with_options(lambda: {"it": Options(Outer, "It", names or {}, leave_out=("secret",))})
     def command(given: Given, out: Annotated[Path, typer.Option(help="Where.")] = Path()) -> None:
         """Do it."""
-        seen.append((given["it"].build(secret=7), given["it"].changed()))
+        seen.append((given["it"].build(secret=7), [*given["it"].changed().values()]))
 
     program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
     program.command(name="do")(command)

@@ -52,6 +52,15 @@ def test_files_of_both_kinds_give_the_same_samples(tmp_path: Path) -> None:
     assert first.labels.tolist() == labels.tolist()
 
 
+def test_names_as_labels_are_numbered(tmp_path: Path) -> None:
+    rows, names = np.arange(8.0).reshape(4, 2), np.array(["fox", "cat", "fox", "dog"])
+    np.savez(tmp_path / "a.npz", X=rows, y=names)
+    lines = [f"{one:g},{two:g},{name}\n" for (one, two), name in zip(rows, names, strict=True)]
+    (tmp_path / "a.csv").write_text("".join(lines))
+    for file in ("a.npz", "a.csv"):
+        assert read_samples(tmp_path / file).labels.tolist() == [2, 0, 2, 1]
+
+
 def test_standardised_columns(tmp_path: Path) -> None:
     np.savez(tmp_path / "my data.npz", X=np.c_[GOOD, np.ones(6)], y=[0, 1] * 3)
     source = SampleFile(str(tmp_path / "my data.npz"), standardise=True)

@@ -21,7 +21,7 @@ from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
 from nclab.measurement.asked import Asked
 from nclab.measurement.kept_parts import KeptParts, _tell
-from nclab.measurement.shard_rounds import Plan, ReadPart
+from nclab.measurement.shard_rounds import Plan, ReadPart, first_round
 from tests.clouds import cloud
 from tests.measurement import killed_driver
 from tests.torchrun import environment
@@ -307,10 +307,64 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.pt").write_bytes(b"")
     with pytest.raises(DataError, match="without pickle"):
         nclab.measure_shards(tmp_path / "a.pt")
+    only = tmp_path / "only pickles"
+    only.mkdir()
+    (only / "part-0.pt").write_bytes(b"")
+    for door in (only, only / "part-0.pt"):
+        with pytest.raises(DataError, match=r"torch\.load\('.*/only pickles/part-0\.pt'"):
+            nclab.measure_shards(door)
     alone = tmp_path / "b.features.npy"
     np.save(alone, np.zeros((3, 2)))
     with pytest.raises(DataError, match=r"labels beside it in b\.labels\.npy"):
         nclab.measure_shards(alone)
+
+
+def test_labels_that_are_no_classes_are_one_line(tmp_path: Path) -> None:
+    one, two = write(tmp_path, parts=2)
+    rows = torch.zeros(2, DATA.features.shape[1])
+    save(two, rows, torch.tensor([0, 10**15]))  # 8 PB of counts
+    with pytest.raises(DataError, match=r"part-1\..*class numbers, got 1000000000000000"):
+        nclab.measure_shards(tmp_path, workers=0)
+    found = nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+    same(found, nclab.measure_shards(one, workers=0))
+    save(two, rows, torch.tensor([0.0, 1.0]))
+    with pytest.raises(DataError, match=r"got float32\. .* labels\.argmax\(1\)\.$"):
+        nclab.measure_shards(tmp_path, workers=0)
+
+
+def test_no_label_is_ignored_where_none_is_to_be(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = nclab.measure_shards(tmp_path, ignore_index=None, workers=0)
+    same(found, nclab.measure_shards(tmp_path, workers=0))
+
+
+def test_a_file_by_two_names_is_read_once(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    again = tmp_path / "x" / ".." / files[0].name
+    (tmp_path / "x").mkdir()
+    found = nclab.measure_shards([*files, again], workers=0)
+    assert found.samples == len(DATA.labels)
+
+
+def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "part-0.safetensors"
+    save(file, DATA.features, DATA.labels[:-1])
+    with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*one label a row"):
+        nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+    file.write_bytes(b"{}")
+    with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*cut short"):
+        nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
+
+
+def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [file] = write(tmp_path, parts=1)
+    monkeypatch.setattr(shard_rounds, "COMPILED", 1)
+    monkeypatch.setattr(shard_rounds, "PRODUCTS", 5 * 7 * 19)
+    asked = Asked.checked("default", intervals=False, null=False)
+    plan = Plan(None, 5, -100, None, False, False, asked, None, None)
+    told: list[int] = []
+    first_round(told.append, [str(file)], plan)
+    assert told == [20, 40, 45]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])

@@ -10,6 +10,7 @@ import pytest
 
 from nclab.errors import RecordError
 from nclab.records import open_run
+from nclab.report.compare import last_values
 from nclab.report.content import Content
 from nclab.report.growing_run import Frames, GrowingRun
 from nclab.report.pages import Pages
@@ -51,6 +52,21 @@ def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
         growing.refresh()
     assert growing.measured() == 1
     assert growing.curve(("", "loss"), "step") == ([7.0], [0.7])
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_split_is_seen_before_and_behind_the_layers(tmp_path: Path, behind: bool) -> None:
+    """Sweeps write it behind them: the newest numbers were those of the test data."""
+    when: dict[str, Any] = {"kind": "measurement", "step": 1, "epoch": 1}
+    test = {"layers": [LAYER | {"min_intra": 0.2}], "split": "test"}
+    with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
+        run.append({**when, "layers": [LAYER]})
+        run.append({**when, **(test if behind else dict(reversed(test.items())))})
+    growing = GrowingRun(tmp_path / "one", root=tmp_path)
+    growing.refresh()
+    assert set(growing.splits) == {"train", "test"}
+    values = last_values(growing)
+    assert (values["min_intra"], values["min_intra · test"]) == (0.9, 0.2)
 
 
 def test_frames_keep_both_ends() -> None:

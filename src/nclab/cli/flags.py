@@ -8,7 +8,9 @@ from functools import partial
 from nclab.errors import MissingExtra, NclabError
 
 OTHER_NAMES = {
+    "second_look=False (--one-pass)": "--one-pass",
     "second_look=False": "--one-pass",
+    "Expected memory such": "Expected --memory such",
     "weight= (--head FILE)": "--head FILE",
     "weight=": "--head",
     "soft=True": "--soft",
@@ -16,7 +18,9 @@ OTHER_NAMES = {
 """What is not called on the command line as in Python."""
 BEFORE = "0 <= |at least one of |a positive finite |a finite number as "
 """What may stand between `Expected` and the name of a field that a message is about."""
-OPTIONS = ("num_classes", "ignore_index", "allow_missing", "class_names")
+OPTIONS = ("num_classes", "ignore_index", "allow_missing", "class_names", "min_count", "skip_bad")
+SET = ("memory", "workers", "metrics", "engine")
+"""Options that are words as well, and meant where they are set."""
 
 
 def as_flags(message: str) -> str:
@@ -24,6 +28,8 @@ def as_flags(message: str) -> str:
 
     >>> as_flags("Pass num_classes=13, or class_names= all of them.")
     'Pass --num-classes 13, or --class-names all of them.'
+    >>> as_flags("Expected memory such as '8GB'. workers=0 does; or pass memory='8.1GB'.")
+    "Expected --memory such as '8GB'. --workers 0 does; or pass --memory 8.1GB."
     >>> as_flags("Pass allow_missing=True to leave them out; my/class_names.npz stays.")
     'Pass --allow-missing to leave them out; my/class_names.npz stays.'
     """
@@ -34,6 +40,8 @@ def as_flags(message: str) -> str:
         message = message.replace(f"{name} ({flag})", flag).replace(f"{name}=True", flag)
         message = re.sub(rf"\b{name}=(?=\S)", f"{flag} ", message).replace(f"{name}=", flag)
         message = re.sub(rf"(?<![\w./'-]){name}(?!\w|\.\w|[/'])", flag, message)
+    for name in SET:
+        message = re.sub(rf"(?<![\w.-]){name}=(?:'([^']*)'|(?=\S))", rf"--{name} \g<1>", message)
     return message
 
 

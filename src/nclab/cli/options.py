@@ -100,10 +100,10 @@ class Options:
         found = {option.path: self._values(option) for option in self.all()}
         return {path: values for path, values in found.items() if len(values) > 1}
 
-    def changed(self) -> list[str]:
-        """The flags whose values are not those that the config has by itself."""
+    def changed(self) -> dict[str, str]:
+        """By path, the flags whose values are not those that the config has by itself."""
         pairs = ((option, self._values(option)) for option in self.all())
-        return [option.flag for option, values in pairs if values != (option.default,)]
+        return {option.path: option.flag for option, values in pairs if values != (option.default,)}
 
     def _values(self, option: Option) -> tuple[Any, ...]:
         """One, or those that commas part."""
@@ -150,11 +150,15 @@ def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command
 
 
 def flags_of(given: Given) -> dict[str, str]:
-    """The flag of every field of a command's configs; of two fields of one name the first."""
+    """The flag of every field of a command's configs, by what it and its option are called.
+
+    Of two fields of one name the first.
+    """
     flags: dict[str, str] = {}
     for options in given.values():
         for option in options.all():
-            flags.setdefault(option.path.rpartition(".")[2], option.flag)
+            for name in (option.path.rpartition(".")[2], option.name):
+                flags.setdefault(name, option.flag)
     return flags
 
 

@@ -25,7 +25,7 @@ def listed_seeds(given: str) -> tuple[int, ...] | None:
         return None
     seeds = tuple(_number(part, given) for part in given.split(",") if part.strip())
     if not seeds or len(set(seeds)) < len(seeds):
-        raise NclabError(f"Expected seeds without repetition in --seeds, got {given!r}.")
+        raise NclabError(f"Expected --seeds without repetition, got {given!r}.")
     return seeds
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from nclab.cli.options import Given, Options, with_options
 from nclab.cli.output import print_json, print_table
 from nclab.cli.seeds import listed_seeds
 from nclab.errors import NclabError
+
+if TYPE_CHECKING:
+    from nclab.papers.sweep import Axes
 
 PLUGGED = {
     "recipe.loss": "losses",
@@ -82,7 +85,12 @@ def command(
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: Annotated[
-        int | None, typer.Option(metavar="<int>", help="Processes; by default one per core.", min=1)
+        int | None,
+        typer.Option(
+            metavar="<int>",
+            help="Processes; by default one per core, 0 for none beside this.",
+            min=0,
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: EngineOption = EngineName.local,
@@ -127,6 +135,7 @@ def command(
     sources = _sources(given, data)
     config = given["sweep"].build(data=sources[0])
     axes = Axes(config, {"data": sources, **given["sweep"].axes()})
+    _refuse_unread(axes, given["sweep"])
     planned = plan_sweep(axes, out)
     with chosen(engine, address) as place:
         if plan or not as_json:
@@ -144,6 +153,18 @@ def command(
     else:
         names = " and ".join(file.name for file in tables)
         print_table(rows_table(rows, planned.axes), f"{len(rows)} runs in {out}, {names} of all")
+
+
+def _refuse_unread(axes: "Axes", given: Options) -> None:
+    """An option that no network of the sweep reads was meant for another sweep."""
+    flags = {option.path: option.flag for option in given.all()}
+    for path, (other, values) in axes.never_read(given.changed()).items():
+        if set(values) & set(plugins.names(PLUGGED[other]) if other in PLUGGED else ()):
+            continue  # a plugin reads what it likes
+        raise NclabError(
+            f"Expected {flags[path]} beside {flags[other]} that reads it, got it with "
+            f"{', '.join(map(str, values))}, which does not."
+        )
 
 
 def _with_seeds(given: Given) -> Given:
@@ -191,7 +212,7 @@ def _sources(given: Given, data: str) -> list[Any]:
     kinds = [name if name in known else "file" for name in names]
     own = {option.flag for kind in kinds for option in given[kind].all()}
     for name in (*known, "file"):
-        for flag in given[name].changed():
+        for flag in given[name].changed().values():
             if flag in own or (name == "teacher" and "conic" in kinds):
                 continue
             if name == "file":

@@ -12,6 +12,7 @@ import numpy as np
 from nclab.data.csv_samples import read_csv, read_csv_labels
 from nclab.data.names import FEATURES, LABELS
 from nclab.data.npy import map_array, npz_names, read_npz
+from nclab.data.pickles import PICKLES, refuse_pickle
 from nclab.errors import DataError
 
 KNOWN = "a .npz, .safetensors, .npy or .csv file"
@@ -67,6 +68,8 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     if file.suffix == ".csv":
         pair = read_csv(file)
         return Arrays((FEATURES[0], LABELS[0]), lambda name: pair[name == LABELS[0]])
+    if file.suffix in PICKLES:
+        refuse_pickle(file)
     raise DataError(
         f"Expected {KNOWN}, got {file.name}. Save with numpy.savez(path, features=..., labels=...)."
     )

@@ -26,7 +26,7 @@ class ModularAddition:
 
     def __post_init__(self) -> None:
         if not 2 <= self.modulus <= LARGEST:
-            raise DataError(f"Expected a modulus from 2 to {LARGEST}, got {self.modulus}.")
+            raise DataError(f"Expected modulus from 2 to {LARGEST}, got {self.modulus}.")
 
     @property
     def label(self) -> str:

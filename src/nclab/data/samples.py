@@ -91,7 +91,8 @@ def check_artificial(data: Any, *sizes: str) -> None:
 def read_samples(path: str | os.PathLike[str]) -> Samples:
     """The samples of a .npz or .safetensors file: X|features|inputs and y|labels|targets.
 
-    Or of a .csv file: a row each, the label in the last column or the one of that name.
+    Or of a .csv file: a row each, the label in the last column or the one of that name. Labels
+    that are names are numbered in their order in the dictionary.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
@@ -100,9 +101,13 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
     torch.Size([4, 4])
     """
     if Path(path).suffix == ".csv":
-        return Samples.checked(*read_csv(Path(path)))
-    arrays = read_arrays(path)
-    return Samples.checked(pick(arrays, INPUTS, path), pick(arrays, LABELS, path))
+        inputs, labels = read_csv(Path(path))
+    else:
+        arrays = read_arrays(path)
+        inputs, labels = pick(arrays, INPUTS, path), pick(arrays, LABELS, path)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind == "U":
+        _, labels = np.unique(labels, return_inverse=True)
+    return Samples.checked(inputs, labels)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class SampleSelection:
 
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < math.inf:
-            raise DataError(f"Expected an imbalance of 1 or more, got {self.imbalance:g}.")
+            raise DataError(f"Expected imbalance of 1 or more, got {self.imbalance:g}.")
         if self.tail not in get_args(LongTail):
             raise DataError(f"Expected tail 'step' or 'exponential', got {self.tail!r}.")
         for name in ("label_noise", "test_share"):

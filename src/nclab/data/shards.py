@@ -14,16 +14,12 @@ from torch import Tensor
 from nclab.data.arrays import pick, pick_optional, read_arrays
 from nclab.data.names import BIAS, FEATURES, LABELS, WEIGHT
 from nclab.data.npy import map_array
+from nclab.data.pickles import PICKLES, refuse_pickle
 from nclab.errors import DataError, MissingExtra
 
 SUFFIXES = (".safetensors", ".npz", ".npy", ".parquet", ".arrow", ".feather")
 SLICE_BYTES = 1 << 26
 """Of features in memory at a time."""
-PICKLES = (".pt", ".pth", ".pkl", ".bin")
-CONVERT = """\
-    from safetensors.torch import save_file
-    part = torch.load("{name}", weights_only=True)
-    save_file({{"features": part["features"], "labels": part["labels"]}}, "{stem}.safetensors")"""
 
 
 class Shard(ABC):
@@ -49,8 +45,10 @@ class Shard(ABC):
                 raise DataError(
                     f"Expected features of shape (rows, dimension), got {tuple(rows.shape)}."
                 )
-            yield rows, labels[done : done + len(rows)]
             done += len(rows)
+            if done > len(labels):
+                raise DataError(f"Expected one label a row, got {len(labels)} for {done} or more.")
+            yield rows, labels[done - len(rows) : done]
         if done != len(labels):
             raise DataError(f"Expected one label a row, got {len(labels)} for {done} rows.")
 
@@ -58,17 +56,14 @@ class Shard(ABC):
 def open_shard(path: str | os.PathLike[str]) -> Shard:
     """A file by its suffix; nothing is read yet.
 
-    >>> open_shard("part-0.pt")
+    >>> open_shard("part-0.tar")
     Traceback (most recent call last):
-    nclab.errors.DataError: Expected a shard without pickle, got part-0.pt. Convert it:
-        from safetensors.torch import save_file
-        part = torch.load("part-0.pt", weights_only=True)
-        save_file({"features": part["features"], "labels": part["labels"]}, "part-0.safetensors")
+    nclab.errors.DataError: Expected a shard, one of .safetensors, .npz, .npy, .parquet, .arrow, \
+.feather; got part-0.tar.
     """
     file = Path(path)
     if file.suffix in PICKLES:
-        how = CONVERT.format(name=file.name, stem=file.stem)
-        raise DataError(f"Expected a shard without pickle, got {file.name}. Convert it:\n{how}")
+        refuse_pickle(file)
     if file.suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
         raise DataError(f"Expected a shard, one of {known}; got {file.name}.")
@@ -97,7 +92,11 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
             if not files:
                 raise DataError(f"Expected shards, but no file matches {one}.")
         elif place.is_dir():
-            files = [file for file in place.iterdir() if file.suffix in SUFFIXES]
+            inside = sorted(place.iterdir(), key=_natural)
+            files = [file for file in inside if file.suffix in SUFFIXES]
+            pickles = [file for file in inside if file.suffix in PICKLES]
+            if pickles and not files:
+                refuse_pickle(pickles[0])
             if not files:
                 raise DataError(f"Expected shards ({', '.join(SUFFIXES)}) in {place}, got none.")
         elif place.exists():
@@ -105,10 +104,13 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
         else:
             raise DataError(f"Expected a shard, but {place} does not exist.")
         found += sorted(files, key=_natural)
-    unique = list(dict.fromkeys(file for file in found if not _is_labels(file)))
+    unique: dict[Path, Path] = {}
+    for file in found:
+        if not _is_labels(file):
+            unique.setdefault(file.resolve(), file)
     if not unique:
         raise DataError("Expected at least one shard, got none.")
-    return unique
+    return [*unique.values()]
 
 
 def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:

@@ -26,13 +26,16 @@ from nclab.measurement.memory import Budget, Sizes, reference_bytes, worker_byte
 from nclab.measurement.rare import Rare
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
-from nclab.statistics.blocks import MANY
-from nclab.statistics.checks import as_labels
+from nclab.statistics.blocks import COMPILED, MANY
+from nclab.statistics.checks import OR_SOFT, as_labels
 
 VOTES = 3
 """Files that tell the dimension, so that one odd file is not taken for the measure of all."""
 WORTH = 8
 """Rows a class, of many classes, from which on another process is worth the sums it sends."""
+
+PRODUCTS = 2**34
+"""Of rows with all classes before progress is told again: about a second."""
 
 Take = Callable[[Tensor, Tensor], None]
 """Takes features and labels of a batch."""
@@ -113,6 +116,7 @@ class Plan:
                         ignore_index=self.ignore_index,
                         num_classes=self.num_classes,
                     )
+                    before, counts = counts, _with_room(counts, labels)
             except DataError as error:
                 if not self.skip_bad:
                     raise
@@ -120,18 +124,16 @@ class Plan:
                 continue
             rows[path] = len(labels)
             if self.asked.groups:
-                self.before[str(path)] = counts
-            own = labels[labels != self.ignore_index].bincount(minlength=len(counts))
-            own[: len(counts)] += counts
-            counts = own
-        total, present = int(counts.sum()), int((counts > 0).sum())
-        if not total:
-            raise DataError("Expected at least one sample, got none. Check the shards.")
-        if present < len(counts) and not self.allow_missing:
-            absent = (counts == 0).nonzero().flatten().tolist()
+                self.before[str(path)] = before.clone()
+            used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
+            counts.index_add_(0, used, torch.ones_like(used))
+        self.require_samples(int(counts.sum()))
+        absent = len(counts) - int(counts.count_nonzero())
+        if absent and not self.allow_missing:
             raise DataError(
-                f"Expected samples of all {len(counts)} classes, got none of {len(absent)}, such "
-                f"as class {absent[0]}. Pass allow_missing (--allow-missing) to leave them out."
+                f"Expected samples of all {len(counts)} classes, got none of {absent}, such "
+                f"as class {int(counts.argmin())}. Pass allow_missing (--allow-missing) to leave "
+                "them out."
             )
         self.num_classes = len(counts)
         if self.min_count is not None and self.reference is None:  # else as the reference has it
@@ -141,6 +143,14 @@ class Plan:
         for name, seen in self.before.items():
             self.before[name] = pad(seen, (0, len(counts) - len(seen)))
         return rows
+
+    def require_samples(self, total: int, bad: Mapping[str, str] | None = None) -> None:
+        """Refuse to measure nothing, with what was wrong with the files that were left out."""
+        left_out = [*self.bad.values(), *(bad or {}).values()]
+        if not total and left_out:
+            raise DataError(f"Expected a shard that can be read, got none: {left_out[0]}")
+        if not total:
+            raise DataError("Expected at least one sample, got none. Check the shards.")
 
     def fit(
         self,
@@ -215,6 +225,8 @@ class Plan:
             stream.rare = self.rare
             if stream.started:
                 stream.moments.ignored -= self.rare.samples
+        bad = {path: why for part in parts for path, why in part.bad.items()}
+        self.require_samples(stream.moments.total if stream.started else 0, bad)
         stream.require_classes(allow_missing=True)
         if not self.allow_missing:  # a file may have been left out since the labels were counted
             stream.moments.require_all_classes()
@@ -236,6 +248,22 @@ class Plan:
             groups.join_second([part.groups for part in parts])
 
 
+def _with_room(counts: Tensor, labels: Tensor) -> Tensor:
+    """Counts of as many classes as the labels show, or one line that there is no room for them."""
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    if classes <= len(counts):
+        return counts
+    try:
+        more = torch.zeros(classes, dtype=torch.int64)
+    except RuntimeError as error:
+        raise DataError(
+            f"Expected labels that are class numbers, got {classes - 1}. Labels that are ids must "
+            "be mapped to 0, 1, 2, ..."
+        ) from error
+    more[: len(counts)] = counts
+    return more
+
+
 def _known(states: Iterable[State | None]) -> list[State]:
     return [state for state in states if state is not None]
 
@@ -250,11 +278,11 @@ def _named(path: object) -> Iterator[None]:
     """Errors say in which file they are."""
     try:
         yield
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    except DataError as error:  # one file alone may have soft labels
+        raise DataError(f"{path}: {str(error).replace(OR_SOFT, '')}") from error
 
 
-def _each(path: str, take: Take, report: ReportStep, done: int, dim: int | None) -> int:
+def _each(path: str, take: Take, report: ReportStep, done: int, plan: Plan) -> int:
     """Give all batches of a file to `take`; rows done afterwards."""
     if not Path(path).exists():  # it was there when the labels were read
         raise NclabError(
@@ -263,11 +291,14 @@ def _each(path: str, take: Take, report: ReportStep, done: int, dim: int | None)
         )
     with _named(path):
         for rows, labels in open_shard(path).batches():
-            if dim is not None and rows.shape[1] != dim:
-                raise DataError(f"Expected features of dimension {dim}, got {rows.shape[1]}.")
-            take(rows, labels)
-            done += len(rows)
-            report(done)
+            if plan.dim is not None and rows.shape[1] != plan.dim:
+                raise DataError(f"Expected features of dimension {plan.dim}, got {rows.shape[1]}.")
+            # Not so few that they are not read by the compiled kernel.
+            step = max(COMPILED, PRODUCTS // (plan.num_classes or 1)) // max(1, rows.shape[1]) + 1
+            for some, of_them in zip(rows.split(step), labels.split(step), strict=True):
+                take(some, of_them)
+                done += len(some)
+                report(done)
     return done
 
 
@@ -282,7 +313,7 @@ def first_round(report: ReportStep, shards: Sequence[str], plan: Plan) -> ReadPa
                     reading = path
                     stream.rows_before = stream.moments.rows_seen if stream.started else 0
                     update = _dealing(stream, plan.before.get(path), _kept(plan, stream.update))
-                    done = _each(path, update, report, done, plan.dim)
+                    done = _each(path, update, report, done, plan)
         except DataError as error:
             if not plan.skip_bad:
                 raise
@@ -318,7 +349,7 @@ def second_round(
         groups.look_on(known, without)
     for path in shards:
         look = _dealing(stream, plan.before.get(path), _kept(plan, stream.look_again))
-        done = _each(path, look, report, done, plan.dim)
+        done = _each(path, look, report, done, plan)
     return ReadPart(
         {},
         look=None if stream.look is None else stream.look.sums(),

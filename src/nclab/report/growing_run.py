@@ -26,7 +26,8 @@ from nclab.report.columns import (
 
 FRAMES = 60
 """Up to twice as many lines are kept of what is shown one at a time."""
-SPLIT = re.compile(rb'"split":("(?:[^"\\]|\\.)*")')
+NAMED = b'"split":'
+SPLIT = re.compile(NAMED + rb'("(?:[^"\\]|\\.)*")')
 HEAD = 400
 """Bytes in which a record says when and of what it is, before its layers."""
 SIZES = {"dim", "samples", "num_classes", "zero_features", "ignored"}
@@ -197,17 +198,18 @@ class Lines(Sequence[bytes]):
         return self._content[start : self._content.index(b"\n", start)]
 
     def by_split(self) -> "dict[str, Lines]":
-        """Measurements by the split that they name before their layers, without decoding them.
+        """Measurements by the split that they name; decoded only where it is behind their layers.
 
         >>> content = b'{"split":"test","layers":[]}\\n{"layers":[{"split":"a"}]}\\n'
         >>> {split: lines[0] for split, lines in Lines(content, [0, 29]).by_split().items()}
         {'test': b'{"split":"test","layers":[]}', 'train': b'{"layers":[{"split":"a"}]}'}
         """
         found: dict[str, list[int]] = {}
-        for start in self._starts:
-            head = self._content[start : start + HEAD].partition(b"\n")[0]
-            named = SPLIT.search(head.partition(b'"layers":')[0])
-            split = decode(b'{"kind":"","split":%s}' % named[1]) if named else None
+        for place, start in enumerate(self._starts):
+            line, split = self[place], None
+            if NAMED in line:
+                named = SPLIT.search(line[:HEAD].partition(b'"layers":')[0])
+                split = decode(b'{"kind":"","split":%s}' % named[1] if named else line)
             found.setdefault(split_of(split), []).append(start)
         return {split: Lines(self._content, starts) for split, starts in found.items()}
 

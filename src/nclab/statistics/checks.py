@@ -12,6 +12,8 @@ from nclab.errors import DataError
 
 IGNORE_INDEX = -100
 """The label PyTorch's losses skip by default; so do we."""
+OR_SOFT = ", or pass soft=True to measure their loss, too"
+"""What else can be done with one-hot rows, where they are not in shards."""
 HUGE = 1e150
 """Features beyond this, or all below its inverse, have squares that float64 cannot hold."""
 
@@ -68,15 +70,13 @@ def as_labels(
         labels = labels.long()  # an empty list has no type of its own
     if labels.dtype.is_floating_point or labels.dtype.is_complex:
         raise DataError(
-            f"Expected integer labels, got {_name(labels)}. "
-            "Convert class numbers with labels.long(); one-hot rows with labels.argmax(1), or pass "
-            "soft=True to measure their loss, too."
+            f"Expected integer labels, got {_name(labels)}. Convert class numbers with "
+            f"labels.long(); one-hot rows with labels.argmax(1){OR_SOFT}."
         )
     if labels.ndim != 1:
         raise DataError(
             f"Expected labels of shape (samples,), got {tuple(labels.shape)}. "
-            "Pass one class number per feature vector; of one-hot rows labels.argmax(1), or pass "
-            "soft=True to measure their loss, too."
+            f"Pass one class number per feature vector; of one-hot rows labels.argmax(1){OR_SOFT}."
         )
     if len(labels) != rows:
         raise DataError(f"Expected one label per feature vector, got {len(labels)} for {rows}.")

@@ -30,7 +30,7 @@ class Member:
         if self.norm not in get_args(Norm):
             raise NclabError(f"Expected norm 'affine', 'plain' or 'none', got {self.norm!r}.")
         if not (0 <= self.weight_decay < math.inf):
-            raise NclabError(f"Expected a weight decay of at least 0, got {self.weight_decay!r}.")
+            raise NclabError(f"Expected 0 <= weight_decay < inf, got {self.weight_decay!r}.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise NclabError(f"Expected a seed from 0 to 2^63 - 1, got {self.seed!r}.")
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +80,21 @@ class Axes:
         """A sweep over norm, weight decay and seed for every combination, each once."""
         found = {repr(one): one for one in combinations(self.config, self.values)}
         return list(found.values())
+
+    def never_read(self, paths: Iterable[str]) -> dict[str, tuple[str, list[Any]]]:
+        """Of these fields those that no combination reads: the field that decides, its values.
+
+        >>> Axes(SweepConfig()).never_read(["recipe.smoothing", "recipe.rate"])
+        {'recipe.smoothing': ('recipe.loss', ['cross_entropy'])}
+        """
+        found: dict[str, tuple[str, list[Any]]] = {}
+        for path in paths:
+            if path in READ_IF:
+                other, reads = READ_IF[path]
+                values = list(dict.fromkeys(_at(one, other) for one in self.configs))
+                if not any(map(reads, values)):
+                    found[path] = other, values
+        return found
 
 
 def combinations(config: Any, values: Mapping[str, Sequence[Any]]) -> Iterator[Any]:
