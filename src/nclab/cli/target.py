@@ -6,8 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from nclab.cli.counts import COUNTS, read_counts
+from nclab.cli.flags import naming_flags
 from nclab.cli.output import print_json, print_table
 from nclab.errors import DataError
+
+SAME = ("counts", "norms", "loss", "smoothing", "focus", "bias", "features", "dim", "depth")
+FLAGS = {"weight_decay": "--weight-decay", **{name: f"--{name}" for name in SAME}}
+"""What the parameters of `target` are called here."""
 
 
 def command(
@@ -78,19 +83,22 @@ def command(
         raise DataError(f"Expected {name} beside --map only, got it alone.")
     from nclab.theory.targets.target import target
 
-    found = target(
-        classes,
-        counts=None if counts is None else read_counts(counts),
-        dim=dim,
-        loss=loss,
-        weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
-        norms=None if norms is None else _numbers("--norms", norms),
-        bias=_bias(bias),
-        features=features,
-        depth=depth,
-        smoothing=smoothing,
-        focus=focus,
-    )
+    if classes is None and counts is None:
+        raise DataError("Expected --classes or --counts, got neither.")
+    with naming_flags(FLAGS):
+        found = target(
+            classes,
+            counts=None if counts is None else read_counts(counts),
+            dim=dim,
+            loss=loss,
+            weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
+            norms=None if norms is None else _numbers("--norms", norms),
+            bias=_bias(bias),
+            features=features,
+            depth=depth,
+            smoothing=smoothing,
+            focus=focus,
+        )
     if plot is not None:
         _save(found.plot()[0], plot)
     if as_json:
