@@ -315,7 +315,7 @@ def test_deep_relu_heads_of_ten_classes_and_three_maps() -> None:
     """Collapse costs .0199497; the lowest that was ever seen, by another search, is .0193390."""
     found = nclab.target(10, weight_decay=(0.001, 0.001), loss="mse", features="relu", depth=3)
     assert found.objective is not None
-    assert found.objective <= 0.0195125
+    assert found.objective < 0.0195126
     assert found.geometry == "rank 5 before the last ReLU, found by descent"
 
 
