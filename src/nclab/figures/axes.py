@@ -19,6 +19,7 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
     axis.margins(x=0.03)
     if panel.x_scale == "log":
         axis.set_xscale("log")
+        _few_decades(axis)
     if panel.y_scale in ("log", "loglog"):
         axis.set_yscale("log")
     if panel.y_range is not None:
@@ -41,6 +42,17 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
         side.tick_params(
             which="both", color=colours.grid, labelcolor=colours.ink, grid_color=colours.grid
         )
+
+
+def _few_decades(axis: "Axes") -> None:
+    """Over less than two decades every tick would have a number, one on top of the other."""
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+
+    low, high = axis.get_xlim()
+    if high < 100 * low:
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.xaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))
+        axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def turn(axis: "Axes", names: Sequence[str]) -> None:

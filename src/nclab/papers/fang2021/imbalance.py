@@ -183,13 +183,13 @@ def tables(numbers: Numbers) -> list[Table]:
 def pictures(numbers: Numbers) -> list[Picture]:
     """Cosines and distances against the imbalance, a panel for each weight decay."""
     rows = as_rows(numbers)
-    looks = (("minority", "networks", "solid"), ("target_minority", "their target", "dashed"))
+    looks = (("minority", "{:g}", "solid"), ("target_minority", "", "dashed"))
     angles = Panel(
         "Cosine between minority classifiers",
         "imbalance R",
         "cosine",
         tuple(
-            _line(having(rows, weight_decay=decay), name, f"{words}, {decay:g}", place, style)
+            _line(having(rows, weight_decay=decay), name, words.format(decay), place, style)
             for place, decay in enumerate(numbers["config"]["weight_decays"])
             for name, words, style in looks
         ),
