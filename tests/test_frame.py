@@ -74,9 +74,9 @@ def test_short_words_for_what_is_long(tmp_path: Path) -> None:
     monitor = nclab.Monitor(net, alarms=())
     assert repr(monitor.history) == "<History: nothing measured yet>"
     monitor.measure([(FEATURES.float(), LABELS)], epoch=2, step=7)
-    done = "2 epochs and 7 steps done, 1 rows of history, 0 alarms"
+    done = "2 epochs and 7 steps done, 1 row of history, 0 alarms"
     assert repr(monitor) == f"<Monitor of Sequential: {done}>"
-    assert repr(monitor.history) == "<History: 1 rows, 1 layers, epoch 2>"
+    assert repr(monitor.history) == "<History: 1 row, 1 layer, epoch 2>"
     assert repr(monitor.last) == "<Event: step 7, epoch 2, loader on train, measured 1>"
     words = repr(flow(Problem(3, 2, 4), log_time=10.0))
     assert words.startswith("<Trajectory: flow of C=3, N=2, d=4, ")

@@ -28,6 +28,15 @@ def number(value: float | None, *, near: float | None = None) -> str:
     return f"{value:.4g}"
 
 
+def counted(many: int, word: str) -> str:
+    """How many there are, the word in its number.
+
+    >>> counted(1, "run"), counted(0, "run"), counted(2, "run")
+    ('1 run', '0 runs', '2 runs')
+    """
+    return f"{many} {word}" if many == 1 else f"{many} {word}s"
+
+
 def scientific(value: float) -> str:
     """A number as people write weight decays.
 

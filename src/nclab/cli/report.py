@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nclab.cli.output import print_json
+from nclab.text import counted
 
 
 def command(
@@ -42,7 +43,7 @@ def command(
         return
     judged = sum(report.claims.values())
     typer.echo(
-        f"{report.runs} runs, {report.figures} figures, {judged} claims, "
-        f"{report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
+        f"{counted(report.runs, 'run')}, {counted(report.figures, 'figure')}, "
+        f"{counted(judged, 'claim')}, {report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
     )
     typer.echo(f"wrote {report.page}")

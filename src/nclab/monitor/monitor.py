@@ -36,6 +36,7 @@ from nclab.monitor.unsupported_models import refuse_unsupported
 from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
 from nclab.records.schema import TRAIN
 from nclab.statistics.checks import IGNORE_INDEX
+from nclab.text import counted
 
 Item = TypeVar("Item")
 STATE_VERSION = 1
@@ -157,8 +158,9 @@ class Monitor:
         self._resumed = False
 
     def __repr__(self) -> str:
-        done = f"{self.epochs} epochs and {self.steps} steps done"
-        counts = f"{len(self.history.rows)} rows of history, {len(self.alarms)} alarms"
+        done = f"{counted(self.epochs, 'epoch')} and {counted(self.steps, 'step')} done"
+        rows = counted(len(self.history.rows), "row")
+        counts = f"{rows} of history, {counted(len(self.alarms), 'alarm')}"
         return f"<Monitor of {type(unwrap(self.model)).__name__}: {done}, {counts}>"
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ from nclab.frame import as_frame
 from nclab.metrics.toward import progress
 from nclab.monitor.event import Event
 from nclab.records.schema import TRAIN, split_of
+from nclab.text import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -87,10 +88,10 @@ class History:
     def __repr__(self) -> str:
         if not self.rows:
             return "<History: nothing measured yet>"
-        layers = len({row["layer"] for row in self.rows})
+        layers = counted(len({row["layer"] for row in self.rows}), "layer")
         epochs = sorted({row["epoch"] for row in self.rows})
         ends = f"epoch {epochs[0]:g}" + (f" to {epochs[-1]:g}" if len(epochs) > 1 else "")
-        return f"<History: {len(self.rows)} rows, {layers} layers, {ends}>"
+        return f"<History: {counted(len(self.rows), 'row')}, {layers}, {ends}>"
 
     def to_frame(self) -> "DataFrame":
         """The rows as a pandas table."""

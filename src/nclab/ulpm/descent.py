@@ -10,7 +10,7 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import Array, Problem, invariants
+from nclab.ulpm.problem import Array, Problem, as_problem, invariants
 from nclab.ulpm.steppers import (
     Advance,
     KernelStepper,
@@ -186,6 +186,7 @@ def _stepper(
     normalised: bool,
     backend: Backend,
 ) -> Stepper:
+    as_problem(problem)
     if not (math.isfinite(rate) and rate > 0):
         raise NclabError(f"Expected a positive rate, got {rate}.")
     theta = problem.initial() if start is None else problem.checked(start).copy()

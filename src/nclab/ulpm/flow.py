@@ -12,7 +12,7 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import Array, Problem, invariants, log_gradient
+from nclab.ulpm.problem import Array, Problem, as_problem, invariants, log_gradient
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, take_sample
 
 Derivative = Callable[[float, Array], Array]
@@ -53,6 +53,7 @@ def flow(
     >>> round(run.last.log_time, 9), run.last.margin > 40
     (50.0, True)
     """
+    as_problem(problem)
     if not math.isfinite(log_time):
         raise NclabError(f"Expected a finite log time, got {log_time}.")
     if not FIRST <= log_time <= LAST:

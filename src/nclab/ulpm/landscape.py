@@ -9,7 +9,7 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.ulpm.curvature import smallest_eigenpairs, square_norm, tangent
-from nclab.ulpm.problem import Array, Problem, log_loss, optimal_log_loss
+from nclab.ulpm.problem import Array, Problem, as_problem, log_loss, optimal_log_loss
 
 
 class PointKind(StrEnum):
@@ -72,7 +72,7 @@ def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Land
     >>> classify(problem, 2 * optimal_point(problem)).kind.value
     'global minimum'
     """
-    theta = problem.checked(theta)
+    theta = as_problem(problem).checked(theta)
     if not theta.any():
         raise NclabError("Expected a point other than zero: a sphere needs a radius.")
     here = tangent(problem, theta)
@@ -132,7 +132,7 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
     >>> found.order, abs(found.actual / found.predicted - 1) < 0.01
     (2, True)
     """
-    here = tangent(problem, theta)
+    here = tangent(as_problem(problem), theta)
     radius = math.sqrt(square_norm(theta))
     if here.relative > 1e-7:
         size = float(np.linalg.norm(here.gradient))
@@ -214,6 +214,7 @@ def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> Sph
     """
     from scipy.optimize import minimize
 
+    as_problem(problem)
     if not (math.isfinite(radius) and radius > 0):
         raise NclabError(f"Expected a positive radius, got {radius}.")
 

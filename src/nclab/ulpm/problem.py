@@ -134,6 +134,13 @@ class Problem:
         return scale * generator.standard_normal(self.shape)
 
 
+def as_problem(given: object) -> Problem:
+    """The problem, or one line that says what came instead."""
+    if not isinstance(given, Problem):
+        raise NclabError(f"Expected a ulpm.Problem(classes, samples, dim), got {given!r}.")
+    return given
+
+
 class Pull(NamedTuple):
     """The loss and how it pulls at the logits."""
 

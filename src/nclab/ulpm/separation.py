@@ -11,7 +11,7 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.ulpm.problem import Array, Problem, pair_margins, pull, smallest_margin
+from nclab.ulpm.problem import Array, Problem, as_problem, pair_margins, pull, smallest_margin
 
 ACTIVE = 1e-6
 """A constraint is active when its margin is within this of the smallest, relatively."""
@@ -96,7 +96,7 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
     >>> round(found.alignment, 12), round(found.epsilon, 7), round(found.delta, 12)
     (1.0, 0.0, 0.0)
     """
-    log_loss, weights = pull(problem, theta)
+    log_loss, weights = pull(as_problem(problem), theta)
     W, H = problem.split(theta)
     gradient = np.concatenate([weights.T @ H, weights @ W])
     size, steepness = float(np.linalg.norm(theta)), float(np.linalg.norm(gradient))
@@ -181,7 +181,7 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     >>> certificate.kind(), round(certificate.value, 9)
     ('global minimum', 4.242640687)
     """
-    smallest = smallest_margin(problem, theta)
+    smallest = smallest_margin(as_problem(problem), theta)
     if smallest <= 0:
         raise NclabError(
             f"Expected a point that separates the classes, got the margin {smallest:.3g}. "
@@ -261,6 +261,7 @@ def solve_separation(
     """
     from scipy.optimize import minimize
 
+    as_problem(problem)
     others = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
     penalty = 1.0 / math.sqrt(problem.per_class)
     multipliers = np.zeros(others.shape)

@@ -22,12 +22,15 @@ def target_table(target: "Target") -> Lines:
     table.add_column("classes", justify="right")
     for name in ("logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
         table.add_column(name, justify="right")
-    table.add_column("")
     groups = target.groups
+    said = any(group.state for group in groups)
+    if said:
+        table.add_column("")
     half = SHOWN // 2
     shown = groups if len(groups) <= SHOWN else [*groups[:half], None, *groups[-half:]]
     for group in shown:
-        table.add_row(*(_cells(group) if group is not None else ("…",) * 8))
+        cells = _cells(group) if group is not None else ("…",) * 8
+        table.add_row(*(cells if said else cells[:-1]))
     return Lines(table, *(Text(line) for line in lines(target)))
 
 
