@@ -79,3 +79,15 @@ def test_a_network_as_a_point_of_the_map() -> None:
 def test_a_weight_decay_that_is_none_is_one_line(given: object) -> None:
     with pytest.raises(nclab.NclabError, match="weight_decay"):
         network(LONG_TAILED).target(weight_decay=given)  # type: ignore[arg-type]
+
+
+def test_norms_that_are_zero_tell_no_weight_decay() -> None:
+    """The message is about them, not about a weight decay that nobody gave."""
+    for features, weight in (
+        (torch.zeros(5, 3), torch.eye(3)),
+        (torch.rand(5, 3), 0 * torch.eye(3)),
+    ):
+        collapse = nclab.measure_features(features, torch.tensor([0, 0, 0, 1, 2]), weight=weight)
+        with pytest.raises(nclab.DataError, match="that are not zero") as raised:
+            collapse.target(weight_decay=0.01)
+        assert "\n" not in str(raised.value)

@@ -280,6 +280,11 @@ class Collapse(Shown):
         """That of the features at an optimum, where both penalties are equal."""
         features = self._mean(self.class_alpha.square()) * self.samples
         rows = float(self._classifier().double().square().sum())
+        if weight_decay and not min(rows, features) > 0:
+            raise DataError(
+                "Expected features and a classifier that are not zero, whose norms tell the weight "
+                "decay of the features, got zeros. Pass weight_decay=(weights, features)."
+            )
         return weight_decay * rows / features if features else 0.0
 
     def distance_to(self, target: Target) -> TargetDistance:
