@@ -19,7 +19,7 @@ import torch
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.monitor.record_sink import RecordSink
-from nclab.records import open_run, read_run
+from nclab.records import RunView, open_run, read_run
 from nclab.report.site import write_report
 from tests.cli.runner import call
 from tests.faults.drawn import drawn_once
@@ -103,12 +103,17 @@ def watched(folder: Path) -> None:
 
 
 def watched_again(folder: Path) -> object:
-    there = folder / "run"
-    if not (there / "manifest.json").exists() or read_run(there).state != "finished":
+    """One that failed is left as it is, and the next begins beside it."""
+    if not _finished(folder):
         watched(folder)
-    view = read_run(there)
+    (view,) = _finished(folder)
     assert view.problem is None
     return [record["step"] for record in view.of_kind("measurement")]
+
+
+def _finished(folder: Path) -> list[RunView]:
+    views = [read_run(path.parent) for path in folder.glob("*/manifest.json")]
+    return [view for view in views if view.state == "finished"]
 
 
 def reproduce(folder: Path) -> None:

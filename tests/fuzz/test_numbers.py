@@ -75,6 +75,16 @@ def test_the_size_of_a_classifier_changes_nothing_but_its_norm(scale: float) -> 
     assert torch.isfinite(nc3_alignment(other.moments, torch.as_tensor(weight * scale))).all()
 
 
+@pytest.mark.parametrize("scale", [1e-158, 1e-161, 1e-162, 1e-170])
+def test_a_spread_whose_squares_vanish_is_told_of(scale: float) -> None:
+    """Input 3219 of the campaign: a bare ZeroDivisionError."""
+    draw = np.random.default_rng(0)
+    rows, labels = draw.normal(size=(6, 5)), np.array([1, 1, 1, 1, 1, 0])
+    rows[labels == 1] *= scale
+    found = nclab.measure_features(rows, labels, draw.normal(size=(2, 5)), metrics="all")
+    assert numbers.said(found, "lidar")
+
+
 def test_means_that_rounding_reaches_are_told_of() -> None:
     rows = np.random.default_rng(2).normal(size=(12, 5))
     found = nclab.measure_features(rows + 1e12, np.arange(12) % 3, rows[:3], metrics="all")

@@ -2,7 +2,7 @@
 
 python -m tests.records.killing FOLDER [--steps 7]
 
-With 60 steps it is killed about a thousand times.
+With 100 steps it is killed about a thousand times.
 """
 
 import argparse

@@ -20,9 +20,9 @@ from nclab.records import open_run, read_run
 
 TURN = 100
 """Records that a process writes to the common run before it lets another in."""
-PATIENCE = 900.0
+PATIENCE = 3600.0
 """Seconds after which a process that waits for its next turn gives up."""
-LONGEST = 1.0
+LONGEST = 4.0
 """Seconds between two tries of one that waits, at most: asking costs the one who writes."""
 
 
@@ -43,6 +43,8 @@ def write(folder: Path, process: int, records: int) -> None:
             for number in range(done, min(done + TURN, records)):
                 common.append({"kind": "point", "process": process, "number": number})
         done, begin, wait = done + TURN, time.monotonic(), 0.01
+    if done < records:
+        sys.exit(f"process {process} has had no turn for {PATIENCE:.0f} s after {done} records")
 
 
 def check(folder: Path, processes: int, records: int) -> dict[str, int]:

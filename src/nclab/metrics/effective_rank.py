@@ -64,14 +64,17 @@ def _hardly_varying(moments: ClassMoments, signal: float) -> str | None:
     """What to say where features vary so little in some direction that it is rounding."""
     variances = torch.linalg.eigvalsh(moments.within_scatter)
     largest = float(variances[-1])
-    floor = moments.dim * torch.finfo(torch.float64).eps * largest
+    limits = torch.finfo(torch.float64)
+    floor = moments.dim * limits.eps * largest
     possible = min(moments.dim, moments.total - moments.num_classes)
     kept = variances[variances > floor]
     if largest <= 0 or signal == 0:
         return None
     least, error = float(kept[0]), 4 * unit_error(moments)
-    of_means = error * moments.size / (least / moments.total) ** 0.5 / signal
-    if len(kept) == possible and max(error * largest / least, of_means) < DOUBTFUL:
+    of_means = error * moments.size * (moments.total**0.5 / least**0.5) / signal
+    vanishing = least < limits.tiny / limits.eps  # squares this small have lost digits
+    exact = not vanishing and max(error * largest / least, of_means) < DOUBTFUL
+    if exact and len(kept) == possible:
         return None
     return (
         "lidar may be off: there are directions in which features vary so little, beside others, "
