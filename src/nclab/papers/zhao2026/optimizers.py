@@ -374,12 +374,10 @@ def parity(numbers: Numbers) -> Finding:
     rows = having(as_rows(numbers), optimizer="adamw", weight_decay=3.0)
     cells = by_cell(rows, plain("nc0"), "rate", "data", "classes")
     wanted = [int(one) for one in numbers["config"]["classes"]]
-    found = {}
-    for place in {key[:3] for key in cells}:
-        if all((*place, classes) in cells for classes in wanted):
-            odd, even = (
-                fmean(cells[*place, classes] for classes in wanted if classes % 2 == rest)
-                for rest in (1, 0)
-            )
-            found[place] = odd - even
+    odd, even = ([classes for classes in wanted if classes % 2 == rest] for rest in (1, 0))
+    found = {
+        place: fmean(cells[*place, one] for one in odd) - fmean(cells[*place, one] for one in even)
+        for place in {key[:3] for key in cells}
+        if odd and even and all((*place, classes) in cells for classes in wanted)
+    }
     return judged([Part("NC0, odd − even classes", averaged(found))], margin=0.01)
