@@ -10,7 +10,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import time
 import warnings
@@ -22,6 +21,7 @@ import torch
 
 from nclab.errors import NclabWarning
 from nclab.records import open_run
+from tests.kills import forked, killed_after
 
 CHANGES = ("open", "write", "pwrite", "fsync", "replace", "unlink", "ftruncate", "mkdir")
 
@@ -55,19 +55,6 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def in_child(work: Callable[[], None]) -> int:
-    """Fork, work, and return the child's id; the torch in memory is shared."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 - told to the parent by the exit code
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")
-            os._exit(1)
-    return child
-
-
 def long(folder: Path) -> None:
     train(folder, steps=400, every=7)
 
@@ -76,10 +63,7 @@ def kill_at_random(folder: Path, kills: int, duration: float) -> int:
     """Kill and start again; how often the kill came before the end."""
     chance, hits = random.Random(0), 0
     for _ in range(kills):
-        child = in_child(lambda: long(folder))
-        time.sleep(chance.uniform(0, duration / kills))
-        os.kill(child, signal.SIGKILL)
-        hits += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        hits += killed_after(chance.uniform(0, duration / kills), lambda: long(folder))
     return hits
 
 
@@ -137,7 +121,7 @@ def kill_everywhere(
             Bomb(folder, countdown, power=power).arm()
             work(folder)
 
-        status = os.waitstatus_to_exitcode(os.waitpid(in_child(explode), 0)[1])
+        status = os.waitstatus_to_exitcode(os.waitpid(forked(explode), 0)[1])
         if status == 0:
             return countdown - 1
         assert status == 9, f"{countdown}: {status}"

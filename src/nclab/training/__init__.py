@@ -1,6 +1,7 @@
 """Training: many models at once, with exactly the steps of `torch.optim`."""
 
-from nclab.training.fleet import EpochStats, Fleet
+from nclab.training.course import EpochStats
+from nclab.training.fleet import Fleet
 from nclab.training.module_fleet import ModuleFleet, fleet_for
 from nclab.training.recipe import Member, Recipe
 

@@ -1,8 +1,6 @@
 """The fleet: many models of one shape trained in lock-step, epoch by epoch, each independently."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -10,28 +8,14 @@ from torch import Tensor
 
 from nclab.errors import NclabError
 from nclab.models.mlp import MLP, Shape
-from nclab.threads import no_denormals, one_thread
 from nclab.training.backend import Backend, find_backend
+from nclab.training.course import Course, EpochStats
 from nclab.training.fleet_checks import check_batches, check_data
 from nclab.training.recipe import Member, Recipe
 from nclab.training.state import State
 
 Statistics = Literal["running", "full"]
 """Batch norm by the running averages of training, or by the statistics of the whole data."""
-
-
-@dataclass(frozen=True)
-class EpochStats:
-    """How one member's epoch went, seen from its own training batches."""
-
-    loss: float
-    """Mean of the recipe's loss over the epoch, each sample before its step; nan when dead."""
-    accuracy: float
-    """Share of samples whose largest logit, before the step, was their label's; nan when dead."""
-    alive: bool
-    """False once loss or weights are not finite; the member keeps its last finite state."""
-    why: str
-    """When and how it died; empty while alive."""
 
 
 class Fleet:
@@ -80,29 +64,18 @@ class Fleet:
         self._train_epoch = find_backend(backend, where, recipe)
         check_batches(len(self.inputs), recipe, self.members)
         self._states = [State.start(shape, m, recipe, where, dtype) for m in self.members]
-        self._epochs = [0] * len(self.members)
-        self._deaths = [""] * len(self.members)
+        self._course = Course(self.members, recipe)
 
     @property
     def epoch(self) -> int:
         """Epochs done; the members must be at the same one."""
-        if len(set(self._epochs)) > 1:
-            raise NclabError(
-                f"Expected all members at one epoch, got {self._epochs}. Load each of them."
-            )
-        return self._epochs[0]
+        return self._course.epoch
 
     def train_epoch(self) -> list[EpochStats]:
         """One epoch of every member."""
-        rate = self.recipe.rate_at(self.epoch)
-        with one_thread(), no_denormals():
-            return [self._train(index, rate) for index in range(len(self.members))]
+        return self._course.train_epoch(self._train)
 
-    def _train(self, index: int, rate: float) -> EpochStats:
-        epoch = self._epochs[index]
-        self._epochs[index] += 1
-        if self._deaths[index]:
-            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+    def _train(self, index: int, epoch: int, rate: float) -> EpochStats:
         state, member = self._states[index], self.members[index]
         state.keep()
         order = torch.randperm(len(self.inputs), generator=state.generator)
@@ -114,11 +87,7 @@ class Fleet:
         broken = _first_broken(losses, state)
         if broken is not None:
             state.restore()
-            self._deaths[index] = (
-                f"{broken} in epoch {epoch + 1} of {self.recipe.epochs} (weight decay "
-                f"{member.weight_decay:g}, rate {rate:g}); the state after epoch {epoch} is kept"
-            )
-            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+            return self._course.dies(index, broken, rate)
         sizes = torch.full((steps,), float(batch), dtype=torch.float64)
         sizes[-1] = len(order) - (steps - 1) * batch
         loss = float(losses @ sizes) / len(order)
@@ -142,8 +111,7 @@ class Fleet:
             why: how it died, as its `EpochStats` said; empty for one that goes on.
         """
         self._states[index].load(tensors)
-        self._epochs[index] = epoch
-        self._deaths[index] = why
+        self._course.put(index, epoch, why)
 
 
 def _first_broken(losses: Tensor, state: State) -> str | None:

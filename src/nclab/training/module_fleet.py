@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from nclab import plugins
 from nclab.errors import ModelError, NclabError
 from nclab.models.mlp import MLP, Shape
-from nclab.threads import no_denormals, one_thread
-from nclab.training.fleet import EpochStats, Fleet, Statistics
+from nclab.training.course import Course, EpochStats
+from nclab.training.fleet import Fleet, Statistics
 from nclab.training.fleet_checks import check_batches, check_data
 from nclab.training.losses import mean_loss
 from nclab.training.recipe import Member, Recipe
@@ -57,29 +57,18 @@ class ModuleFleet:
             self._generators.append(generator)
         pairs = zip(self._modules, self.members, strict=True)
         self._optimizers = [_optimizer(recipe, module, member) for module, member in pairs]
-        self._epochs = [0] * len(self.members)
-        self._deaths = [""] * len(self.members)
+        self._course = Course(self.members, recipe)
 
     @property
     def epoch(self) -> int:
         """Epochs done; the members must be at the same one."""
-        if len(set(self._epochs)) > 1:
-            raise NclabError(
-                f"Expected all members at one epoch, got {self._epochs}. Load each of them."
-            )
-        return self._epochs[0]
+        return self._course.epoch
 
     def train_epoch(self) -> list[EpochStats]:
         """One epoch of every member."""
-        rate = self.recipe.rate_at(self.epoch)
-        with one_thread(), no_denormals():
-            return [self._train(index, rate) for index in range(len(self.members))]
+        return self._course.train_epoch(self._train)
 
-    def _train(self, index: int, rate: float) -> EpochStats:
-        epoch = self._epochs[index]
-        self._epochs[index] += 1
-        if self._deaths[index]:
-            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+    def _train(self, index: int, _: int, rate: float) -> EpochStats:
         before = self.tensors(index)
         module, optimizer = self._modules[index].train(), self._optimizers[index]
         for group in optimizer.param_groups:
@@ -93,12 +82,7 @@ class ModuleFleet:
         finite = math.isfinite(total) and all(bool(p.isfinite().all()) for p in module.parameters())
         if not finite:
             self._restore(index, before)
-            self._deaths[index] = (
-                f"loss or weights became infinite in epoch {epoch + 1} of {self.recipe.epochs} "
-                f"(weight decay {self.members[index].weight_decay:g}, rate {rate:g}); the state "
-                f"after epoch {epoch} is kept"
-            )
-            return EpochStats(math.nan, math.nan, False, self._deaths[index])
+            return self._course.dies(index, "loss or weights became infinite", rate)
         return EpochStats(total / len(order), hits / len(order), True, "")
 
     def _step(self, index: int, inputs: Tensor, labels: Tensor, rate: float) -> tuple[float, int]:
@@ -153,8 +137,7 @@ class ModuleFleet:
     def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
         """Put one member back to where `tensors` found it, at the end of that epoch."""
         self._restore(index, tensors)
-        self._epochs[index] = epoch
-        self._deaths[index] = why
+        self._course.put(index, epoch, why)
 
     def _restore(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         optimizer = self._optimizers[index]

@@ -14,6 +14,7 @@ from nclab.errors import NclabError
 from nclab.papers.sweep import (
     Axes,
     SweepConfig,
+    cost,
     forecast,
     plan_sweep,
     results,
@@ -162,10 +163,18 @@ def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "results.parquet").to_pylist() == rows
 
 
-def test_a_plan_counts_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_plan_counts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def track(items: list[Any], what: str) -> list[Any]:
+        shown.append(what)
+        return items
+
+    monkeypatch.setattr(cost, "track", track)
     axes = Axes(small(seeds=(0, 1)), {"recipe.optimizer": ("sgd", "adamw")})
     plan = plan_sweep(axes, tmp_path / "runs")
     look = forecast(plan, workers=0)
+    assert shown == ["timing networks"], "a first kernel takes a minute to compile"
     assert (look.networks, look.missing, look.fleets) == (16, 16, 2)
     assert look.axes["optimizer"] == ["sgd", "adamw"]
     assert look.axes["weight_decay"] == [1e-3, 1e-2]

@@ -10,6 +10,7 @@ from nclab.figures.draw import draw
 from nclab.papers.field.networks import FieldNetworks
 from nclab.papers.field.rows import as_columns, as_rows
 from nclab.papers.recorded import size_of
+from nclab.papers.verdict import Verdict
 from nclab.papers.zhao2026 import optimizers
 from nclab.papers.zhao2026.optimizers import NO_MOMENTUM, PRESETS, Config, arms
 from tests.papers.field.studies import STUDIES
@@ -78,6 +79,14 @@ def test_pictures_are_of_networks_that_count() -> None:
     failed = as_columns([{**row, "accuracy": 0.5} for row in as_rows(numbers)])
     assert optimizers.pictures({**numbers, "networks": failed}) == []
     assert "0 of 32" in optimizers.tables({**numbers, "networks": failed})[0].rows[0]
+
+
+def test_parity_of_even_numbers_of_classes_alone_is_open() -> None:
+    numbers = STUDIES["zhao2026_optimizers"]
+    even = as_columns([row for row in as_rows(numbers) if row["classes"] % 2 == 0])
+    config = {**numbers["config"], "classes": [4, 6]}
+    found = optimizers.parity.judge({**numbers, "networks": even, "config": config})
+    assert found.verdict is Verdict.OPEN
 
 
 def test_evidence_of_the_whole_study_is_small() -> None:

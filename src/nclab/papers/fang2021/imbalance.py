@@ -9,7 +9,7 @@ sentences about its own stay open with what is found here.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -26,7 +26,6 @@ from nclab.papers.field.measures import LastLayer, rounded
 from nclab.papers.field.networks import FieldNetworks, fashion
 from nclab.papers.field.rows import (
     Value,
-    as_columns,
     as_rows,
     averaged,
     by_cell,
@@ -37,9 +36,10 @@ from nclab.papers.field.rows import (
     plain,
     slopes,
 )
+from nclab.papers.field.study import numbers_of, trained
 from nclab.papers.judging import Part
 from nclab.papers.sweep import SweepConfig
-from nclab.papers.sweep.lean import Ended, Measured, train_lean
+from nclab.papers.sweep.lean import Ended, Measured
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
 from nclab.theory.targets.distance import gram_distance
@@ -131,27 +131,14 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Train what is not below `out` yet; a row for every network, as columns."""
-    places = [(seed, imbalance) for seed in seeds for imbalance in config.imbalances]
-    trained = train_lean(
-        [fleet(config, imbalance, seed) for seed, imbalance in places],
-        out / "field",
-        measure,
-        workers=config.networks.workers,
-        engine=engine,
-    )
-    rows = []
-    for (_, imbalance), own in zip(places, trained, strict=True):
-        large, small = config.counts(imbalance)
-        for row in own:
-            kept = {name: value for name, value in row.items() if name != "why"}
-            place = {"imbalance": imbalance, "ratio": rounded(large / small)}
-            rows.append({**place, "accuracy": None, **kept})
-    return {
-        "config": {**asdict(config), "seeds": list(seeds)},
-        "seeds": list(seeds),
-        "size": f"{len(rows):,} networks; {config.networks.size}",
-        "networks": as_columns(rows),
-    }
+    fleets: list[tuple[Row, SweepConfig]] = []
+    for seed in seeds:
+        for imbalance in config.imbalances:
+            large, small = config.counts(imbalance)
+            place: Row = {"imbalance": imbalance, "ratio": rounded(large / small)}
+            fleets.append((place, fleet(config, imbalance, seed)))
+    rows = trained(fleets, config.networks, measure, out=out, engine=engine)
+    return numbers_of(config, seeds, rows)
 
 
 COLUMNS = {

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from nclab.engine import LOCAL, Engine, Job, Progress
 from nclab.errors import NclabError
-from nclab.figures.picture import Panel, Picture, Series
+from nclab.figures.picture import Panel, Picture
 from nclab.files import write_whole
 from nclab.papers.claim import Kind as ClaimKind
 from nclab.papers.claim import Numbers, claim
@@ -35,6 +35,7 @@ from nclab.papers.field.rows import (
     plain,
     signed,
 )
+from nclab.papers.field.study import band
 from nclab.papers.judging import Part
 from nclab.papers.sukenik2024.descent import DeepLoss, Kind, Model, descend
 from nclab.papers.tables import Row, Table, plus_minus
@@ -286,7 +287,14 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "linear maps",
             "rank of the last hidden layer / C",
             tuple(
-                _line(having(rows, kind=kind, loss=loss, width=width), f"width {width} C", place)
+                band(
+                    having(rows, kind=kind, loss=loss, width=width),
+                    _rank_share,
+                    "layers",
+                    CELL,
+                    f"width {width} C",
+                    place,
+                )
                 for place, width in enumerate(numbers["config"]["widths"])
             ),
         )
@@ -306,17 +314,6 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "rank 1 in these units, or (C − 1)/C.",
         )
     ]
-
-
-def _line(rows: Sequence[Row], label: str, colour: int) -> Series:
-    found = []
-    for layers in sorted({int(row["layers"]) for row in rows}):
-        own = by_cell(having(rows, layers=layers), _rank_share, *CELL)
-        values = list(averaged(own).values())
-        if values:
-            found.append((float(layers), fmean(values), min(values), max(values)))
-    x, y, low, high = ([one[place] for one in found] for place in range(4))
-    return Series(label, x, y, low, high, colour=colour, marker="filled")
 
 
 def _rank_share(row: Row) -> float:

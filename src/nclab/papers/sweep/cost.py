@@ -16,6 +16,7 @@ from nclab.engine import LOCAL, Engine
 from nclab.papers.sweep.measure import Measured, measure_member
 from nclab.papers.sweep.plan import FleetPlan, SweepPlan
 from nclab.papers.sweep.train import check_place
+from nclab.progress import track
 from nclab.records.run import KEPT
 from nclab.text import number
 from nclab.threads import one_thread
@@ -81,7 +82,7 @@ def forecast(
     slots = check_place(plan, workers=workers, device=device, engine=engine)
     looks: dict[Any, _Look] = {}
     seconds = written = 0.0
-    for fleet in (one for one in plan.fleets if one.missing):
+    for fleet in track([one for one in plan.fleets if one.missing], "timing networks"):
         config, recipe = fleet.config, fleet.config.recipe
         shape = config.shape_for(fleet.samples)
         kind = (shape, recipe.optimizer, recipe.loss, recipe.batch, config.layers, config.norms)

@@ -8,7 +8,7 @@ about its networks therefore stays open, with what is found here; one that says 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +20,9 @@ from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.field.measures import collapse
 from nclab.papers.field.networks import FieldData, FieldNetworks
 from nclab.papers.field.rows import (
+    COUNTS,
     BySeed,
     Value,
-    as_columns,
     as_rows,
     averaged,
     by_cell,
@@ -37,9 +37,9 @@ from nclab.papers.field.rows import (
     slopes,
     within,
 )
+from nclab.papers.field.study import band, numbers_of, trained
 from nclab.papers.judging import Part
 from nclab.papers.sweep import SweepConfig
-from nclab.papers.sweep.lean import train_lean
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
 from nclab.training.recipe import Optimizer
@@ -127,24 +127,8 @@ def run(
     The column `rate` is that of SGD, by which arms are matched; adaptive ones took a tenth.
     """
     fleets = arms(config, seeds)
-    trained = train_lean(
-        [fleet for _, fleet in fleets],
-        out / "field",
-        collapse,
-        workers=config.networks.workers,
-        engine=engine,
-    )
-    rows = [
-        {**place, **{name: value for name, value in row.items() if name != "why"}}
-        for (place, _), own in zip(fleets, trained, strict=True)
-        for row in own
-    ]
-    return {
-        "config": {**asdict(config), "seeds": list(seeds)},
-        "seeds": list(seeds),
-        "size": f"{len(rows):,} networks; {config.networks.size}",
-        "networks": as_columns([{"accuracy": None, **row} for row in rows]),
-    }
+    rows = trained(fleets, config.networks, collapse, out=out, engine=engine)
+    return numbers_of(config, seeds, rows)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -164,7 +148,7 @@ def tables(numbers: Numbers) -> list[Table]:
     columns = ("optimiser", "weight decay", "count", "NC1", "NC2", "NC3", "NC3 raw", "NC0")
     title = (
         "Logarithms (base 10) of NC1, NC2, NC3 and NC0 itself, mean ± deviation over all networks "
-        f"with training accuracy {0.99} or more"
+        f"with training accuracy {COUNTS} or more"
     )
     return [Table(title, columns, shown)]
 
@@ -230,17 +214,9 @@ def pictures(numbers: Numbers) -> list[Picture]:
 
 
 def _line(rows: Sequence[Row], value: Value, label: str, colour: int) -> Series:
-    """Over weight decays above 0; the mean of the means of seeds."""
-    places, middle, low, high = [], [], [], []
-    for decay in sorted({float(row["weight_decay"]) for row in rows} - {0.0}):
-        own = having(rows, weight_decay=decay)
-        values = list(averaged(by_cell(own, value, *CELL)).values())
-        if values:
-            places.append(decay)
-            middle.append(fmean(values))
-            low.append(min(values))
-            high.append(max(values))
-    return Series(label, places, middle, low, high, colour=colour, marker="filled")
+    """Over weight decays above 0."""
+    decayed = [row for row in rows if row["weight_decay"] > 0]
+    return band(decayed, value, "weight_decay", CELL, label, colour)
 
 
 claimed = partial(claim, needs="zhao2026_optimizers", figure="zhao2026_optimizers")
@@ -408,12 +384,10 @@ def parity(numbers: Numbers) -> Finding:
     rows = having(as_rows(numbers), optimizer="adamw", weight_decay=3.0)
     cells = by_cell(rows, plain("nc0"), "rate", "data", "classes")
     wanted = [int(one) for one in numbers["config"]["classes"]]
-    found = {}
-    for place in {key[:3] for key in cells}:
-        if all((*place, classes) in cells for classes in wanted):
-            odd, even = (
-                fmean(cells[*place, classes] for classes in wanted if classes % 2 == rest)
-                for rest in (1, 0)
-            )
-            found[place] = odd - even
+    odd, even = ([classes for classes in wanted if classes % 2 == rest] for rest in (1, 0))
+    found = {
+        place: fmean(cells[*place, one] for one in odd) - fmean(cells[*place, one] for one in even)
+        for place in {key[:3] for key in cells}
+        if odd and even and all((*place, classes) in cells for classes in wanted)
+    }
     return judged([Part("NC0, odd − even classes", averaged(found))], margin=0.01)

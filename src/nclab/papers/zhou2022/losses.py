@@ -9,7 +9,7 @@ here.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ import torch
 from torch import Tensor
 
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import Panel, Picture, Series
+from nclab.figures.picture import Panel, Picture
 from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.field.measures import LastLayer, collapse_of, read, rounded
 from nclab.papers.field.networks import FieldData, FieldNetworks
 from nclab.papers.field.rows import (
     BySeed,
     Value,
-    as_columns,
     as_rows,
     averaged,
     by_cell,
@@ -38,9 +37,10 @@ from nclab.papers.field.rows import (
     plain,
     within,
 )
+from nclab.papers.field.study import band, numbers_of, trained
 from nclab.papers.judging import Part
 from nclab.papers.sweep import SweepConfig
-from nclab.papers.sweep.lean import Ended, Measured, train_lean
+from nclab.papers.sweep.lean import Ended, Measured
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
 from nclab.theory.targets.target import target
@@ -159,24 +159,8 @@ def run(
         for classes in config.classes
         for loss in LOSSES
     ]
-    trained = train_lean(
-        [fleet for _, fleet in fleets],
-        out / "field",
-        measure,
-        workers=config.networks.workers,
-        engine=engine,
-    )
-    rows = [
-        {**place, "accuracy": None} | {name: one for name, one in row.items() if name != "why"}
-        for (place, _), own in zip(fleets, trained, strict=True)
-        for row in own
-    ]
-    return {
-        "config": {**asdict(config), "seeds": list(seeds)},
-        "seeds": list(seeds),
-        "size": f"{len(rows):,} networks; {config.networks.size}",
-        "networks": as_columns(rows),
-    }
+    rows = trained(fleets, config.networks, measure, out=out, engine=engine)
+    return numbers_of(config, seeds, rows)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -216,7 +200,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "weight decay",
             words,
             tuple(
-                _line(having(rows, loss=loss), value, label, place)
+                band(having(rows, loss=loss), value, "weight_decay", CELL, label, place)
                 for place, (loss, label) in enumerate(LOSSES.items())
             ),
             x_scale="log",
@@ -235,16 +219,6 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "of a seed.",
         )
     ]
-
-
-def _line(rows: Sequence[Row], value: Value, label: str, colour: int) -> Series:
-    found = []
-    for decay in sorted({float(row["weight_decay"]) for row in rows}):
-        own = list(averaged(by_cell(having(rows, weight_decay=decay), value, *CELL)).values())
-        if own:
-            found.append((decay, sum(own) / len(own), min(own), max(own)))
-    x, y, low, high = ([one[place] for one in found] for place in range(4))
-    return Series(label, x, y, low, high, colour=colour, marker="filled")
 
 
 def gap_error(row: Row) -> float:
