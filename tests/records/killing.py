@@ -10,7 +10,6 @@ import json
 import os
 import random
 import shutil
-import sys
 import time
 import warnings
 from collections.abc import Callable

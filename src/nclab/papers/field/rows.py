@@ -69,6 +69,22 @@ def having(rows: Iterable[Row], **match: Any) -> list[Row]:
     return [row for row in rows if all(row[name] in own for name, own in wanted.items())]
 
 
+def together(rows: Sequence[Row], arm: str, *keys: str) -> list[Row]:
+    """The rows of cells in which all arms count: what pictures may show beside each other.
+
+    >>> rows = [{"arm": a, "seed": s, "accuracy": v} for a, s, v in
+    ...         (("a", 0, 1.0), ("b", 0, 1.0), ("a", 1, 1.0), ("b", 1, 0.5))]
+    >>> [row["seed"] for row in together(rows, "arm")]
+    [0, 0]
+    """
+    arms = {row[arm] for row in rows}
+    found: dict[tuple[Any, ...], set[Any]] = {}
+    for row in rows:
+        if counts(row):
+            found.setdefault((row["seed"], *(row[key] for key in keys)), set()).add(row[arm])
+    return [row for row in rows if found.get((row["seed"], *(row[key] for key in keys))) == arms]
+
+
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> dict[tuple[Any, ...], float]:
     """The value of every network that counts and has one, by seed and the other keys."""
     found: dict[tuple[Any, ...], float] = {}

@@ -35,6 +35,7 @@ from nclab.papers.field.rows import (
     log10,
     of_the_source,
     plain,
+    together,
     within,
 )
 from nclab.papers.field.study import band, numbers_of, trained
@@ -188,7 +189,7 @@ def tables(numbers: Numbers) -> list[Table]:
 
 def pictures(numbers: Numbers) -> list[Picture]:
     """Collapse, tests and gaps of the losses, against weight decay."""
-    rows = as_rows(numbers)
+    rows = together(as_rows(numbers), "loss", *CELL)
     quantities: tuple[tuple[str, str, Value], ...] = (
         ("NC1", "log10 NC1", log10("nc1")),
         ("Held-out samples", "accuracy", plain("test_accuracy")),
@@ -215,8 +216,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
             "Five losses: collapse, generalisation and gap of the logits",
             panels,
             3,
-            "Means over the networks that count; bands reach from the smallest to the largest mean "
-            "of a seed.",
+            "Means over the cells in which the networks of all losses count; bands reach from the "
+            "smallest to the largest mean of a seed.",
         )
     ]
 
