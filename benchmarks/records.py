@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -143,7 +144,7 @@ def sweeping(folder: Path) -> tuple[float, float]:
 
 CHECKS = (
     (journal, "seal_line"),
-    (journal.zlib, "crc32"),
+    (zlib, "crc32"),
     (manifest, "seal_json"),
     (results, "seal_json"),
     (checkpoints, "_digest"),

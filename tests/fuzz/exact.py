@@ -123,6 +123,12 @@ def basis_of(rows: Sequence[Row]) -> list[Row]:
     return basis
 
 
+def coordinates(row: Row, basis: Sequence[Row]) -> Row:
+    """In an orthonormal basis; what is left of rounding is none, as in `basis_of`."""
+    floor = norm(row) * mpf(2) ** (SPARE // 2 - mp.prec)
+    return [x if abs(x) > floor else ZERO for x in (dot(row, own) for own in basis)]
+
+
 def inverse_trace(data: Exact) -> tuple[Number, Number, Number]:
     """tr(Σ_W Σ_B†)/C, the trace of (ṀᵀṀ)†, and Σ_k S_kk of it: what rounding sees."""
     basis = basis_of(data.centred)
@@ -133,7 +139,7 @@ def inverse_trace(data: Exact) -> tuple[Number, Number, Number]:
     value = ZERO
     for group in data.offsets:
         for row in group:
-            x = [dot(row, own) for own in basis]
+            x = coordinates(row, basis)
             value += sum(x[i] * inverse[i][j] * x[j] for i in size for j in size)
     of_rounding = ZERO
     for k in range(len(data.centre)):
