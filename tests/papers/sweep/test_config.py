@@ -98,8 +98,8 @@ def test_checkpoints_are_rarer_where_epochs_are_cheap() -> None:
     [
         ({"norms": ("layer",)}, "'affine', 'plain' or 'none', got 'layer'"),
         ({"norms": ()}, "at least one of norms"),
-        ({"weight_decays": (-1e-3,)}, "at least 0, got -0.001"),
-        ({"weight_decays": (float("nan"),)}, "at least 0, got nan"),
+        ({"weight_decays": (-1e-3,)}, "0 <= weight_decay < inf, got -0.001"),
+        ({"weight_decays": (float("nan"),)}, "0 <= weight_decay < inf, got nan"),
         ({"seeds": (1, 1)}, r"without repetition, got \[1, 1\]"),
         ({"recipe": Recipe(epochs=0)}, "epochs of at least 1"),
         ({"shape": Shape(layers=1)}, "at least 2 layers"),
