@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import nclab
-from nclab.errors import DataError, NclabError
+from nclab.errors import DataError, NclabError, NclabWarning
 from nclab.metrics.catalogue import METRICS
 from nclab.monitor.event import Event
 from nclab.monitor.schedule import Every, Logarithmic
@@ -211,6 +211,16 @@ def test_labels_after_the_forward_pass_are_refused() -> None:
         model(batches()[0][0])
         with pytest.raises(nclab.DataError, match="before the forward pass"):
             monitor.observe(batches()[0][1])
+
+
+def test_a_training_that_the_monitor_was_not_shown_is_told_of() -> None:
+    model, loader = network(), batches()
+    with pytest.warns(NclabWarning, match="measured nothing.*watch"), nclab.Monitor(model):
+        for inputs, labels in loader:
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+    with nclab.Monitor(model) as monitor:  # a loop of one's own that measures at its moments
+        model(loader[0][0])
+        monitor.measure(loader)
 
 
 def test_a_model_that_never_trains_is_refused() -> None:

@@ -170,6 +170,13 @@ class Monitor:
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         if error is None and (self._open or self._batches):
             self.epoch_end()  # the loop was left early
+        if error is None and self._hooks.unclaimed and not self._begun and self.last is None:
+            words = (
+                "The monitor measured nothing: the model was trained on batches that it was not "
+                "shown. Iterate over monitor.watch(loader), or call monitor.observe(labels) before "
+                "each forward pass."
+            )
+            warnings.warn(words, NclabWarning, stacklevel=2)
         self.close(error)
 
     @property
