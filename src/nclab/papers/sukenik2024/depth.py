@@ -236,8 +236,11 @@ def below_etf(row: Row) -> float:
 
 
 def low_rank(row: Row) -> float:
-    """1 for a run whose rank is below the number of classes, else 0."""
-    return float(int(row["rank"]) < int(row["classes"]))
+    """1 for a run whose rank is below that of every collapse, else 0.
+
+    Before its ReLU a simplex, of rank C − 1, is collapse, too: its features are orthogonal.
+    """
+    return float(int(row["rank"]) < int(row["classes"]) - 1)
 
 
 def tables(numbers: Numbers) -> list[Table]:
@@ -261,7 +264,7 @@ def tables(numbers: Numbers) -> list[Table]:
                         _share([below_etf(row) for row in below]),
                     )
                 )
-    columns = ("model", "maps", "width", "count", "rank / C", "rank below C", "below the ETF")
+    columns = ("model", "maps", "width", "count", "rank / C", "rank below C − 1", "below the ETF")
     title = "Where descent ends; a run counts if it classifies every class correctly"
     return [Table(title, columns, shown)]
 
@@ -343,9 +346,9 @@ def beyond_half(rows: Sequence[Row], happened: Any) -> BySeed:
     "sukenik2024, Sec. Abstract “the emergence of the low-rank structure in the solution found”",
 )
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
-    """In more than half of the runs the last hidden rank is below C."""
+    """In more than half of the runs the last hidden rank is below C − 1."""
     shares = beyond_half(deep(numbers, DEEP, kind="relu"), low_rank)
-    part = Part("share of runs with rank below C, beyond one half", shares)
+    part = Part("share of runs with rank below C − 1, beyond one half", shares)
     return judged([part], margin=0.0)
 
 
