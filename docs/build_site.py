@@ -91,11 +91,18 @@ def on_page_content(content: str, *, page: Any, **kwargs: Any) -> str:
 
     def typeset(match: re.Match[str]) -> str:
         try:
-            return as_mathml(html.unescape(match[2]), block=match[1] == "div")
+            made = as_mathml(html.unescape(match[2]), block=match[1] == "div")
+            # Long ones scroll, and a keyboard must reach what scrolls.
+            return made.replace("<math ", '<math tabindex="0" ', 1) if match[1] == "div" else made
         except NclabError as error:
             raise PluginError(f"{page.file.src_uri}: {error}") from error
 
     return _indices(MATH.sub(typeset, content))
+
+
+def on_post_page(output: str, **kwargs: Any) -> str:
+    """Name for a screen reader what the theme leaves nameless."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def _indices(content: str) -> str:

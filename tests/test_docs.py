@@ -92,6 +92,13 @@ def test_links_in_the_docs_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_command_is_how_to_install(page: str) -> None:
+    first = re.search(r"^```sh.*?\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert first is not None
+    assert first[1].startswith("pip install ")
+
+
 def test_the_readme_counts_the_claims() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     corrected = sum(verdict == CORRECTED for verdict, _ in GOLDEN.values())

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import nclab
+from tests.report.browser import Watched, chromium
+from tests.report.test_access_in_browser import AXE, BOTH, serious
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("metrics", "monitor", "statistics", "ulpm", "records", "engine", "training", "measurement")
@@ -91,6 +93,19 @@ def test_indices_in_sentences_are_set_low_and_high() -> None:
         "<pre><code>x_{1}</code> y_2</pre>",
     ):
         assert indices(same) == same
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="tools/pages has not brought axe")
+def test_axe_finds_nothing_serious(site: Path) -> None:
+    kinds = ("index", "targets", "reference/engine", "tutorials/training")
+    found = []
+    with chromium() as browser:
+        for scheme in BOTH:  # the theme asks for it when a page is opened
+            watched = Watched(browser, color_scheme=scheme)
+            for name in kinds:
+                found += serious(watched, (site / f"{name}.html").as_uri(), (scheme,))
+            watched.context.close()
+    assert found == []
 
 
 def test_every_public_name_has_its_place(site: Path) -> None:
