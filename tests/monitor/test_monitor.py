@@ -215,9 +215,14 @@ def test_labels_after_the_forward_pass_are_refused() -> None:
 
 def test_a_training_that_the_monitor_was_not_shown_is_told_of() -> None:
     model, loader = network(), batches()
-    with pytest.warns(NclabWarning, match="measured nothing.*watch"), nclab.Monitor(model):
-        for inputs, labels in loader:
-            nn.functional.cross_entropy(model(inputs), labels).backward()
+
+    def unseen() -> None:
+        with nclab.Monitor(model):
+            for inputs, labels in loader:
+                nn.functional.cross_entropy(model(inputs), labels).backward()
+
+    with pytest.warns(NclabWarning, match="measured nothing.*watch"):
+        unseen()
     with nclab.Monitor(model) as monitor:  # a loop of one's own that measures at its moments
         model(loader[0][0])
         monitor.measure(loader)
