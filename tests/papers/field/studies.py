@@ -129,7 +129,7 @@ def depth() -> Numbers:
             "start": 1.0,
             "seed": seed,
             "accuracy": 1.0,
-            "rank": 3 if width == 1 else 5,
+            "rank": 3 if width == 1 else 4,
             "objective": 0.9,
             "etf": 1.0 if (kind, loss) == ("linear", "cross_entropy") else None,
             "steps": 100,
