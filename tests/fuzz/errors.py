@@ -43,7 +43,9 @@ def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
     allowed |= {f"centred_{name}": directions for name in list(allowed)}
     _, trace, wide = exact.inverse_trace(data)
     pinv, ratio = values["nc1_trace_pinv"], values["nc1_trace_ratio"]
+    crossing = e * e * trace * sum(exact.variances(data)) if mp.isfinite(pinv) else mp.inf
     allowed["nc1_trace_pinv"] = pinv * (4 * e * size * mp.sqrt(trace) + e) + e * wide
+    allowed["nc1_trace_pinv"] += 2 * mp.sqrt(abs(pinv) * crossing) + crossing
     allowed["nc1_trace_ratio"] = ratio * (4 * over(e * size, of_means) + e)
     within = values["nc1_within_variation"]
     allowed["nc1_within_variation"] = over(e * size, average(reach)) * (1 + within)

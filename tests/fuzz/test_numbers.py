@@ -85,6 +85,17 @@ def test_a_spread_whose_squares_vanish_is_told_of(scale: float) -> None:
     assert numbers.said(found, "lidar")
 
 
+def test_a_spread_at_right_angles_to_the_means_is_told_of() -> None:
+    """Input 4156 of the campaign: 0 for 3e-73, without a word; where it is exact there is none."""
+    rows, labels = np.array([[1.6e-18, 0.0], [-8e-19, 1.6], [0.0, 0.0]]), [1, 0, 1]
+    found = nclab.measure_features(rows, labels)
+    assert numbers.warned(found, "nc1_trace_pinv")
+    exact_rows = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    plain = nclab.measure_features(exact_rows, [0, 0, 1, 1])
+    assert plain.values["nc1_trace_pinv"] == 0
+    assert not numbers.warned(plain, "nc1_trace_pinv")
+
+
 def test_means_that_rounding_reaches_are_told_of() -> None:
     rows = np.random.default_rng(2).normal(size=(12, 5))
     found = nclab.measure_features(rows + 1e12, np.arange(12) % 3, rows[:3], metrics="all")

@@ -147,7 +147,9 @@ def trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
     )
     value = trace_through(between, moments)
     remark(between.warning)
-    remark(_wide_spread(between, moments, value))
+    remark(
+        _wide_spread(between, moments, value) or _crossing(between, moments, centred_means, value)
+    )
     return value
 
 
@@ -166,6 +168,29 @@ def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str
     return (
         f"nc1_trace_pinv may be off by {min(error, 1.0):.1g} of itself: features spread so much "
         "wider in one direction than across the others that rounding there reaches all of them."
+    )
+
+
+def _crossing(
+    between: Whitening, moments: ClassMoments, centred_means: Tensor, value: float
+) -> str | None:
+    r"""What to say where features spread nearly at right angles to the class means.
+
+    Directions are rounded relative to their length, so of a spread across them $(ε |X|)^2$ tr S is
+    seen, whatever there is. Coordinates in which no class mean differs are free of it.
+    """
+    eps = 16 * torch.finfo(torch.float64).eps
+    spread, seen = moments.within_scatter.diagonal(), float(between.matrix.square().sum())
+    least = eps**2 * seen * float(spread.sum()) / moments.total
+    if not math.isfinite(least + value):
+        return None
+    if 2 * math.sqrt(least) <= DOUBTFUL * math.sqrt(max(value, 0.0)):
+        return None
+    if not bool(((spread > 0) & (centred_means != 0).any(0)).any()):
+        return None
+    return (
+        f"nc1_trace_pinv is right to about {least:.1g} only and comes out as {value:.1g}: features "
+        "spread so much wider across the class means than along them that it is rounding."
     )
 
 
