@@ -10,13 +10,14 @@ import nclab
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.deep_relu import _end as end
 from nclab.theory.targets.deep_relu import deep_relu
-from nclab.theory.targets.given_norms import least_loss
 from nclab.theory.targets.grouped import program_of
 from nclab.theory.targets.multi_label import multi_label_target
+from nclab.theory.targets.program import nuclear_norm, with_weight
 from nclab.theory.targets.relu_starts import from_plane
 from nclab.theory.targets.search import _one as start
 from nclab.theory.targets.seli import limit_grams
 from nclab.theory.targets.softmax_code import best_margin, softmax_code, softmax_margin
+from nclab.theory.targets.solve import solve
 from nclab.theory.targets.squared_error import critical_decay
 from nclab.theory.targets.target import cosines
 
@@ -76,13 +77,18 @@ def test_imbalanced_cosines_and_distinct_counts() -> None:
 def test_critical_ratio_of_class_averaged_norms(
     large: int, small: int, size: float, ratio: float, digits: int
 ) -> None:
-    """Minority classes of one sample merge iff n t >= 1: just above the ratio, not below it."""
+    """Minority classes of one sample merge iff n t >= 1: just above the ratio, not below it.
+
+    The norm at n t = 1 says on which side of it the weight of a norm is; that weight itself is
+    found to 1e-7, which is not enough for six digits of the ratio.
+    """
     for side in (-1, 1):
         R = ratio + side * 0.6 * 10**-digits
         counts = torch.tensor([R] * large + [1.0] * small, dtype=torch.float64)
         program, _ = program_of(counts, 0.0, metric=torch.ones_like(counts))
-        found = least_loss(program, (large + small) * size)
-        assert (found.weight * float(counts.sum()) > 1) == (side > 0)
+        merging = with_weight(program, 1 / float(counts.sum()))
+        norm = nuclear_norm(merging, solve(merging).point)
+        assert (norm > (large + small) * size) == (side > 0)
 
 
 def test_limit_of_no_weight_decay() -> None:
