@@ -7,6 +7,7 @@ finished runs wherever the rest is trained: `nclab reproduce … --recorded`.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -136,6 +137,6 @@ def _part(layer: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _anywhere(manifest: Manifest) -> dict[str, Any]:
     """A manifest without what belongs to one machine alone: its name and its paths."""
-    words = manifest.command.split()
-    command = " ".join(["nclab", *words[1:]])
+    _, _, words = manifest.command.partition(" ")
+    command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
     return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}

@@ -20,7 +20,10 @@ PAPER = "pan2023"
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "networks.jsonl"
     monkeypatch.setattr(recorded_networks, "networks_file", lambda paper: file)
-    monkeypatch.setattr("sys.argv", ["/some/where/nclab", "reproduce", "--preset", "paper"])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["/some/where/nclab", "reproduce", "--preset", "paper", "--out", "/some/where/else"],
+    )
     return file
 
 
