@@ -30,6 +30,7 @@ PROCESSES = (
     "measurement/test_shards.py",
     "test_kills.py",
     "_in_browser.py",
+    "test_docs_site.py",
     "[sweep_ray]",
 )
 """Tests with a cluster, a browser or programs to kill: they never run beside each other."""
