@@ -72,17 +72,23 @@ def having(rows: Iterable[Row], **match: Any) -> list[Row]:
 def together(rows: Sequence[Row], arm: str, *keys: str) -> list[Row]:
     """The rows of cells in which all arms count: what pictures may show beside each other.
 
+    An arm of which no network counts anywhere is left out.
+
     >>> rows = [{"arm": a, "seed": s, "accuracy": v} for a, s, v in
-    ...         (("a", 0, 1.0), ("b", 0, 1.0), ("a", 1, 1.0), ("b", 1, 0.5))]
-    >>> [row["seed"] for row in together(rows, "arm")]
-    [0, 0]
+    ...         (("a", 0, 1.0), ("b", 0, 1.0), ("a", 1, 1.0), ("b", 1, 0.5), ("c", 0, 0.5))]
+    >>> [(row["arm"], row["seed"]) for row in together(rows, "arm")]
+    [('a', 0), ('b', 0)]
     """
-    arms = {row[arm] for row in rows}
+    arms = {row[arm] for row in rows if counts(row)}
     found: dict[tuple[Any, ...], set[Any]] = {}
     for row in rows:
         if counts(row):
             found.setdefault((row["seed"], *(row[key] for key in keys)), set()).add(row[arm])
-    return [row for row in rows if found.get((row["seed"], *(row[key] for key in keys))) == arms]
+    return [
+        row
+        for row in rows
+        if counts(row) and found.get((row["seed"], *(row[key] for key in keys))) == arms
+    ]
 
 
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> dict[tuple[Any, ...], float]:
