@@ -85,7 +85,8 @@ def spec(picture: Picture, dark: bool = False) -> dict[str, Any]:
         # Beside each other, entries of one panel would run into the legend of the next.
         way, left, low = ("h", 0, 0.0) if shared else ("v", box[0], box[2])
         at = {"x": left, "y": low - UNDER / inside, "xanchor": "left", "yanchor": "top"}
-        layout[legend] = {"orientation": way, **at}
+        # Every entry is a group of its own, and groups would be half a line apart.
+        layout[legend] = {"orientation": way, "tracegroupgap": 0, **at}
         for one in panel.series:
             key = _plain(one.label if shared else f"{place}/{one.label}")
             first = bool(one.label) and key not in shown

@@ -172,7 +172,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
         Panel(
             title,
             "weight decay",
-            "log10, mean over networks that count",
+            f"log10 {title}",
             tuple(
                 _line(having(rows, optimizer=name), log10(column), words, place)
                 for place, (name, words) in enumerate(OPTIMIZERS.items())
