@@ -56,6 +56,25 @@ def test_folded_parts_and_dark_charts_are_printed(browser: Any, site: Path) -> N
     assert watched.errors == []
 
 
+def test_figures_are_laid_out_for_paper_before_it_is_printed(browser: Any, site: Path) -> None:
+    watched = Watched(browser)
+    [page, *_] = [
+        one for one in (site / "papers").glob("*.html") if "data-figure" in one.read_text()
+    ]
+    watched.page.goto(page.as_uri())
+    watched.until("document.querySelectorAll('[data-drawn]').length > 0")
+    widths = """event => {
+      window.dispatchEvent(new Event(event));
+      return Array.from(document.querySelectorAll(".plot .main-svg"), one => one.clientWidth);
+    }"""
+    wide = watched.page.evaluate(widths, "nothing")
+    assert max(wide) > 680
+    assert max(watched.page.evaluate(widths, "beforeprint")) <= 680
+    assert watched.page.evaluate(widths, "afterprint") == wide
+    watched.context.close()
+    assert watched.errors == []
+
+
 def test_a_long_name_fits_a_telephone(browser: Any, site: Path) -> None:
     watched = Watched(browser)
     watched.page.set_viewport_size({"width": NARROW, "height": 800})

@@ -99,13 +99,14 @@ document.addEventListener("DOMContentLoaded", () => {
   nclab.onTheme(() => {
     boxes.forEach(nclab.drawFigure);
   });
-  // Paper is narrower than most screens: figures are laid out anew for it.
+  // Paper is narrower than most screens: figures are laid out anew for it, at once, as the sheet is
+  // made when this returns; Plots.resize would wait.
   function fit(width) {
     document.querySelectorAll(".plot").forEach((plot) => {
-      plot.style.width = width;
-      if (window.Plotly && plot.layout) window.Plotly.Plots.resize(plot);
+      plot.style.width = width ? `${width}px` : "";
+      if (window.Plotly && plot.layout) window.Plotly.relayout(plot, { width, autosize: !width });
     });
   }
-  window.addEventListener("beforeprint", () => fit("680px"));
-  window.addEventListener("afterprint", () => fit(""));
+  window.addEventListener("beforeprint", () => fit(680));
+  window.addEventListener("afterprint", () => fit(null));
 });
