@@ -41,6 +41,7 @@ GOOD = idx_bytes(np.arange(12, dtype=np.uint8).reshape(3, 4))
         (gzip.compress(GOOD, mtime=0)[:-9], "is damaged"),
         (gzip.compress(GOOD, mtime=0)[:-8] + bytes(8), "is damaged"),
         (b"\x1f\x8bnonsense, but not gzip", "is damaged"),
+        (b"\0\0\x08\x03" + b"\xff\xff\xff\xff" * 2 + b"\0\0\0\0", "empty shape"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -470,3 +470,15 @@ def test_other_data_beside_a_reference(tmp_path: Path, workers: int) -> None:
     )
     assert found.reference_ncc_accuracy is not None
     same(found, expected)
+
+
+def test_files_of_another_byte_order_are_read(tmp_path: Path) -> None:
+    rows, labels = np.arange(24.0).reshape(6, 4) ** 2, np.array([0, 0, 1, 1, 2, 2])
+    measured = []
+    for order in "<>":
+        folder = tmp_path / ("little" if order == "<" else "big")
+        folder.mkdir()
+        np.save(folder / "a.features.npy", rows.astype(f"{order}f8"))
+        np.save(folder / "a.labels.npy", labels.astype(f"{order}i8"))
+        measured.append(nclab.measure_shards(folder / "a.features.npy", workers=0).scalars())
+    assert measured[0] == measured[1]

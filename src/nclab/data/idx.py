@@ -61,6 +61,8 @@ def _parse(stream: BinaryIO, file: Path) -> NDArray[Any]:
     if len(header) < 4 * dimensions:
         raise DataError(f"Expected {dimensions} sizes in the header of {file}; it is cut short.")
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
+    if 0 in shape:
+        raise DataError(f"Expected data in {file}, got the empty shape {shape}.")
     size = math.prod(shape) * dtype.itemsize
     if size > MOST_BYTES:
         raise DataError(f"Expected at most {MOST_BYTES} bytes in {file}, its header says {size}.")

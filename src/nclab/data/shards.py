@@ -226,12 +226,17 @@ class _Npy(Shard):
         beside = self.path.with_name(self.path.name.replace("features", "labels"))
         if not beside.exists():
             raise DataError(f"Expected its labels beside it in {beside.name}.")
-        return _numbers(np.array(_mapped(beside)))
+        return _numbers(_native(_mapped(beside)))
 
     def features(self) -> Iterator[Tensor]:
         rows = _mapped(self.path)
         for part in range(0, max(len(rows), 1), step := max(1, SLICE_BYTES // _row_bytes(rows))):
-            yield torch.from_numpy(np.array(rows[part : part + step]))
+            yield torch.from_numpy(_native(rows[part : part + step]))
+
+
+def _native(rows: Any) -> Any:
+    """In memory, in the byte order of this machine, as torch asks for it."""
+    return np.array(rows, dtype=rows.dtype.newbyteorder("="))
 
 
 def _numbers(labels: Any) -> Tensor:
