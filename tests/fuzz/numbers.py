@@ -5,6 +5,7 @@ or a note must say so, too.
 """
 
 import random
+import re
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -35,6 +36,9 @@ DECIDED = ("nc4", "accuracy", "agreement", "weak_test_collapse")
 """A sample between two classes may go to either; how many there are, `documented` knows."""
 OF_LOGITS = ("loss", "balanced_loss", "optimal_loss", "excess_loss", "margin", "normalised_margin")
 """Their error is that of the logits, which grows with them, as documented."""
+
+OF_ERRORS = ("right to about", "rounding", "may be off", "vanish", "leaves out")
+"""What a warning says that is about the error of a number."""
 
 
 class Input(NamedTuple):
@@ -229,7 +233,9 @@ def said(found: Collapse, name: str) -> bool:
 
 
 def warned(found: Collapse, name: str) -> bool:
-    return any(name in line for line in found.warnings)
+    """By a line about its error; others name metrics, too."""
+    lines = (line for line in found.warnings if any(word in line for word in OF_ERRORS))
+    return any(re.search(rf"\b{name}\b", line) for line in lines)
 
 
 def compare(found: Collapse, values: dict[str, Any], allowed: dict[str, Any]) -> None:

@@ -96,6 +96,63 @@ def test_a_spread_at_right_angles_to_the_means_is_told_of() -> None:
     assert not numbers.warned(plain, "nc1_trace_pinv")
 
 
+@pytest.mark.parametrize("mean", [1e-160, 0.0])
+def test_a_spread_within_the_smallest_class_alone_is_told_of(mean: float) -> None:
+    """Input 9016: NC1 0 for 3e-180, as squares of the one class that varies vanish."""
+    rows, labels = np.array([[1.0, 2.0], [-2.0, 1.0], [0.0, 0.0], [0.0, 0.0]]), [0, 1, 2, 2]
+    rows *= 1e-80
+    rows[2:, 0] = mean + 3e-161, mean - 3e-161
+    found = nclab.measure_features(rows, labels)
+    assert numbers.warned(found, "nc1_trace_pinv")
+    rows[2:, 0] = 1e-100, 1.5e-100
+    assert not numbers.warned(nclab.measure_features(rows, labels), "nc1_trace_pinv")
+    rows[2:] = 0.0
+    assert not numbers.warned(nclab.measure_features(rows, labels), "nc1_trace_pinv")
+
+
+def test_decisions_by_logits_that_vanish_are_told_of() -> None:
+    """Input 6544: products of 1e-20 and 1e-321 are 0, and ties went to the first class."""
+    rows, labels = np.array([[1e-21], [-2e-20], [-2e-20]]), [0, 1, 0]
+    weight = np.array([[-1.9e-321], [1.4e-321]])
+    found = nclab.measure_features(rows, labels, weight)
+    assert all(numbers.warned(found, name) for name in ("accuracy", "margin", "nc4_agreement"))
+    by_bias = nclab.measure_features(rows, labels, weight, np.array([1.0, 0.0]))
+    assert not numbers.warned(by_bias, "accuracy")
+    untrained = nclab.measure_features(rows, labels, 0.0 * weight)
+    assert not numbers.warned(untrained, "accuracy")
+
+
+def test_no_margin_of_zero_features_is_a_margin_of_nothing() -> None:
+    """Input 6912: the squares of a tiny classifier vanish; its norm does not."""
+    found = nclab.measure_features(np.zeros((3, 1)), [0, 1, 0], np.array([[-4e-321], [1e-321]]))
+    assert found.normalised_margin == 0
+
+
+def test_directions_of_the_smallest_numbers_are_compared_with_all_their_digits() -> None:
+    """Input 11078: they differ by one percent, of numbers with three digits."""
+    rows = np.array([[-2.751946e-321, 3.601739e-321], [-1.307651, 1.695343]])
+    assert nclab.measure_features(rows, [1, 0]).nc4_cosine_accuracy == 1
+
+
+def test_rows_that_nearly_coincide_are_told_of_beside_one_that_does() -> None:
+    """Input 6413: the centred row of the large class is 0, those of the small ones rounding."""
+    weight = np.array([[3.0, 4.0], [3.0, 4.0 + 1e-12], [3.0, 4.0 - 1e-12]])
+    rows = np.random.default_rng(0).normal(size=(8, 2))
+    found = nclab.measure_features(rows, [0, 0, 0, 0, 0, 0, 1, 2], weight, metrics="all")
+    assert found.minority_cosine is not None
+    assert numbers.warned(found, "minority_cosine")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[[-1e150, 3e-222], [1e150, 1e-222], [1.0, 0.0]], [[1e-322, 2e-322], [1e-322, 1e-322], [1, 0]]],
+)
+def test_means_that_have_no_digits_left_are_told_of(rows: list[list[float]]) -> None:
+    """Inputs 6395 and 12592: means far below their features, and means of the smallest numbers."""
+    found = nclab.measure_features(np.array(rows), [0, 0, 1], np.array([[1.0, 2.0], [-1.0, 0.0]]))
+    assert numbers.warned(found, "nc3_alignment_min")
+
+
 def test_means_that_rounding_reaches_are_told_of() -> None:
     rows = np.random.default_rng(2).normal(size=(12, 5))
     found = nclab.measure_features(rows + 1e12, np.arange(12) % 3, rows[:3], metrics="all")

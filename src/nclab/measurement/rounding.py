@@ -10,20 +10,26 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nclab.metrics.nc1_variability import DOUBTFUL
-from nclab.metrics.rows import centred_rows, mean_norms, mean_pairs, scaled_rows
+from nclab.metrics.rows import centred_rows, mean_norms, mean_pairs, scaled_rows, weight_norm
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import norm, row_norms
+from nclab.statistics.norms import VANISHES, norm, row_norms
 from nclab.statistics.reference_look import ReferenceLook
 from nclab.statistics.sums import unit_error
 
 TINY = 1e-120
 """Features below this have spreads whose squares vanish."""
+STEP = 2.0**-1074
+"""Of the smallest numbers of float64, which have no more digits."""
 CENTRED = ("centred_min_intra", "centred_mean_intra", "centred_max_inter", "centred_mean_inter")
 ANGLES = ("nc2_equiangularity_means", "nc2_cosine_std_means", "nc3_self_duality", "unc3_duality")
 WHOLE = ("nc1_trace_ratio", "nc2_norm_variation_means", "nc3_frobenius")
 PAIRS = ("cdnv", "directional_cdnv", "ncc_error_bound")
 RAW = ("nc3_alignment_min", "nc3_alignment_mean")
+DECISIONS = (
+    *("accuracy", "nc4_agreement", "nc4_cosine_agreement", "reference_ncc_agreement"),
+    *("margin", "normalised_margin"),
+)
 ROWS = ("nc2_equiangularity_weights", "nc2_cosine_std_weights", "minority_cosine")
 SQUARES = ("nc1_trace_pinv", *WHOLE, *PAIRS, "rankme", "lidar", *CENTRED)
 NEAR = "class means differ by so little beside the size of the features"
@@ -58,7 +64,32 @@ def lost_to_rounding(view: View, values: Mapping[str, float | None]) -> list[str
         error = 2 * unit_error(view.moments) * view.moments.size
         found.append(Doubt(("nc1_within_variation",), _over(error, reach), NEAR))
     lines = [line for line in (doubt.line(values) for doubt in found) if line]
-    return lines + _vanishing(view.moments.size, (*SQUARES, "nc1_within_variation"))
+    return [*lines, *_vanishing_spreads(view.moments), *_vanishing_logits(view)]
+
+
+def _vanishing_spreads(moments: ClassMoments) -> list[str]:
+    """Of all features, or of classes far smaller than the others if nothing else varies."""
+    metrics = (*SQUARES, "nc1_within_variation")
+    if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
+        return _vanishing(moments.size, metrics)
+    sizes = moments.mean_square_norms.sqrt()
+    lost = (sizes < TINY) & (moments.counts > 1) & (moments.counts > moments.zero_counts)
+    if not lost.any():
+        return []
+    cause = f"squares of features below {TINY:g}, in {int(lost.sum())} classes, vanish"
+    return [f"{', '.join(metrics)}: {cause}. Rescale them."]
+
+
+def _vanishing_logits(view: View) -> list[str]:
+    """Products of features and classifier that are 0, or have lost digits, all of them."""
+    if view.weight is None or view.logits is None or view.moments.size == 0:
+        return []
+    weight = view(weight_norm)
+    if not 0 < weight < VANISHES / view.moments.size:
+        return []
+    if not bool((view.logits.margins.abs() < VANISHES).all()):  # a bias decides
+        return []
+    return [f"{', '.join(DECISIONS)}: logits below {VANISHES:g} vanish. Rescale the classifier."]
 
 
 def _vanishing(size: float, metrics: tuple[str, ...]) -> list[str]:
@@ -73,14 +104,22 @@ def _of_means(view: View) -> list[Doubt]:
     lengths = view(mean_norms)
     shortest = float(lengths.min())
     apart = math.sqrt(view(mean_pairs).distances.closest)
-    # Of a mean as it is, relative to the features of its own class.
-    raw = float((row_norms(moments.means) / moments.mean_square_norms.sqrt()).nan_to_num(1.0).min())
     return [
         Doubt(ANGLES, _over(2 * error, shortest), "a class mean is so near to the centre of all"),
         Doubt(WHOLE, _over(4 * error, norm(lengths)), NEAR),
         Doubt(PAIRS, _over(4 * error, apart), "two class means are so near to each other"),
-        Doubt(RAW, _over(unit_error(moments), raw), "a class mean is so small beside its features"),
+        Doubt(RAW, _of_raw_means(moments), "a class mean is so small beside its features"),
     ]
+
+
+def _of_raw_means(moments: ClassMoments) -> float:
+    """The largest error of a mean as it is, of its own length: by the features of its class."""
+    lengths = row_norms(moments.means)
+    present = lengths > 0
+    if not present.any():
+        return 0.0
+    errors = unit_error(moments) * moments.mean_square_norms.sqrt() + moments.dim * STEP
+    return float((errors[present] / lengths[present]).max())
 
 
 def _of_weights(view: View) -> list[Doubt]:
@@ -89,7 +128,9 @@ def _of_weights(view: View) -> list[Doubt]:
     lengths = row_norms(centred_rows(view.weight))
     error = unit_error(view.moments) * float(row_norms(scaled_rows(view.weight)).max())
     cause = "rows of the classifier differ by so little beside their size"
-    rows = Doubt((*ROWS, *RAW, "nc3_self_duality"), _over(2 * error, float(lengths.min())), cause)
+    # A row that is nothing but rounding counts as 0 and leaves only metrics that do not read it.
+    shortest = float(lengths[lengths > 0].min()) if lengths.any() else 0.0
+    rows = Doubt((*ROWS, *RAW, "nc3_self_duality"), _over(2 * error, shortest), cause)
     whole = Doubt(("nc2_norm_variation_weights",), _over(3 * error, float(lengths.mean())), cause)
     return [rows, whole]
 

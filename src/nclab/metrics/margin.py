@@ -1,5 +1,7 @@
 """The margin of the classifier and how close it is to the largest its norms allow."""
 
+import math
+
 from torch import Tensor
 
 from nclab.metrics.rows import weight_norm
@@ -45,8 +47,9 @@ def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Te
     1.0
     """
     size = moments.total / moments.num_classes
-    features_square = moments.total * float(moments.mean_square_norms.mean())
-    norms = weight_norm(weight) ** 2 + features_square
+    features = math.sqrt(moments.total * float(moments.mean_square_norms.mean()))
+    norms = math.hypot(weight_norm(weight), features)
     if norms == 0:
-        return float("nan")
-    return margin(logits) * 2 * (moments.num_classes - 1) * size**0.5 / norms
+        return math.nan
+    # Not by its square, which may vanish or overflow where the quotient does not.
+    return margin(logits) / norms * 2 * (moments.num_classes - 1) * size**0.5 / norms

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nclab.statistics.blocks import CPU_BLOCK
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.norms import unit_rows
+from nclab.statistics.norms import outside, unit_rows
 from nclab.statistics.sums import ROUNDING
 
 SCREENED = 2**20
@@ -105,6 +105,8 @@ class Centres:
         return plain and known and not self.coincide
 
     def _nearest_direction(self, block: Tensor) -> Tensor:
+        if outside(torch.linalg.vector_norm(block, dim=1)) is not None:
+            block = unit_rows(block, zero=0.0)  # products of the smallest numbers have no digits
         scores = block @ self.directions.T
         if len(self.undirected):
             scores[:, self.undirected] = -torch.inf
