@@ -2,11 +2,15 @@
 
 import http.client
 import json
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -350,6 +354,36 @@ def test_two_hundred_may_come_before_the_first_is_answered() -> None:
     with listen("127.0.0.1", 0) as door, ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(door.getsockname(), timeout=0.9))
+
+
+SLOW = """
+import asyncio, sys
+from pathlib import Path
+from subprocess import PIPE
+from nclab.report import server
+from nclab.report.answers import Answers
+
+async def slow(self, request):
+    print("asked", flush=True)
+    await asyncio.sleep(60)
+
+Answers.runs = slow
+server.serve(Path(sys.argv[1]), port=0, tell=lambda line: print(line, flush=True))
+"""
+
+
+def test_it_can_be_stopped_while_it_answers(tmp_path: Path) -> None:
+    """uvicorn gives a request three seconds, and then logs how it was cut off."""
+    program = [sys.executable, "-c", SLOW, str(tmp_path)]
+    with subprocess.Popen(program, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(re.findall(r":(\d+)/", process.stdout.readline())[0])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert process.stdout.readline() == "asked\n"
+            process.terminate()
+            _, said = process.communicate(timeout=60)
+    assert not said
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import re
 import secrets
 import socket
@@ -63,6 +64,8 @@ def serve(
         ws="none",
     )
     server = uvicorn.Server(config)
+    # Answers that are cut off by the end are no errors.
+    logging.getLogger("uvicorn.error").addFilter(lambda _: not server.should_exit)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[door])
 
