@@ -14,6 +14,8 @@ from tests.fuzz.exact import Exact, Number, average, dot, minus, norm, pairs_of
 U = mpf(2) ** -53
 NEAR = 10**4 * U
 """Squared distances come from inner products down to 1e-4 of the squared norms."""
+STEP = mpf(2) ** -1074
+"""Of the smallest numbers of float64."""
 SMALLEST = mpf("1e-290")
 """Squares below this vanish."""
 
@@ -60,7 +62,8 @@ def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
     allowed["alpha"] = e * values["alpha"]
     allowed["nc3_self_duality"] = mean_error + row_error + e
     alphas = [mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups]
-    raw = max(over(e * a, norm(m)) for a, m in zip(alphas, data.means, strict=True))
+    pairs = zip(alphas, data.means, strict=True)
+    raw = max(over(e * a + dim * STEP, norm(m)) for a, m in pairs)
     allowed["nc3_alignment_min"] = allowed["nc3_alignment_mean"] = raw + row_error + e
     allowed["nc3_frobenius"] = 4 * over(e * size, of_means) + e
     allowed["unc3_duality"] = 4 * mean_error + e

@@ -34,8 +34,11 @@ ABSOLUTE = (
 """Of these an error is absolute; of the others relative to the value."""
 DECIDED = ("nc4", "accuracy", "agreement", "weak_test_collapse")
 """A sample between two classes may go to either; how many there are, `documented` knows."""
-OF_LOGITS = ("loss", "balanced_loss", "optimal_loss", "excess_loss", "margin", "normalised_margin")
-"""Their error is that of the logits, which grows with them, as documented."""
+BY_TABLE = (
+    *("loss", "balanced_loss", "optimal_loss", "excess_loss", "margin", "normalised_margin"),
+    "rankme",
+)
+"""Held to the documented error alone: it grows with the logits, or, of `rankme`, with d."""
 
 OF_ERRORS = ("right to about", "rounding", "may be off", "vanish", "leaves out")
 """What a warning says that is about the error of a number."""
@@ -256,7 +259,7 @@ def compare(found: Collapse, values: dict[str, Any], allowed: dict[str, Any]) ->
         off = abs(mpf(value) - truth)
         scale = max(abs(truth), mpf(any(part in name for part in ABSOLUTE)))
         beyond = off > limit + errors.SMALLEST and not told
-        unsaid = off > SAID * scale + errors.SMALLEST and not told and name not in OF_LOGITS
+        unsaid = off > SAID * scale + errors.SMALLEST and not told and name not in BY_TABLE
         if unsaid and not any(part in name for part in DECIDED):
             lines.append(f"{name}: {value!r} for {mp.nstr(truth, 17)}, unsaid")
         elif beyond:

@@ -10,7 +10,7 @@ import torch
 
 import nclab
 from nclab.metrics import nc3_alignment
-from nclab.statistics import blocks
+from nclab.statistics import blocks, nearest
 from tests.fuzz import digits, exact, numbers
 
 
@@ -132,6 +132,30 @@ def test_directions_of_the_smallest_numbers_are_compared_with_all_their_digits()
     """Input 11078: they differ by one percent, of numbers with three digits."""
     rows = np.array([[-2.751946e-321, 3.601739e-321], [-1.307651, 1.695343]])
     assert nclab.measure_features(rows, [1, 0]).nc4_cosine_accuracy == 1
+
+
+@pytest.mark.parametrize("scale", [1e-39, 1e-46])
+def test_directions_of_small_classes_survive_the_float32_screen(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs 42524 and 47142: the inverse length of a mean is infinite in float32."""
+    draw = np.random.default_rng(4)
+    labels = np.arange(30) % 3
+    rows = draw.normal(size=(30, 2)) * np.where(labels == 1, 1e-20, scale)[:, None]
+    plain = nclab.measure_features(rows, labels)
+    monkeypatch.setattr(nearest, "SCREENED", 0)
+    monkeypatch.setattr(blocks, "COMPILED", 0)
+    assert nclab.measure_features(rows, labels).nc4_cosine_accuracy == plain.nc4_cosine_accuracy
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_spread_in_coordinates_without_means_is_not_seen(classes: int) -> None:
+    """Input 44456: 6e-34 for 0, as the basis of the class means had rounding there."""
+    means = np.array([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 2.0, -1.0], [0.0, 3.0, 1.0]])
+    rows = np.concatenate([means[:classes], means[:classes]])
+    rows[0, 0], rows[classes, 0] = -1.0, 1.0
+    found = nclab.measure_features(rows, [*range(classes)] * 2)
+    assert found.nc1_trace_pinv == 0
 
 
 def test_rows_that_nearly_coincide_are_told_of_beside_one_that_does() -> None:

@@ -89,12 +89,16 @@ def whitening(
         bound = float(torch.linalg.matrix_norm(inverse))
         if 2 * bound * rounding * largest < DOUBTFUL and bound * of_input < 2 * DOUBTFUL_INPUT:
             return Whitening(inverse, 0, rounding * largest, of_input)
-        _, values, right = torch.linalg.svd(factor.triu(), full_matrices=False)
+        rows = factor.triu()
+        _, values, right = torch.linalg.svd(rows, full_matrices=False)
         vectors = right.T
     else:
+        rows = centred_means
         basis, factor = torch.linalg.qr(centred_means.T)
         left, values, _ = torch.linalg.svd(factor, full_matrices=False)
         vectors = basis @ left
+    # Coordinates in which no class mean differs are no part of any mode; LAPACK leaves rounding.
+    vectors = vectors.masked_fill(~rows.any(0)[:, None], 0.0)
     possible = min(num_classes - 1, dim)
     tolerance = rounding * max(float(values[0]), mean_norm)
     rank = int((values[:possible] > max(tolerance, of_input)).sum())

@@ -215,6 +215,8 @@ class _Screen:
         terms = terms + spare * seen.reach
         own = 8 * self.dim * EPS * seen.norm
         slack = 2 * (q * error + 16 * UNIT * terms + self.dim * TINY + own)
+        if max(self.sizes) > LARGE:  # means so small that float32 does not hold their inverse
+            return slack.fill_(torch.inf)
         return slack.masked_fill_(terms > LARGE, torch.inf)
 
     def _leads(self, scores: Tensor, seen: Seen, own: Tensor) -> tuple[Tensor, Tensor]:
