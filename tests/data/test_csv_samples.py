@@ -1,5 +1,6 @@
 """Samples in .csv files, good and bad."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,18 @@ def test_the_label_is_last_or_named(tmp_path: Path, text: str) -> None:
         ("1,2,0\n3,1\n", "column index 2 at row 2"),
         ("1,2,0.5\n3,1,1\n", "integer labels in column 3 .* got 0.5 in row 0"),
         ("0\n1\n", "got 2 rows of 1"),
+        ("", "got 0 rows of 1"),
+        ("\n\n", "got 0 rows of 1"),
+        ("1,2,9223372036854775808\n3,1,1\n", "integer labels .* got 9.22337e.18 in row 0"),
+        ("1,2,inf\n3,1,1\n", "integer labels .* got inf"),
         ("nan,2,0\n3,1,1\n", "got nan in row 0, column 0"),
         ("1,2,nan\n3,1,1\n", "got nan in row 0"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, text: str, pattern: str) -> None:
     (tmp_path / "mine.csv").write_text(text)
-    with pytest.raises(DataError, match=pattern) as caught:
+    with pytest.raises(DataError, match=pattern) as caught, warnings.catch_warnings():
+        warnings.simplefilter("error")
         read_samples(tmp_path / "mine.csv")
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="does not exist"):

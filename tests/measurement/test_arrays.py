@@ -74,6 +74,26 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "weight of one row": (run(weight=DATA.weight[:1]), "rows 0 and w"),
     "sparse features": (run(features=DATA.features.to_sparse()), "dense features"),
     "labels that are ids": (run(labels=DATA.labels * 10**12), "ids must be mapped"),
+    "an id among labels": (
+        run(labels=torch.cat([DATA.labels[:-1], torch.tensor([10**9])])),
+        r"all 1000000001 classes, got 45 labels.* ids must be mapped",
+    ),
+    "an id in a batch": (
+        run(features=[(DATA.features, DATA.labels + 10**9)], labels=None),
+        "a plan within the .* GB of this machine",
+    ),
+    "a label beyond int64": (
+        run(labels=np.full(45, 2**63, dtype=np.uint64)),
+        "class numbers as labels, got 9223372036854775808",
+    ),
+    "a skipped label that is no number": (
+        run(ignore_index=float("nan")),
+        "ignore_index as a whole",
+    ),
+    "metrics that are no names": (run(metrics=3), "a list of names, got 3"),
+    "no cache": (run(cache_bytes=-1), "cache_bytes of at least 0, got -1"),
+    "endless groups": (run(intervals=10**9), "from 5 to 1000 groups"),
+    "more groups than samples": (run(intervals=46), "got 45 for 46"),
     "bias alone": (run(bias=DATA.bias), "weight beside bias"),
     "bias too short": (run(weight=DATA.weight, bias=DATA.bias[:3]), r"shape \(5,\), got \(3,\)"),
     "bias as a matrix": (
@@ -94,6 +114,17 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "dimension 7, got 3",
     ),
 }
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int16"])
+def test_labels_of_every_type_of_integers(kind: str) -> None:
+    """torch computes with some of them only."""
+    labels = DATA.labels.numpy().astype(kind)
+    plain = nclab.measure_features(DATA.features, DATA.labels, metrics="all")
+    for given in (labels, torch.from_numpy(labels)):
+        assert nclab.measure_features(DATA.features, given, metrics="all").values == plain.values
+    batches = [(DATA.features, labels)]
+    assert nclab.measure_features(batches, metrics="all").values == plain.values
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,5 +1,6 @@
 """Samples in a .csv file: a row each, numbers and a label."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from nclab.errors import DataError
 
 NAMES = (*LABELS, "label", "target", "class")
 """What the column of the labels may be called; the last one is taken where none is."""
+LARGEST = 2**53
+"""Up to this float64 holds every integer."""
 
 
 def read_csv(path: Path) -> tuple[Any, Any]:
@@ -62,7 +65,8 @@ def read_csv_labels(path: Path) -> Any:
 
 
 def _loaded(path: Path, named: bool, columns: list[int], kind: type) -> Any:
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a file without rows, which is refused
         return np.loadtxt(
             file,
             delimiter=",",
@@ -80,7 +84,7 @@ def _labels(words: Any, column: int, path: Path) -> Any:
         labels = words.astype(np.float64)
     except ValueError:
         return words
-    wrong = np.flatnonzero(labels != np.round(labels))
+    wrong = np.flatnonzero((labels != np.round(labels)) | ~(np.abs(labels) <= LARGEST))
     if len(wrong):
         raise DataError(
             f"Expected integer labels in column {column + 1} of {path}, got "

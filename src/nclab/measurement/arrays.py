@@ -20,11 +20,11 @@ from nclab.measurement.class_names import (
 )
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.held_out import NO_WEIGHT, Reference, look_against
-from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
+from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream, check_cache
 from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_whole
+from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_ignored, check_whole
 from nclab.statistics.sums import require_samples
 
 SLICE = 2**16
@@ -99,6 +99,8 @@ def measure_features(
     """
     if num_classes is not None:
         check_whole("classes", num_classes)
+    check_ignored(ignore_index)
+    check_cache(cache_bytes)
     names = as_class_names(class_names)
     if names is None and isinstance(reference, Collapse) and labels is not None and is_text(labels):
         names = reference.class_names  # these data may lack some
@@ -231,6 +233,11 @@ def _require_classes(
         if source.features.shape[1:] != head.weight.shape[1:]:
             return
         classes = len(head.weight)
+    if classes > MOST_CLASSES and classes > used.numel():
+        raise DataError(
+            f"Expected samples of all {classes} classes, got {used.numel()} labels, the largest "
+            f"{int(used.max())}. Labels are numbers from 0; ids must be mapped to them."
+        )
     if max(1, int(used.max())) < classes <= MOST_CLASSES:
         require_samples(used.long().bincount(minlength=classes))
 

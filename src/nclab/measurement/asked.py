@@ -18,7 +18,7 @@ from nclab.statistics.checks import as_labels
 if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head
 
-FEWEST_GROUPS = 5
+FEWEST_GROUPS, MOST_GROUPS = 5, 1000
 
 
 def check_min_count(min_count: Any, *, intervals: Any = False, null: bool = False) -> None:
@@ -78,10 +78,16 @@ class Asked:
                 "labels.argmax(-1), or leave these two out."
             )
         groups = GROUPS if intervals is True else intervals
-        if groups is not False and (not isinstance(groups, int) or groups < FEWEST_GROUPS):
+        whole = isinstance(groups, int) and FEWEST_GROUPS <= groups <= MOST_GROUPS
+        if groups is not False and not whole:
             raise DataError(
-                f"Expected intervals=True or a number of groups from {FEWEST_GROUPS} on, "
+                f"Expected intervals=True or from {FEWEST_GROUPS} to {MOST_GROUPS} groups, "
                 f"got {intervals!r}."
+            )
+        if labels is not None and groups > len(labels):
+            raise DataError(
+                f"Expected at least as many samples as groups of intervals, got {len(labels)} for "
+                f"{groups}. Pass fewer groups."
             )
         return cls(
             Extras(chosen(metrics)),

@@ -116,6 +116,12 @@ class Cache:
     bytes_left: int
 
 
+def check_cache(size: Any) -> None:
+    """Refuse a size of a cache that is none."""
+    if not isinstance(size, int) or size < 0:
+        raise DataError(f"Expected cache_bytes of at least 0, got {size!r}.")
+
+
 class LayerStream:
     """The statistics of one layer: moments, logits if its classifier is known, a second look.
 

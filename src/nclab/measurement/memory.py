@@ -4,9 +4,12 @@ Counted in arrays of C x d float64 numbers, which are nearly all of it where cla
 is not counted: the data, the model and its activations, and the process itself.
 """
 
+import math
+import os
 import re
 import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from nclab.errors import DataError, NclabWarning
@@ -22,7 +25,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 UNITS |= {f"{name}i": 2 ** (10 * power) for power, name in enumerate("kmgt", start=1)}
 
 Memory = str | int | None
-"""As "8GB", "512 MiB" or a number of bytes; None for no limit."""
+"""As "8GB", "512 MiB" or a number of bytes; None for what the machine has."""
 
 
 def as_bytes(memory: Memory) -> int | None:
@@ -115,6 +118,12 @@ class Budget:
                 f"Expected a plan within memory {_gb(self.limit)} GB, got {_gb(needed)} GB for "
                 f"{what} ({listed}). {self._instead(needed, elsewhere)}"
             )
+        if self.limit is None and machine_memory() < needed < ABSURD:
+            raise DataError(
+                f"Expected a plan within the {_gb(machine_memory())} GB of this machine, got "
+                f"{_gb(needed)} GB for {what} ({listed}). Check the labels; to try it nevertheless "
+                f"pass memory={_asked(needed)}."
+            )
         if MUCH <= needed < ABSURD:
             line = f"Plans {_gb(needed)} GB of memory for {what}: {listed}."
             warnings.warn(line, NclabWarning, stacklevel=4)
@@ -155,6 +164,15 @@ class Budget:
     @property
     def _all(self) -> list[Sizes]:
         return list(self.planned.values())
+
+
+@cache
+def machine_memory() -> float:
+    """Bytes of this machine; infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return math.inf
 
 
 def _together(plans: list[dict[str, int]]) -> dict[str, int]:

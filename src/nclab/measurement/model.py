@@ -28,14 +28,14 @@ from nclab.measurement.asked import NOTHING_MORE, Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
 from nclab.measurement.kept_points import KeptPoints
-from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream
+from nclab.measurement.layer_stream import CACHE_BYTES, Cache, LayerStream, check_cache
 from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
 from nclab.measurement.ranks import GroupChoice, SharedData
 from nclab.measurement.report import Report
 from nclab.measurement.soft_labels import refuse_one_hot, split_soft
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX
+from nclab.statistics.checks import IGNORE_INDEX, check_ignored
 from nclab.statistics.sums import require_samples
 
 NOT_THE_LAST = "the classifier does not read this layer"
@@ -120,6 +120,8 @@ def measure(
         check_loader(test)
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
+    check_ignored(ignore_index)
+    check_cache(cache_bytes)
     check_min_count(min_count, intervals=intervals, null=null)
     asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft)
     measurement = Measurement(

@@ -202,6 +202,8 @@ def chosen(names: str | Collection[str]) -> tuple[Metric, ...]:
     """
     if names in ("default", "all"):
         return EXTRAS if names == "all" else ()
+    if not isinstance(names, Collection):
+        raise DataError(f"Expected metrics='default', 'all' or a list of names, got {names!r}.")
     wanted = [names] if isinstance(names, str) else list(names)
     known = {metric.name for metric in EXTRAS}
     for name in wanted:

@@ -14,6 +14,7 @@ IGNORE_INDEX = -100
 """The label PyTorch's losses skip by default; so do we."""
 OR_SOFT = ", or pass soft=True to measure their loss, too"
 """What else can be done with one-hot rows, where they are not in shards."""
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 HUGE = 1e150
 """Features beyond this, or all below its inverse, have squares that float64 cannot hold."""
 
@@ -123,8 +124,33 @@ def check_whole(name: str, size: Any) -> None:
         raise DataError(f"Expected a whole number of {name}, got {size!r}.")
 
 
+def check_ignored(ignore_index: Any) -> None:
+    """Refuse a label to skip that is no class number, such as nan or a name."""
+    if ignore_index is not None and not isinstance(ignore_index, Integral):
+        raise DataError(
+            f"Expected ignore_index as a whole number, or None for no such label, got "
+            f"{ignore_index!r}."
+        )
+
+
 def as_tensor(values: Any, what: str) -> Tensor:
-    """A tensor that shares memory with `values` where it can; `what` is for the message."""
+    """A tensor that shares memory with `values` where it can; `what` is for the message.
+
+    Labels of unsigned types that torch does not compute with are taken as int64.
+    """
+    tensor = _as_tensor(values, what)
+    return _signed(tensor) if what == "labels" and tensor.dtype in UNSIGNED else tensor
+
+
+def _signed(labels: Tensor) -> Tensor:
+    signed = labels.long()
+    if labels.dtype == torch.uint64 and bool((signed < 0).any()):
+        largest = int(labels.cpu().numpy().max())
+        raise DataError(f"Expected class numbers as labels, got {largest}.")
+    return signed
+
+
+def _as_tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
         if values.is_nested or values.layout is not torch.strided or values.is_meta:
             raise DataError(f"Expected dense {what}, got a sparse, nested or meta tensor.")

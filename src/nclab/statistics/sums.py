@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum, device_with_float64
-from nclab.statistics.checks import IGNORE_INDEX, check_sizes
+from nclab.statistics.checks import IGNORE_INDEX, check_ignored, check_sizes
 from nclab.statistics.norms import row_norms
 
 Derived = TypeVar("Derived")
@@ -49,6 +49,7 @@ class ClassSums:
         device: torch.device | str = "cpu",
     ) -> None:
         check_sizes(num_classes, dim)
+        check_ignored(ignore_index)
         self.ignore_index = ignore_index
         self.ignored = 0
         self.rows_seen = 0
