@@ -1,6 +1,5 @@
 """Samples in .csv files, good and bad."""
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -40,10 +39,10 @@ def test_the_label_is_last_or_named(tmp_path: Path, text: str) -> None:
         ("1,2,nan\n3,1,1\n", "got nan in row 0"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_bad_files_are_one_line(tmp_path: Path, text: str, pattern: str) -> None:
     (tmp_path / "mine.csv").write_text(text)
-    with pytest.raises(DataError, match=pattern) as caught, warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.raises(DataError, match=pattern) as caught:
         read_samples(tmp_path / "mine.csv")
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="does not exist"):
