@@ -120,6 +120,14 @@ def depth_rows(rows: list[dict[str, Any]], epsilons: Sequence[float]) -> list[di
     return found
 
 
+ALONG_LAYERS: dict[str, tuple[Callable[[Row], float], tuple[str, ...]]] = {
+    "NCC accuracy": (lambda row: float(row["ncc_accuracy"]), ("ncc_accuracy",)),
+    "min intra": (lambda row: float(row["min_intra"]), ("min_intra",)),
+    "min intra − max inter": (degree, ("min_intra", "max_inter")),
+}
+"""What rises from layer to layer in the thesis's words, and what it is made of."""
+
+
 def tables(numbers: Numbers) -> list[Table]:
     """Depths and middle layers of converged networks by weight decay."""
     errors = sorted({row["epsilon"] for row in numbers["depths"]})
@@ -157,7 +165,28 @@ def tables(numbers: Numbers) -> list[Table]:
         "largest inter in the middle",
         "share of middle layers with inter > 0",
     )
-    return [Table("Networks", columns, rows)]
+    return [Table("Networks", columns, rows), _steps(numbers)]
+
+
+def _steps(numbers: Numbers) -> Table:
+    """How many steps from layer to layer rise and fall by what a reader of the figure would see."""
+    rows = []
+    for name, (value, needs) in ALONG_LAYERS.items():
+        steps: dict[int, list[float]] = {}
+        for run, layers in _measured(numbers, *needs)[0]:
+            line = [value(row) for row in layers]
+            steps.setdefault(int(run["seed"]), []).extend(b - a for a, b in pairwise(line))
+        known = [own for own in steps.values() if own]
+        shares = [
+            [fmean(step > COSINE for step in own) for own in known],
+            [fmean(abs(step) <= COSINE for step in own) for own in known],
+            [fmean(step < -COSINE for step in own) for own in known],
+        ]
+        rows.append((name, *(plus_minus(share, ".2f") for share in shares)))
+    visible = f"by more than {COSINE:g}"
+    return Table(
+        "Steps from layer to layer", ("", f"rise {visible}", "less", f"fall {visible}"), rows
+    )
 
 
 def pictures(numbers: Numbers) -> list[Picture]:
@@ -313,7 +342,7 @@ def largest_decay_fails(numbers: Numbers) -> Finding:
 )
 def accuracy_rises(numbers: Numbers) -> Finding:
     """Judged along the layers of all converged networks, as are the next two."""
-    return _along_layers(numbers, lambda row: float(row["ncc_accuracy"]), "ncc_accuracy")
+    return _along_layers(numbers, "NCC accuracy")
 
 
 @claimed(
@@ -323,7 +352,7 @@ def accuracy_rises(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “minimum average intra-class cosine similarity”",
 )
 def intra_rises(numbers: Numbers) -> Finding:
-    return _along_layers(numbers, lambda row: float(row["min_intra"]), "min_intra")
+    return _along_layers(numbers, "min intra")
 
 
 @claimed(
@@ -333,7 +362,7 @@ def intra_rises(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
 )
 def gap_rises(numbers: Numbers) -> Finding:
-    return _along_layers(numbers, degree, "min_intra", "max_inter")
+    return _along_layers(numbers, "min intra − max inter")
 
 
 @claimed(
@@ -403,10 +432,11 @@ def _depths_of(numbers: Numbers) -> list[Row]:
     ]
 
 
-def _along_layers(numbers: Numbers, value: Callable[[Row], float], *needs: str) -> Finding:
+def _along_layers(numbers: Numbers, name: str) -> Finding:
     """Net shares over all converged networks of a seed: of the steps from layer to layer that do
     not fall, and of the networks whose last layer is visibly above the first, lest a line on
     which nothing happens passes."""
+    value, needs = ALONG_LAYERS[name]
     networks, skipped = _measured(numbers, *needs)
     steps: dict[int, list[bool]] = {}
     ends: dict[int, list[bool]] = {}
