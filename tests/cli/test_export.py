@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,18 @@ def test_what_cannot_be_written_is_one_line(
     assert expected in done.err
     assert done.err.count("\n") == 1
     assert call("export", runs / "none").code == 2
+
+
+def test_a_table_takes_the_place_of_no_pipe_and_goes_where_a_link_leads(
+    runs: Path, tmp_path: Path
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.csv"
+    os.mkfifo(pipe)
+    done = call("export", runs, "--out", pipe, "--format", "csv")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "which is a pipe. Name another file, or leave --out out to print." in done.err
+    assert pipe.is_fifo()
+    link.symlink_to("table.csv")
+    assert call("export", runs, "--out", link).code == 0
+    assert link.is_symlink()
+    assert (tmp_path / "table.csv").read_text().startswith("run,")

@@ -47,6 +47,7 @@ def command(
 
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
+    from nclab.files import named_file
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
 
     if not folder.is_dir():
@@ -56,6 +57,8 @@ def command(
     if not kinds:
         raise NclabError(f"Expected one or more kinds in --records, got {records!r}.")
     kind = _format(out, form, as_json, FORMATS)
+    if out is not None:  # before everything is read
+        named_file(out, "Name another file, or leave --out out to print.")
     rows = record_rows(folder, kinds=kinds)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")

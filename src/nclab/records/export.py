@@ -42,7 +42,7 @@ def flat_config(view: RunView) -> Row:
 
 def write_rows(rows: Sequence[Row], file: Path, kind: str) -> None:
     """Write a table as csv, parquet (extra `arrow`) or json, whole or not at all."""
-    write_whole(file, encoded(rows, kind))
+    write_whole(file, encoded(rows, kind), through_link=True)
 
 
 def encoded(rows: Sequence[Row], kind: str) -> bytes:
