@@ -1,6 +1,7 @@
 """A folder is the old one or the new one at every moment, and nothing of others is touched."""
 
 import errno
+import json
 import os
 import re
 from pathlib import Path
@@ -10,30 +11,31 @@ import pytest
 
 from nclab import folders
 from nclab.errors import NclabError, NclabWarning
+from nclab.folder_marks import Mark
 from nclab.folders import replace_folder
 from tests.kills import ends_at
 
 OLD = {
-    "mark": b"ours",
     "runs/gone.html": b"1",
     "runs/stays.html": b"2",
     "index.html": b'"runs/gone.html" "runs/stays.html"',
 }
 NEW = {
-    "mark": b"ours",
     "runs/stays.html": b"4",
     "runs/more.html": b"5",
     "index.html": b'"runs/stays.html" "runs/more.html"',
 }
-FOLDERS = ("runs", "data/empty")
+MARK = Mark("mark", {"format": "ours"}, folders=("runs", "data/empty"), endings=(".html",))
 
 
 def put(place: Path, files: dict[str, bytes]) -> None:
-    replace_folder(place, files, folders=FOLDERS, mark="mark")
+    replace_folder(place, files, MARK)
 
 
 def content(place: Path) -> dict[str, bytes]:
+    """Every file but the mark."""
     found = {p.relative_to(place).as_posix(): p for p in place.rglob("*") if p.is_file()}
+    assert json.loads(found.pop("mark").read_bytes())["format"] == "ours"
     return {name: path.read_bytes() for name, path in found.items()}
 
 
@@ -167,3 +169,46 @@ def test_a_disk_that_is_full_leaves_the_old_one(
         put(place, NEW)
     assert content(place) == OLD
     assert not beside(place)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "of an older nclab"])
+@pytest.mark.parametrize("name", ["runs/mine/journal.jsonl", "runs/notes.txt", "data/x/page.html"])
+def test_files_of_others_among_ours_are_never_deleted(
+    tmp_path: Path, name: str, listed: bool
+) -> None:
+    place = tmp_path / "report"
+    put(place, OLD)
+    if not listed:
+        (place / "mark").write_text('{"format": "ours"}')
+        put(place, OLD)
+        (place / "mark").write_text('{"format": "ours"}')
+    mine = place / name
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("mine")
+    with pytest.raises(NclabError, match=name.rpartition("/")[0]):
+        put(place, NEW)
+    assert mine.read_text() == "mine"
+    assert (place / "runs/gone.html").exists()
+
+
+def test_a_page_that_is_not_in_the_list_is_not_ours(tmp_path: Path) -> None:
+    place = tmp_path / "report"
+    put(place, OLD)
+    (place / "runs" / "mine.html").write_text("mine")
+    (place / "runs" / ".stays.html.0123456789ab").write_text("what a killed writer left")
+    with pytest.raises(NclabError, match=r"runs/mine\.html"):
+        put(place, NEW)
+    (place / "runs" / "mine.html").unlink()
+    put(place, NEW)
+    assert content(place) == NEW
+
+
+def test_a_folder_without_the_mark_is_refused_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "journal.jsonl").write_text("precious")
+    with pytest.raises(NclabError, match="has other files in it"):
+        put(Path("new/.."), OLD)
+    assert (tmp_path / "runs" / "journal.jsonl").read_text() == "precious"

@@ -1,9 +1,11 @@
 """Files are written whole or not at all."""
 
 import contextlib
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -25,10 +27,15 @@ def explained(doing: str, path: object, kind: type[NclabError] = DataError) -> I
         raise kind(f"Cannot {doing} {path}: {error.strerror}.") from error
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = True) -> None:
+def write_whole(
+    path: str | os.PathLike[str], content: bytes, *, flush: bool = True, through_link: bool = False
+) -> None:
     """Write through a temporary file in the same folder, flushed to disk, then renamed.
 
-    Without `flush` a power cut may lose the content; a killed process still does not.
+    Without `flush` a power cut may lose the content; a killed process still does not. What is
+    there and is no file, such as a device, is refused. A link is replaced, for in a folder of runs
+    it may lead anywhere; `through_link` is for a file that someone named: it stays, and the file
+    that it leads to is replaced.
 
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
@@ -36,9 +43,11 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = T
     >>> target.read_bytes()
     b'all of it'
     """
-    target = Path(path)
+    asked = Path(path)
+    target = named_file(asked) if through_link else asked
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    with explained("write", target):
+    with explained("write", asked):
+        _refuse_others(target, asked)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -52,6 +61,48 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, flush: bool = T
                 os.unlink(temporary)
     if flush:
         flush_folder(target.parent)
+
+
+def named_file(path: Path, advice: str = "Name another file.") -> Path:
+    """The file that is written where someone named this one: itself, or where its link leads.
+
+    Whatever is there and is no regular file is refused, standard output among others.
+
+    >>> named_file(Path("/dev/null"), "Why?")
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected a file to write, got /dev/null, which is a device. Why?
+    """
+    with explained("write", path):
+        above = os.path.realpath(path.parent)
+        if path.is_symlink() and (above == "/dev" or f"{above}/".startswith("/proc/")):
+            raise DataError(
+                f"Expected a file to write, got {path}, which stands for an open stream. {advice}"
+            )
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        _refuse_others(path, path, advice, follow=True)
+    return target
+
+
+KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""What a file must not take the place of; folders the system itself refuses."""
+
+
+def _refuse_others(
+    target: Path, asked: Path, advice: str = "Name another file.", *, follow: bool = False
+) -> None:
+    try:
+        kind = KINDS.get(stat.S_IFMT(os.stat(target, follow_symlinks=follow).st_mode))
+    except FileNotFoundError:
+        return
+    if kind is not None:
+        raise DataError(f"Expected a file to write, got {asked}, which is {kind}. {advice}")
 
 
 def delete(path: Path, kind: type[NclabError] = DataError) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.files import explained, remove_leftovers, write_whole
+from nclab.folder_marks import Mark
 
 EXCHANGE = 2
 """The flag of `renameat2`, and of `renamex_np` of macOS, that swaps two names at once."""
@@ -25,45 +26,51 @@ ELSEWHERE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV, errno.EBUSY}
 """What a system says where nothing can be put beside a folder, as beside a mounted one."""
 
 
-def replace_folder(
-    target: Path, files: Mapping[str, bytes], *, folders: Collection[str], mark: str
-) -> None:
+def replace_folder(target: Path, files: Mapping[str, bytes], mark: Mark) -> None:
     """Make a folder hold these files in place of those of an earlier one.
 
-    `folders` are made even if they stay empty; those that the earlier folder has are ours, and go
-    with it, as does every file that is written anew. What else lies there is kept. The file
-    `mark` tells our folders from others. Where nothing can be written beside the target, files
-    are replaced one by one, new ones first and old ones deleted last, so that no link is ever dead.
+    The folders of the mark are made even if they stay empty; those that the earlier folder has are
+    ours, and go with it, as does every file that is written anew. What else lies there is kept; a
+    folder that is not ours, and one with files of others among ours, is refused. Where nothing can
+    be written beside the target, files are replaced one by one, new ones first and old ones
+    deleted last, so that no link is ever dead.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "report"
-    >>> replace_folder(place, {"mark": b"", "a/b.html": b"1"}, folders=["a"], mark="mark")
-    >>> replace_folder(place, {"mark": b"", "a/c.html": b"2"}, folders=["a"], mark="mark")
+    >>> mark = Mark("mark", {"format": "mine"}, folders=["a"])
+    >>> replace_folder(place, {"a/b.html": b"1"}, mark)
+    >>> replace_folder(place, {"a/c.html": b"2"}, mark)
     >>> sorted(path.name for path in place.rglob("*"))
     ['a', 'c.html', 'mark']
     """
-    place = Path(os.path.realpath(target))  # a link that was asked for leads to the folder itself
-    marked = {mark: files[mark], **files}
+    place = real_place(target)
+    mark.check(place, files)
     with explained("write to the folder", target, NclabError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(place, mark)
+        _remove_leftovers(place, mark.name)
         try:
-            _replace_at_once(place, marked, folders, mark)
+            _replace_at_once(place, files, mark)
         except OSError as error:
             if error.errno not in ELSEWHERE | {errno.ENOSYS, errno.EINVAL}:
                 raise
-            _replace_one_by_one(place, marked, folders)
+            _replace_one_by_one(place, files, mark)
 
 
-def _replace_at_once(
-    place: Path, files: Mapping[str, bytes], folders: Collection[str], mark: str
-) -> None:
-    with _beside(place, mark) as beside:
+def real_place(target: Path) -> Path:
+    """The folder that is replaced: a link that was asked for leads to it, `..` to the one above.
+
+    Whoever checks a folder checks this one: `new/..` does not exist before `new` does.
+    """
+    return Path(os.path.realpath(target))
+
+
+def _replace_at_once(place: Path, files: Mapping[str, bytes], mark: Mark) -> None:
+    with _beside(place, mark.name) as beside:
         try:
-            _fill(beside, files, folders)
+            _fill(beside, {mark.name: mark.content(files), **files}, mark.folders)
             if place.is_dir():
                 shutil.copymode(place, beside)
-                _bring_along(place, beside, _ours(files, folders))
+                _bring_along(place, beside, mark.names(files))
             try:
                 os.rename(beside, place)  # new or empty
             except OSError as error:
@@ -72,10 +79,10 @@ def _replace_at_once(
                 _exchange(beside, place)
         except BaseException:
             with contextlib.suppress(OSError):
-                _remove(beside, mark)
+                _remove(beside, mark.name)
             raise
         try:
-            _remove(beside, mark)
+            _remove(beside, mark.name)
         except OSError as error:
             words = f"The earlier {place.name} stays as {beside}: {error.strerror}. Delete it."
             warnings.warn(words, NclabWarning, stacklevel=5)
@@ -100,16 +107,11 @@ def _beside(place: Path, mark: str) -> Iterator[Path]:
 
 
 def _fill(folder: Path, files: Mapping[str, bytes], folders: Collection[str]) -> None:
-    for name, content in files.items():  # the mark first
+    for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, content, flush=False)
     for name in folders:
         (folder / name).mkdir(parents=True, exist_ok=True)
-
-
-def _ours(files: Mapping[str, bytes], folders: Collection[str]) -> set[str]:
-    """Names in the folder itself that an earlier one of ours has."""
-    return {name.split("/")[0] for name in (*files, *folders)}
 
 
 def _bring_along(place: Path, beside: Path, ours: set[str]) -> None:
@@ -150,22 +152,24 @@ def _exchange(one: Path, other: Path) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
 
 
-def _replace_one_by_one(place: Path, files: Mapping[str, bytes], folders: Collection[str]) -> None:
+def _replace_one_by_one(place: Path, files: Mapping[str, bytes], mark: Mark) -> None:
     place.mkdir(exist_ok=True)
-    ours = _ours(files, folders)
+    ours = mark.names(files)
     remove_leftovers(place, ours)
     for name in ours:  # nothing is written through a link
         if (place / name).is_symlink():
             (place / name).unlink()
     before = [path for name in ours for path in (place / name).rglob("*")]
-    kept = {place / name for name in (*files, *folders)}
+    both = {*files, *(path.relative_to(place).as_posix() for path in before)}
+    write_whole(place / mark.name, mark.content(both), flush=False)  # a kill leaves some of both
+    kept = {place / name for name in (*files, *mark.folders)}
     kept |= {parent for path in kept for parent in path.parents}
-    mark, *rest = files
-    pages_last = sorted(rest, key=lambda name: "/" not in name)
-    _fill(place, {name: files[name] for name in (mark, *pages_last)}, folders)
+    pages_last = sorted(files, key=lambda name: "/" not in name)
+    _fill(place, {name: files[name] for name in pages_last}, mark.folders)
     for path in sorted(before, reverse=True):  # what a folder holds before the folder
         if path not in kept:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    write_whole(place / mark.name, mark.content(files), flush=False)
 
 
 def _remove_leftovers(place: Path, mark: str) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,82 @@ def test_what_cannot_be_written_is_one_line(
     assert expected in done.err
     assert done.err.count("\n") == 1
     assert call("export", runs / "none").code == 2
+
+
+def test_a_table_takes_the_place_of_no_pipe_and_goes_where_a_link_leads(
+    runs: Path, tmp_path: Path
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.csv"
+    os.mkfifo(pipe)
+    done = call("export", runs, "--out", pipe, "--format", "csv")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "which is a pipe. Name another file, or leave --out out to print." in done.err
+    assert pipe.is_fifo()
+    link.symlink_to("table.csv")
+    assert call("export", runs, "--out", link).code == 0
+    assert link.is_symlink()
+    assert (tmp_path / "table.csv").read_text().startswith("run,")
+
+
+def spoiled(folder: Path, way: str) -> None:
+    """Make a run unreadable, or a part of it."""
+    journal = folder / "journal.jsonl"
+    if way == "manifest":
+        (folder / "manifest.json").write_text("garbage")
+    elif way == "empty":
+        journal.write_bytes(b"")
+    elif way == "first line":
+        journal.write_bytes(journal.read_bytes()[:9])
+    elif way == "damaged":
+        journal.write_bytes(journal.read_bytes().replace(b'"step":10', b'"step":11'))
+    elif way == "torn":
+        journal.write_bytes(journal.read_bytes()[:-9])
+    else:
+        journal.unlink()
+        if way == "pipe":
+            os.mkfifo(journal)
+        elif way == "folder":
+            journal.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("way", "said", "rows"),
+    [
+        ("manifest", "got damaged bytes", 4),
+        ("empty", "its journal is empty", 4),
+        ("missing", "it has no journal", 4),
+        ("first line", "its journal has no whole line", 4),
+        ("torn", "its end is torn", 8),
+        ("damaged", "damaged and left out", 6),
+        ("pipe", "no regular file", 4),
+        ("folder", "no regular file", 4),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_hides_no_other_run(
+    runs: Path, way: str, said: str, rows: int
+) -> None:
+    spoiled(runs / "a", way)
+    done = call("export", runs, "--json")
+    assert done.code == 0
+    assert len(json.loads(done.out)) == rows
+    assert (done.err.count("\n"), done.err.count(str(runs / "a"))) == (1, 1)
+    assert said in done.err
+    listed = call("runs", runs, "--json")
+    assert listed.code == 0
+    told = {row["name"]: row["problem"] for row in json.loads(listed.out)}
+    assert told["b"] is None
+    if way == "manifest":
+        assert said in listed.err
+    elif way != "damaged":  # a glance does not see it
+        assert told["a"]
+    assert call("verify", runs).code == 1
+
+
+def test_no_link_in_the_folder_is_followed(runs: Path, tmp_path_factory: Any) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "journal.jsonl"
+    outside.write_bytes((runs / "a" / "journal.jsonl").read_bytes())
+    (runs / "a" / "journal.jsonl").unlink()
+    (runs / "a" / "journal.jsonl").symlink_to(outside)
+    done = call("export", runs, "--json")
+    assert {row["run"] for row in json.loads(done.out)} == {"b"}
+    assert "journal.jsonl is a link, which is not followed" in done.err

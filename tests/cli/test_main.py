@@ -176,3 +176,37 @@ def test_seeds_that_say_nothing_are_one_line(words: tuple[str, ...], why: str) -
     done = call("reproduce", "tour", *words)
     assert (done.code, done.out) == (2, "")
     assert why in done.err
+
+
+def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a shell says of `nclab` with these words, and what it says itself."""
+    start = f'nclab() {{ "{sys.executable}" -c "from nclab.__main__ import run; run()" "$@"; }}; '
+    return subprocess.run(
+        ("sh", "-c", start + words), cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("nclab runs . >&-", 2, "standard output to print to, but it is closed"),
+        ("nclab runs . --json >&-", 2, "standard output to print to, but it is closed"),
+        ("nclab runs . >&- 2>&-", 2, ""),
+        ("nclab runs nowhere 2>&-", 2, ""),
+        ("nclab runs nowhere 2>/dev/full", 2, ""),
+        ("nclab runs . >/dev/full", 2, "No space left on device"),
+        ("nclab export . >/dev/full", 2, "No space left on device"),
+        ("mkdir gone; cd gone; rmdir ../gone; nclab report x", 2, "Expected a current folder"),
+        ("nclab runs . <&- >/dev/null", 0, ""),
+    ],
+)
+def test_streams_and_a_folder_that_are_not_there(
+    tmp_path: Path, words: str, code: int, said: str
+) -> None:
+    layers = [{"layer": "fc", "min_intra": 0.5}]
+    with nclab.records.open_run(tmp_path / "one", kind="demo", config={}) as run:
+        run.append({"kind": "measurement", "step": 1, "layers": layers})
+    done = in_shell(words, folder=tmp_path)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert (done.stdout, done.stderr.count("\n")) == ("", int(bool(said)))

@@ -111,3 +111,21 @@ def test_a_file_is_said_to_be_one(tmp_path: Path) -> None:
         2,
         f"nclab: Expected a folder with runs, but {file} is a file.\n",
     )
+
+
+def test_links_that_are_not_followed_are_said(tmp_path: Path) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "runs"
+    outside.write_text("secret")
+    start(root / "one").close()
+    (root / "one" / "checkpoints").rmdir()
+    (root / "one" / "checkpoints").symlink_to("/")
+    (root / "linked").mkdir()
+    (root / "linked" / "manifest.json").symlink_to(outside)
+    done = call("runs", root)
+    assert done.code == 0
+    verified = json.loads(call("verify", root, "--json").out)
+    states = {one["file"]: one["state"] for one in verified}
+    assert len(states) == len(verified)
+    for name in ("one/checkpoints", "linked/manifest.json"):
+        assert str(root / name) in done.err
+        assert states[name] == "skipped"

@@ -57,6 +57,13 @@ def check(root: Path, told: Path, *, memory: int) -> None:
     assert rows["long line"]["problem"]
     assert all(f"{root}/{name}" in listed.err for name in SAID)
 
+    exported = within_bounds(lambda: call("export", root, "--json"), memory=memory, told=told)
+    assert exported.code == 0
+    assert set(GOOD) <= {row["run"] for row in json.loads(exported.out)}
+    assert all(f"{root}/{name}" in exported.err for name in SAID)
+    for name in ("fifo", "link", "device", "loop", "folder"):
+        assert f"{root}/{name}-journal.jsonl" in exported.err, name
+
     verified = within_bounds(lambda: call("verify", root, "--json"), memory=memory, told=told)
     assert verified.code == 1
     states = {one["file"]: one["state"] for one in json.loads(verified.out)}
@@ -83,7 +90,7 @@ def check(root: Path, told: Path, *, memory: int) -> None:
         assert name in problems, name
     for file in (root / "report").rglob("*"):
         assert not file.is_file() or b"TOP-SECRET" not in file.read_bytes(), file
-    for done in (listed, verified, served, report):
+    for done in (listed, exported, verified, served, report):
         assert "TOP-SECRET" not in done.out + done.err
 
 

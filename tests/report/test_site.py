@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -159,11 +160,13 @@ def test_sixty_runs_stay_small(tmp_path: Path) -> None:
 
 def test_a_report_is_replaced_and_other_files_are_not(tmp_path: Path) -> None:
     root = tmp_path / "runs"
-    open_run(root / "one", kind="sweep", config={}, seed=0).close()
+    for name in ("one", "gone"):
+        open_run(root / name, kind="sweep", config={}, seed=0).close()
     out = tmp_path / "out"
     write_report(root, out)
     stale = out / "runs" / "gone.html"
-    stale.write_text("old")
+    assert stale.exists()
+    (root / "gone").rename(tmp_path / "gone")
     write_report(root, out)
     assert not stale.exists()
     other = tmp_path / "mine"
@@ -185,6 +188,55 @@ def test_another_programs_report_is_not_touched(tmp_path: Path, mark: str) -> No
         write_report(root, other)
     assert (other / "data" / "samples.csv").read_text() == "mine"
     assert (other / "report.json").read_text() == mark
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("out/..", "contains the folder of runs"),
+        (".", "contains the folder of runs"),
+        ("out/../runs", "is the folder of runs"),
+        ("linked", "is the folder of runs"),
+        ("runs/one/new/..", "no part of a run"),
+        ("runs/one/new", "no part of a run"),
+        ("runs/claims.json", "no part of a run"),
+    ],
+)
+def test_no_report_takes_the_place_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_run(Path("runs/one"), kind="sweep", config={}, seed=0).close()
+    Path("linked").symlink_to("runs")
+    before = sorted(tmp_path.rglob("*"))
+    done = call("report", "runs", "--out", out)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_report_above_its_runs_is_not_replaced(tmp_path: Path) -> None:
+    runs, report = tmp_path / "runs", tmp_path / "report"
+    open_run(runs / "one", kind="sweep", config={}, seed=0).close()
+    write_report(runs, report)
+    inside = report / "runs" / "mine"
+    shutil.copytree(runs, inside)
+    with pytest.raises(NclabError, match="runs/mine, which would be deleted"):
+        write_report(runs, report)
+    with pytest.raises(NclabError, match="contains the folder of runs"):
+        write_report(inside, report)
+    assert (inside / "one" / "journal.jsonl").exists()
+
+
+def test_a_way_back_up_that_leads_to_a_new_folder_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_run(Path("runs/one"), kind="sweep", config={}, seed=0).close()
+    report = write_report(Path("runs"), Path("new/../pages"))
+    assert report.page == tmp_path / "pages" / "index.html"
+    assert report.page.exists()
+    assert not Path("new").exists()
 
 
 def test_runs_alone_and_nothing_at_all_make_a_page(tmp_path: Path) -> None:

@@ -41,13 +41,16 @@ def command(
 ) -> None:
     """Write the records of runs with their configuration as one flat table: csv, parquet, json.
 
-    A row for each layer and moment; without --out the table is printed.
+    A row for each layer and moment; without --out the table is printed. Runs that cannot be read
+    are left out, and said on standard error.
 
     Example: [bold]nclab export runs/ --out runs.csv[/bold]
 
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
+    from nclab.files import named_file
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
+    from nclab.records.read import LeftOut
 
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -56,7 +59,12 @@ def command(
     if not kinds:
         raise NclabError(f"Expected one or more kinds in --records, got {records!r}.")
     kind = _format(out, form, as_json, FORMATS)
-    rows = record_rows(folder, kinds=kinds)
+    if out is not None:  # before everything is read
+        named_file(out, "Name another file, or leave --out out to print.")
+    left_out: list[LeftOut] = []
+    rows = record_rows(folder, kinds=kinds, left_out=left_out)
+    for one in left_out:
+        typer.echo(f"nclab: {one.why}", err=True)
     if not rows:
         raise DataError(f"Expected runs with records of {', '.join(kinds)} in {folder}, got none.")
     if out is not None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import signal
 import sys
 import threading
@@ -30,6 +29,7 @@ from nclab.cli import (
     verify,
 )
 from nclab.cli.options import ConfigGroup
+from nclab.cli.surroundings import refused, say, settle
 from nclab.errors import NclabError, NclabWarning
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -86,8 +86,9 @@ def main(
 
 
 def fail(message: str) -> NoReturn:
-    """One line on standard error, exit code 2."""
-    typer.echo(f"nclab: {message}", err=True)
+    """One line on standard error, exit code 2, whatever can still be written."""
+    say(message)
+    settle(sys.stdout)
     sys.exit(2)
 
 
@@ -131,6 +132,8 @@ class Interrupts:
 
 def run() -> None:
     """Entry point: an error is one line on standard error and exit code 2."""
+    if missing := refused():
+        fail(missing)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no Σ shows a question mark
             stream.reconfigure(errors="replace")
@@ -139,7 +142,8 @@ def run() -> None:
         with Interrupts().noticed():
             code = app(standalone_mode=False)
         if code == STOPPED:  # typer has swallowed Ctrl-C without a word
-            typer.echo("nclab: Stopped.", err=True)
+            say("Stopped.")
+        sys.stdout.flush()  # here it can be said that the disk is full
         sys.exit(code)
     except NclabError as error:
         fail(str(error))
@@ -153,10 +157,12 @@ def run() -> None:
         end = "" if message.endswith(("?", ".")) else "."
         fail(f"{message}{end} See nclab --help.".replace("\n", " "))
     except (KeyboardInterrupt, typer.Abort):  # as other versions of typer tell of it
-        typer.echo("nclab: Stopped.", err=True)
+        say("Stopped.")
+        settle(sys.stdout)
         sys.exit(STOPPED)
     except BrokenPipeError:  # The reader, `head` perhaps, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        settle(sys.stdout)
+        settle(sys.stderr)
         sys.exit(1)
     except OSError as error:
         where = error.filename or "a file or connection"

@@ -16,7 +16,11 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="<folder>", help="Folder for the pages; by default RUNS/report."
+            "--out",
+            "-o",
+            metavar="<folder>",
+            help="Folder for the pages, new, empty or an earlier report, which is replaced; by "
+            "default RUNS/report.",
         ),
     ] = None,
     metrics: Annotated[

@@ -1,5 +1,6 @@
 """`nclab target`: where a network of a setting should end."""
 
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,11 +146,12 @@ def _map(
 
 
 def _save(figure: Any, path: Path) -> None:
-    from nclab.files import explained
+    from nclab.files import write_whole
 
     _check_suffix(path)
-    with explained("write", str(path), DataError):
-        figure.savefig(path, dpi=150)
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:], dpi=150)
+    write_whole(path, content.getvalue(), through_link=True)
 
 
 def _check_suffix(path: Path) -> None:

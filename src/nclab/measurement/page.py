@@ -89,7 +89,7 @@ def write_page(
 <div>{table}</div>
 </body></html>
 """
-    write_whole(path, page.encode())
+    write_whole(path, page.encode(), through_link=True)
 
 
 def _image(picture: "Picture", dark: bool) -> str:

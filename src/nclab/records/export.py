@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nclab.errors import MissingExtra, NclabError
+from nclab.errors import MissingExtra, NclabError, RecordError
 from nclab.files import write_whole
 from nclab.records.fleet_config import FLEET, completed
-from nclab.records.read import RunView, find_runs, read_run
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.read import LeftOut, RunView, find_runs, read_run
 from nclab.records.schema import MEASUREMENT, layers_of, split_of
 
 Row = dict[str, Any]
@@ -18,19 +19,38 @@ FORMATS = ("csv", "parquet", "json")
 MOMENT = ("step", "epoch", "log_time", "source")
 
 
-def record_rows(folder: Path, *, kinds: Sequence[str] = (MEASUREMENT,)) -> list[Row]:
+def record_rows(
+    folder: Path,
+    *,
+    kinds: Sequence[str] = (MEASUREMENT,),
+    left_out: list[LeftOut] | None = None,
+) -> list[Row]:
     """A row for each layer and moment of every run, with its configuration; scalars only.
 
     Records of other kinds are rows as they are. Every row has the same columns: the run, its
-    configuration as `config.<name>`, the moment, the numbers.
+    configuration as `config.<name>`, the moment, the numbers. What cannot be read, of a run or
+    of the folder, hides nothing else and is told in `left_out`; no link is followed.
 
     >>> record_rows(Path("no-such-folder"))
     []
     """
-    views = (read_run(place, arrays=False) for place in find_runs(folder))
-    rows = [row for view in views for row in _rows(view, kinds)]
+    told: list[LeftOut] = [] if left_out is None else left_out
+    rows = [row for view in _views(folder, told) for row in _rows(view, kinds)]
     columns = sorted(dict.fromkeys(name for row in rows for name in row), key=_order)
     return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _views(folder: Path, left_out: list[LeftOut]) -> Iterator[RunView]:
+    for place in find_runs(folder, left_out=left_out):
+        try:
+            view = read_run(place, arrays=False, root=folder, warn=False)
+        except RecordError as error:
+            left_out.append(LeftOut(place, str(error)))
+            continue
+        if view.problem:
+            journal = place / JOURNAL
+            left_out.append(LeftOut(journal, f"Not all of {journal} is read: {view.problem}."))
+        yield view
 
 
 def flat_config(view: RunView) -> Row:
@@ -42,7 +62,7 @@ def flat_config(view: RunView) -> Row:
 
 def write_rows(rows: Sequence[Row], file: Path, kind: str) -> None:
     """Write a table as csv, parquet (extra `arrow`) or json, whole or not at all."""
-    write_whole(file, encoded(rows, kind))
+    write_whole(file, encoded(rows, kind), through_link=True)
 
 
 def encoded(rows: Sequence[Row], kind: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.frame import as_frame
+from nclab.records.checkpoints import FOLDER as CHECKPOINTS
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import LONGEST, decode, opening
@@ -86,12 +87,13 @@ def read_run(
     kinds: Collection[str] | None = None,
     arrays: bool = True,
     root: Path | None = None,
+    warn: bool = True,
 ) -> RunView:
     """Read a run without disturbing its writer; damaged lines are left out with a warning.
 
     With `kinds` other records are passed over unread, without `arrays` every list of
     numbers is left out: a page that shows curves needs neither pictures nor per-class values.
-    With a `root` no link below it is followed.
+    With a `root` no link below it is followed. Without `warn` only `problem` tells of damage.
     """
     place = Path(folder)
     manifest = read_manifest(place, root=root)
@@ -107,14 +109,26 @@ def read_run(
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
     reading = whole.reading
     problem = reading.problem
-    if problem:
+    if problem and warn:
         warnings.warn(f"{path}: {problem}.", NclabWarning, stacklevel=2)
-    if whole.torn is not None and not is_held(place, root=root):  # told, not warned: a kill did it
-        torn = f"its end is torn, from byte {whole.torn} on"
-        problem = f"{problem}; {torn}" if problem else torn
+    end_problem = _problem_at_end(place, root, whole.torn, whole=bool(whole.last))
+    if end_problem:  # told, not warned: a kill did it
+        problem = f"{problem}; {end_problem}" if problem else end_problem
     end = decode(whole.last) if reading.last_is_good else None
     ended = end if end and end["kind"] == END else None
     return _view(place, manifest, records, ended, problem, bool(reading.sealed), root)
+
+
+def _problem_at_end(
+    folder: Path, root: Path | None, torn: int | None, *, whole: bool
+) -> str | None:
+    """What is wrong with a journal that nobody is writing: a torn end, or no line at all."""
+    if (torn is None and whole) or is_held(folder, root=root):
+        return None
+    if torn is not None:
+        return f"its end is torn, from byte {torn} on" if whole else "its journal has no whole line"
+    there = os.path.lexists(folder / JOURNAL)
+    return "its journal is empty" if there else "it has no journal"
 
 
 @dataclass
@@ -146,9 +160,10 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
     path = place / JOURNAL
     wanted: dict[str, Record] = {}
     damaged = 0
+    end = _End()
     try:
         sealed = Reading.of(path, root=root).sealed is True
-        for line in _lines_backwards(path, root):
+        for line in _lines_backwards(path, root, end):
             record = None
             if line is None:  # farther back than a glance goes, or too long to be a line of ours
                 damaged += 1
@@ -163,10 +178,21 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
                 if record["kind"] == MEASUREMENT:
                     break
         problem = f"{damaged} of its last lines cannot be read" if damaged else None
+        problem = problem or _problem_at_end(place, root, end.torn, whole=end.whole)
     except OSError as error:
         sealed, problem = False, f"its journal cannot be read: {error.strerror}"
     records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
     return _view(place, manifest, records, wanted.get(END), problem, sealed, root)
+
+
+@dataclass
+class _End:
+    """What is seen of the end of a journal that is read backwards."""
+
+    whole: bool = False
+    """Whether there is a whole line."""
+    torn: int | None = None
+    """The first byte after the last whole line, if there is any."""
 
 
 class LeftOut(NamedTuple):
@@ -182,7 +208,7 @@ def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = 
     """Every run in a folder and up to three levels below it, sorted by path.
 
     Links are not followed. They, folders that cannot be read and journals whose manifest cannot
-    are told in `left_out`.
+    are told in `left_out`, as are links in place of a manifest or of the checkpoints of a run.
     """
     found: list[Path] = []
     _search(Path(root), Path(root), found, [] if left_out is None else left_out)
@@ -274,10 +300,11 @@ def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
     return step / total if 0 < step < total else float(step > 0)
 
 
-def _lines_backwards(path: Path, root: Path | None) -> Iterator[bytes | None]:
+def _lines_backwards(path: Path, root: Path | None, found: _End) -> Iterator[bytes | None]:
     """Whole lines from the last to the first, reading only as far back as is asked for.
 
     None where a line is too long to be one of ours, and after as many bytes as two such lines have.
+    How the file ends is told in `found`.
     """
     try:
         stream = open_regular(path, root=root)
@@ -287,6 +314,7 @@ def _lines_backwards(path: Path, root: Path | None) -> Iterator[bytes | None]:
         end = position = stream.seek(0, os.SEEK_END)
         rest = b""
         torn = True  # what follows the last newline is being written
+        found.torn = 0 if end else None
         while position > 0:
             if len(rest) > LONGEST or end - position > 2 * LONGEST:
                 yield None
@@ -297,7 +325,8 @@ def _lines_backwards(path: Path, root: Path | None) -> Iterator[bytes | None]:
             rest = stream.read(size) + rest
             lines = rest.split(b"\n")
             if torn and len(lines) > 1:
-                lines.pop()
+                last = lines.pop()
+                found.whole, found.torn = True, end - len(last) if last else None
                 torn = False
             elif torn:
                 continue
@@ -312,10 +341,14 @@ def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]
         try:
             read_manifest(folder, root=root)
         except RecordError as error:
-            if os.path.lexists(folder / JOURNAL):  # else it is another program's manifest
-                left_out.append(LeftOut(folder / MANIFEST, str(error)))
+            linked = os.path.islink(folder / MANIFEST)
+            run = os.path.lexists(folder / JOURNAL)
+            if run or linked:  # else it is another program's manifest
+                left_out.append(LeftOut(folder / MANIFEST, str(error), is_link=linked and not run))
         else:
             found.append(folder)
+            if os.path.islink(folder / CHECKPOINTS):
+                left_out.append(_linked(folder / CHECKPOINTS))
             return
     if len(folder.parts) - len(root.parts) >= DEPTH:
         return
@@ -331,5 +364,9 @@ def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]
         if stat.S_ISDIR(mode):
             _search(path, root, found, left_out)
         elif stat.S_ISLNK(mode) and (os.path.isdir(path) or not os.path.exists(path)):
-            words = f"The link {path} is not followed. Ask for where it leads by itself."
-            left_out.append(LeftOut(path, words, is_link=True))
+            left_out.append(_linked(path))
+
+
+def _linked(path: Path) -> LeftOut:
+    words = f"The link {path} is not followed. Ask for where it leads by itself."
+    return LeftOut(path, words, is_link=True)

@@ -58,7 +58,8 @@ def verify_folder(root: Path) -> list[Verified]:
         for folder in find_runs(root, left_out=odd)
         for one in _verified(folder, root)
     ]
-    found += [_left_out(one, root) for one in odd]
+    named = {one.file for one in found}
+    found += [one for one in (_left_out(one, root) for one in odd) if one.file not in named]
     results = [root / name for name in (CLAIMS, SKIPPED)]
     results += [path for one in ("*/numbers.json", "*/*.picture.json") for path in root.glob(one)]
     return found + [_result(path, root) for path in sorted(results) if os.path.lexists(path)]
@@ -107,6 +108,8 @@ def _journal(folder: Path, root: Path) -> Verified:
     except RecordError as error:
         return Verified(JOURNAL, "damaged", str(error))
     reading = found.reading
+    if size == 0:  # the manifest is written after the first line
+        return Verified(JOURNAL, "damaged", "it is empty", "Restore it from a copy.")
     if found.damage is not None:
         usable = _usable_before(folder, found.damage.offset, root)
         words = f"{reading.problem}: byte {found.damage.offset}, line {found.damage.line}"
@@ -125,6 +128,8 @@ def _journal(folder: Path, root: Path) -> Verified:
 
 def _usable_before(folder: Path, offset: int, root: Path) -> int | None:
     """The step of the last good checkpoint whose journal ends before a byte."""
+    if (folder / checkpoints.FOLDER).is_symlink():
+        return None
     for step, path in reversed(checkpoints.list_checkpoints(folder).items()):
         try:
             if checkpoints.read_checkpoint(path, root=root).journal_length <= offset:
@@ -135,6 +140,9 @@ def _usable_before(folder: Path, offset: int, root: Path) -> int | None:
 
 
 def _checkpoints(folder: Path, root: Path) -> Iterator[Verified]:
+    if (folder / checkpoints.FOLDER).is_symlink():
+        yield Verified(checkpoints.FOLDER, "skipped", "it is a link, which is not followed")
+        return
     for path in checkpoints.list_checkpoints(folder).values():
         name = f"{checkpoints.FOLDER}/{path.name}"
         try:

@@ -29,12 +29,9 @@ from nclab.report.formulas import of_metrics
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
+from nclab.report.place import MARK, checked_place
 from nclab.report.run_data import room_for, run_data
 from nclab.report.sweep_figures import with_figures
-
-MARK = "report.json"
-FORMAT = "nclab report"
-FOLDERS = ("assets", "data/curves", "data/figures", "data/numbers", "data/runs", "papers", "runs")
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,12 @@ def write_report(
 ) -> WrittenReport:
     """Write the report of a folder of runs; by default into `report` in that folder.
 
+    An earlier report is replaced; one that holds files of others among its own is refused.
+
     Runs that differ in their settings are drawn against them: the given metrics, or a usual few.
     """
     root = check_folder(runs)
-    target = root / "report" if out is None else out
-    _check_target(target, root)
+    target = checked_place(root / "report" if out is None else out, root)
     problems: list[str] = []
     content = read_content(root)
     found, scripts = read_runs(root, problems)
@@ -73,8 +71,7 @@ def write_report(
     plotly = plotly_script() if any(one.figures for one in content.experiments) else None
     content = without_pngs(content) if plotly is not None else content
     pages = Pages(content, found, plotly=plotly is not None)
-    files: dict[str, str | bytes] = {MARK: json.dumps({"format": FORMAT}) + "\n"}
-    files |= {f"assets/{name}": text for name, text in assets(plotly)}
+    files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
     for name, make in data_files(content).items():
         with explained("read", name, NclabError):
             files[f"data/{name}"] = make()
@@ -86,7 +83,7 @@ def write_report(
         assert page is not None
         files[name] = page
     written = {name: _encoded(text) for name, text in files.items()}
-    replace_folder(target, written, folders=FOLDERS, mark=MARK)
+    replace_folder(target, written, MARK)
     return WrittenReport(
         page=target / "index.html",
         figures=len(content.figures) + sum(len(one.figures) for one in content.experiments),
@@ -229,30 +226,6 @@ def _numbers_of(base: str, picture: Picture) -> dict[str, Callable[[], str | byt
         f"{base}.json": lambda: compact(to_json(picture)),
         f"{base}.csv": partial(picture_csv, picture),
     }
-
-
-def _check_target(target: Path, root: Path) -> None:
-    """A new or empty folder, or an earlier report; every other one is refused."""
-    if target.parent == root and target.is_symlink():  # not asked for: it was found there
-        raise NclabError(
-            f"Expected a folder, but {target} is a link. Delete it, or pass another --out."
-        )
-    with explained("write to the folder", target, NclabError):
-        there = target.exists() and any(target.iterdir())
-    if there and not _is_ours(target / MARK):
-        raise NclabError(
-            f"Expected a new or empty folder or an earlier report, but {target} has other files "
-            "in it. Pass another folder with --out."
-        )
-
-
-def _is_ours(mark: Path) -> bool:
-    """Whether a file is the mark of a report; others use that name, too."""
-    try:
-        found = json.loads(read_regular(mark, root=mark.parent))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("format") == FORMAT
 
 
 def _encoded(content: str | bytes) -> bytes:

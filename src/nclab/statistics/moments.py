@@ -296,7 +296,8 @@ class ClassMoments(ClassSums):
         """Save to a safetensors file, whole or not at all."""
         from safetensors.torch import save
 
-        write_whole(path, save({key: value.cpu() for key, value in self.state_dict().items()}))
+        content = save({key: value.cpu() for key, value in self.state_dict().items()})
+        write_whole(path, content, through_link=True)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "ClassMoments":
