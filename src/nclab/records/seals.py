@@ -2,8 +2,8 @@
 
 A line of a journal ends with its number, its length and a CRC-32 of all three, a file of JSON with
 its length and a CRC-32. Both stay plain JSON. Its number lets a reader notice lines that are gone,
-doubled or out of order, and still believe every whole line after damage. The CRC-32 of a line starts
-from the identity of its run, so that a line of another run is none of this one.
+doubled or out of order, and still believe every whole line after damage. The CRC-32 of a line
+starts from the identity of its run, so that a line of another run is none of this one.
 """
 
 import json
