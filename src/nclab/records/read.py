@@ -95,6 +95,7 @@ def read_run(
     """
     place = Path(folder)
     manifest = read_manifest(place, root=root)
+    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
     path = place / JOURNAL
     whole = _Whole(Reading(manifest.identity))
     try:
@@ -114,7 +115,8 @@ def read_run(
         problem = f"{problem}; {torn}" if problem else torn
     end = decode(whole.last) if reading.last_is_good else None
     ended = end if end and end["kind"] == END else None
-    return _view(place, manifest, records, ended, problem, bool(reading.sealed), root)
+    about = (place, manifest, heartbeat)
+    return _view(about, records, ended, problem, bool(reading.sealed), root)
 
 
 @dataclass
@@ -143,6 +145,7 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
     """
     place = Path(folder)
     manifest = read_manifest(place, root=root)
+    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
     path = place / JOURNAL
     wanted: dict[str, Record] = {}
     damaged = 0
@@ -169,7 +172,8 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
     except OSError as error:
         sealed, problem = False, f"its journal cannot be read: {error.strerror}"
     records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
-    return _view(place, manifest, records, wanted.get(END), problem, sealed, root)
+    about = (place, manifest, heartbeat)
+    return _view(about, records, wanted.get(END), problem, sealed, root)
 
 
 class LeftOut(NamedTuple):
@@ -233,15 +237,14 @@ def _is_array(value: Any) -> bool:
 
 
 def _view(
-    folder: Path,
-    manifest: Manifest,
+    about: tuple[Path, Manifest, dict[str, Any]],
     records: list[Record],
     end: Record | None,
     problem: str | None,
     checked: bool,
     root: Path | None,
 ) -> RunView:
-    heartbeat = read_state(folder, root=root)
+    folder, manifest, heartbeat = about
     state = state_of(folder, end, heartbeat, root=root)
     if state != "running" and problem is None:
         ended = end is not None

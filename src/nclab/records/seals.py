@@ -40,7 +40,7 @@ def seal_line(body: bytes, number: int, identity: str = "") -> bytes:
     >>> seal_line(b'{"kind":"note"}', 3)
     b'{"kind":"note","check":"3-15-0fa5ec52"}\\n'
     >>> seal_line(b'{"kind":"note"}', 3, "7c0e5f81a2b3d4c6")
-    b'{"kind":"note","check":"3-15-a5c3c6ef"}\\n'
+    b'{"kind":"note","check":"3-15-a1a22542"}\\n'
     """
     told = b"%d-%d" % (number, len(body))
     seen = _crc(body, told, number, identity)

@@ -91,6 +91,7 @@ class Journal:
         """Read it, as the run that its own first line tells of."""
         path = folder / JOURNAL
         told = None if isinstance(manifest, str) else manifest.identity
+        heartbeat = read_state(folder, root=root)  # first, for it is written after the journal
         try:
             found = scan(path, identity=told, root=root)
             strange = found.reading.foreign
@@ -110,7 +111,7 @@ class Journal:
         gone = None
         if not isinstance(manifest, str) and not strange and not is_held(folder, root=root):
             about = {"ended": found.last.startswith(ENDING), "sealed": bool(found.reading.sealed)}
-            gone = what_is_gone(folder, manifest, read_state(folder, root=root), **about)
+            gone = what_is_gone(folder, manifest, heartbeat, **about)
         own = found.reading.identity
         others = {one.identity for one in whole.values()}
         # Where the checkpoints take no side, neither of the two can be believed.
