@@ -61,7 +61,7 @@ async def listen(address: str, count: int, journal: Path) -> list[float]:
         await until(reader, b"data:")
     begin = time.perf_counter()
     with journal.open("ab") as stream:
-        stream.write(lines(range(POINTS, POINTS + 1), padding=0))
+        stream.write(lines(journal.parent, range(POINTS, POINTS + 1), padding=0))
 
     async def heard(reader: asyncio.StreamReader) -> float:
         await until(reader, b"data:")
@@ -86,7 +86,7 @@ def clients(root: Path, *, count: int) -> None:
     open_run(folder, kind="load", config={}, seed=0).close()
     journal = folder / "journal.jsonl"
     with journal.open("ab") as stream:
-        stream.write(lines(range(POINTS), padding=0))
+        stream.write(lines(folder, range(POINTS), padding=0))
     process, address = start(root)
     try:
         waits = asyncio.run(listen(address, count, journal))
@@ -100,19 +100,19 @@ def clients(root: Path, *, count: int) -> None:
 
 def growing(root: Path, *, size: int, runs: int = 20) -> None:
     """A folder that is long already and grows while it is watched."""
-    each = len(lines(range(1000), padding=10)) // 1000
-    first, more = (max(1, part * 10**6 // runs // each) for part in (size, size // 50))
     folders = [root / f"run-{number:02}" for number in range(runs)]
     for number, folder in enumerate(folders):
         open_run(folder, kind="load", config={"n": number}, seed=number).close()
+    each = len(lines(folders[0], range(1000), padding=10)) // 1000
+    first, more = (max(1, part * 10**6 // runs // each) for part in (size, size // 50))
 
     def grow(begin: int, end: int) -> None:
         """All journals by the same points."""
         for place in range(begin, end, 10_000):
-            content = lines(range(place, min(place + 10_000, end)), padding=10)
+            part = range(place, min(place + 10_000, end))
             for folder in folders:
                 with (folder / "journal.jsonl").open("ab") as journal:
-                    journal.write(content)
+                    journal.write(lines(folder, part, padding=10))
 
     grow(0, first)
     process, address = start(root)

@@ -17,6 +17,7 @@ from typing import Any
 
 from nclab.records import open_run
 from nclab.records.lines import encode
+from nclab.records.manifest import read_manifest
 from nclab.records.seals import seal_line
 
 METRICS = ("min_intra", "max_inter", "nc1_trace_pinv", "cdnv", "nc3_self_duality", "loss", "alpha")
@@ -36,21 +37,22 @@ def record(step: int, *, padding: int) -> dict[str, Any]:
     }
 
 
-def lines(steps: range, *, padding: int) -> bytes:
-    """Sealed lines of a journal, below its heading, one for each step."""
-    made = (encode(record(step, padding=padding))[:-1] for step in steps)
-    return b"".join(seal_line(body, step + 2) for step, body in zip(steps, made, strict=True))
+def lines(folder: Path, steps: range, *, padding: int) -> bytes:
+    """Lines for the journal of a run, below its heading, one for each step."""
+    identity = read_manifest(folder).identity
+    made = ((step, encode(record(step, padding=padding))[:-1]) for step in steps)
+    return b"".join(seal_line(body, step + 2, identity) for step, body in made)
 
 
 def fill(root: Path, *, runs: int, records: int, padding: int) -> int:
     """Write the journals; returns their bytes."""
-    written = lines(range(records), padding=padding)
+    size = 0
     for number in range(runs):
         folder = root / f"run-{number:02}"
         open_run(folder, kind="benchmark", config={"n": number}, seed=number).close()
         with (folder / "journal.jsonl").open("ab") as journal:
-            journal.write(written)
-    return runs * len(written)
+            size += journal.write(lines(folder, range(records), padding=padding))
+    return size
 
 
 def start(root: Path) -> tuple[subprocess.Popen[str], str]:
@@ -88,8 +90,9 @@ def in_browser(address: str, root: Path, *, runs: int, records: int) -> None:
         waits = []
         for more in range(5):
             time.sleep(0.3)
+            point = range(records + more, records + more + 1)
             with (root / "run-00" / "journal.jsonl").open("ab") as journal:
-                journal.write(lines(range(records + more, records + more + 1), padding=0))
+                journal.write(lines(root / "run-00", point, padding=0))
             begin = time.perf_counter()
             last = "nclab.live.chart.view.series[0].x.slice(-1)[0]"
             wait(page, f"{last} === {(records + more) / 100}")

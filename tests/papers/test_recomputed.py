@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from nclab.papers.recomputed import recompute_run
 from nclab.papers.sweep import train_sweep
 from nclab.records import find_runs, open_run, read_run
+from nclab.records.checkpoints import read_checkpoint, write_checkpoint
 from tests.cli.runner import call
 from tests.papers.sweep.small import small
 
@@ -37,8 +39,11 @@ def forged(run: Path, place: Path, change: Any) -> Path:
     with copy:
         for record in view.records:
             copy.append(change(json.loads(json.dumps(record))))
+    journal = (place / run.name / "journal.jsonl").read_bytes()
     for file in (run / "checkpoints").iterdir():
-        (place / run.name / "checkpoints" / file.name).write_bytes(file.read_bytes())
+        one = dataclasses.replace(read_checkpoint(file), journal_length=len(journal))
+        one = dataclasses.replace(one, journal_checksum=zlib.crc32(journal))
+        write_checkpoint(place / run.name, one)
     return place / run.name
 
 

@@ -10,10 +10,9 @@ import pytest
 from nclab.errors import RecordError
 from nclab.records import read_run
 from nclab.records.results import parse_json, write_json
-from nclab.records.seals import seal_line
 from nclab.records.verify import verify_run
 from tests.fuzz.records import campaign, written
-from tests.records.test_faults import old_lines
+from tests.records.test_faults import make_old, sealed_for
 from tests.records.test_run import start, three_checkpoints
 
 
@@ -62,12 +61,13 @@ def test_verify_says_what_is_affected_and_how_to_repair_it(tmp_path: Path) -> No
     assert found.state == "damaged"
     assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in found.found
     assert "delete the folder" in found.repair  # checkpoints of steps 20 and 30 are kept
-    later = seal_line(b'{"kind":"note"}', 5)
+    later = sealed_for(tmp_path, b'{"kind":"note"}', 5)
     journal.write_bytes(whole.replace(b'"step":30', b'"step":31') + later)
     assert "goes back to step 20" in {o.file: o for o in verify_run(tmp_path)}[journal.name].repair
     journal.write_bytes(whole[:-9])
     assert "is torn" in {one.file: one for one in verify_run(tmp_path)}[journal.name].found
-    journal.write_bytes(old_lines(whole))
+    journal.write_bytes(whole)
+    make_old(tmp_path)
     assert {one.file: one for one in verify_run(tmp_path)}[journal.name].state == "unchecked"
 
 
@@ -75,7 +75,7 @@ def test_a_run_of_the_released_version_goes_on_in_its_own_form(tmp_path: Path) -
     with start(tmp_path) as run:
         run.append({"kind": "measurement", "step": 1})
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(old_lines(path.read_bytes()))
+    make_old(tmp_path)
     with start(tmp_path) as run:
         run.append({"kind": "measurement", "step": 2})
     assert path.read_bytes().endswith(b'{"kind":"measurement","step":2}\n')

@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
 from nclab.errors import NclabError, NclabWarning
-from nclab.records import Tail, open_run, read_run
+from nclab.records import Checkpoint, Tail, open_run, read_run
+from nclab.records.checkpoints import list_checkpoints, read_checkpoint, write_checkpoint
+from nclab.records.manifest import read_manifest
 from nclab.records.seals import body_of, seal_json, seal_line
 from tests.records.test_run import start, three_checkpoints, weights
 
@@ -23,10 +26,33 @@ def checkpoint_of(folder: Path, step: int) -> Path:
     return folder / "checkpoints" / f"step-{step:09d}.safetensors"
 
 
-def old_lines(content: bytes) -> bytes:
-    """A journal as nclab 0.1.0 wrote it."""
-    lines = [body_of(line) for line in content.split(b"\n")]
-    return b"\n".join(lines).replace(b'"schema":2', b'"schema":1', 1)
+def make_old(folder: Path, version: int = 1) -> bytes:
+    """Make a run as nclab 0.1.0 wrote it, or as lines were before they were bound to it."""
+    path, manifest = journal_of(folder), folder / "manifest.json"
+    content = path.read_bytes()
+    bodies = [body_of(line) for line in content.split(b"\n")[:-1]]
+    bodies[0] = b'{"kind":"start","schema":%d}' % version
+    sealed = [seal_line(body, number) for number, body in enumerate(bodies, start=1)]
+    path.write_bytes(b"".join(sealed if version > 1 else [body + b"\n" for body in bodies]))
+    told = json.loads(manifest.read_bytes()) | {"schema": version}
+    del told["identity"], told["check"]
+    manifest.write_bytes(seal_json(told) if version > 1 else json.dumps(told).encode())
+    state = json.loads((folder / "state.json").read_bytes())
+    state.pop("journal_length", None)
+    (folder / "state.json").write_text(json.dumps(state))
+    now = path.read_bytes()
+    for file in list_checkpoints(folder).values():
+        one = read_checkpoint(file)
+        lines = content[: one.journal_length].count(b"\n")
+        known = b"".join(now.splitlines(keepends=True)[:lines])
+        about = (len(known), zlib.crc32(known))
+        write_checkpoint(folder, Checkpoint(one.step, one.tensors, one.extra, *about))
+    return now
+
+
+def sealed_for(folder: Path, body: bytes, number: int) -> bytes:
+    """A line as the writer of a run would append it."""
+    return seal_line(body, number, read_manifest(folder).identity)
 
 
 def flip(path: Path, place: int) -> None:
@@ -104,7 +130,7 @@ def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     with pytest.warns(NclabWarning, match=r"1 line is damaged and left out, from line 4 on"):
         assert [one["step"] for one in read_run(tmp_path).records] == [10, 20]
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)
-    journal_of(tmp_path).write_bytes(old_lines(whole).replace(b'"step":30', b'"step":20'))
+    journal_of(tmp_path).write_bytes(make_old(tmp_path).replace(b'"step":30', b'"step":20'))
     assert [one["step"] for one in read_run(tmp_path).records] == [10, 20, 20]
     assert not read_run(tmp_path).checked  # lines without seals
 
@@ -271,13 +297,13 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     start(tmp_path).close()
     manifest = tmp_path / "manifest.json"
     old = manifest.read_text()
-    manifest.write_bytes(seal_json(json.loads(old) | {"schema": 3}))
+    manifest.write_bytes(seal_json(json.loads(old) | {"schema": 4}))
     for opened in (lambda: start(tmp_path), lambda: read_run(tmp_path)):
-        with pytest.raises(NclabError, match=r"schema 3 in .*Update nclab"):
+        with pytest.raises(NclabError, match=r"schema 4 in .*Update nclab"):
             opened()
     manifest.write_text(old)
-    journal_of(tmp_path).write_bytes(seal_line(b'{"kind":"start","schema":3}', 1))
-    with pytest.raises(NclabError, match=r"schema 3 in .*Update nclab"):
+    journal_of(tmp_path).write_bytes(seal_line(b'{"kind":"start","schema":4}', 1))
+    with pytest.raises(NclabError, match=r"schema 4 in .*Update nclab"):
         start(tmp_path)
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.records import Tail, find_runs, glance, heartbeat, read_run
+from nclab.records.manifest import read_manifest
 from nclab.records.seals import seal_line
+from tests.records.test_faults import sealed_for
 from tests.records.test_run import start, three_checkpoints
 
 
@@ -49,7 +51,8 @@ def test_a_damaged_heartbeat_does_not_matter(tmp_path: Path) -> None:
 
 def test_the_heading_is_no_record(tmp_path: Path) -> None:
     start(tmp_path).close()
-    heading = seal_line(b'{"kind":"start","schema":2}', 1)
+    identity = read_manifest(tmp_path).identity
+    heading = seal_line(b'{"kind":"start","schema":3,"identity":"%s"}' % identity.encode(), 1)
     assert (tmp_path / "journal.jsonl").read_bytes() == heading
     assert read_run(tmp_path).records == []
     assert Tail(tmp_path).poll() == []
@@ -121,7 +124,7 @@ def test_a_tail_gives_each_record_once(tmp_path: Path) -> None:
 def test_a_tail_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:
     start(tmp_path).close()
     tail = Tail(tmp_path)
-    line = seal_line(b'{"kind":"m","step":7}', 2)
+    line = sealed_for(tmp_path, b'{"kind":"m","step":7}', 2)
     seen = []
     with (tmp_path / "journal.jsonl").open("ab", buffering=0) as journal:
         for place in range(len(line)):
@@ -162,7 +165,7 @@ def test_a_tail_reads_no_more_than_is_new(tmp_path: Path) -> None:
     with (tmp_path / "journal.jsonl").open("r+b") as journal:
         journal.write(b"\0" * (before - 1000))  # were it read again, it would be damaged
     with (tmp_path / "journal.jsonl").open("ab") as journal:
-        journal.write(seal_line(b'{"kind":"m"}', 202))
+        journal.write(sealed_for(tmp_path, b'{"kind":"m"}', 202))
     assert tail.poll() == [{"kind": "m"}]
     assert tail.problem is None
 

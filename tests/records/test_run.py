@@ -41,7 +41,7 @@ def test_the_manifest_tells_where_the_numbers_come_from(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "one" / "manifest.json").read_text())
     assert stored.pop("check")
     assert stored == manifest.to_dict()
-    assert stored["schema"] == 2
+    assert stored["schema"] == 3
     assert stored["name"] == "one"
     assert (stored["kind"], stored["config"], stored["seed"]) == ("demo", CONFIG, 0)
     assert stored["created"].endswith("+00:00")

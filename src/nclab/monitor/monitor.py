@@ -29,6 +29,7 @@ from nclab.monitor.kept_history import thin
 from nclab.monitor.named_sinks import as_sinks
 from nclab.monitor.presets import choose
 from nclab.monitor.running_estimate import RunningEstimate
+from nclab.monitor.saved_state import VERSION, checked_state
 from nclab.monitor.schedule import Schedule, as_schedule, in_window
 from nclab.monitor.sinks import History, Sink, SinkCalls
 from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
@@ -39,7 +40,6 @@ from nclab.statistics.checks import IGNORE_INDEX
 from nclab.text import counted
 
 Item = TypeVar("Item")
-STATE_VERSION = 1
 log = logging.getLogger("nclab.monitor")
 
 
@@ -326,7 +326,7 @@ class Monitor:
         """Counts, alarms, history and the sums of an unfinished epoch, as plain values."""
         running = self._running.state_dict() if self._unread is None else dict(self._unread)
         return {
-            "version": STATE_VERSION,
+            "version": VERSION,
             "steps": self.steps,
             "epochs": self.epochs,
             "batches": self._batches,
@@ -340,24 +340,18 @@ class Monitor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another monitor of the same model stood."""
-        if state.get("version") != STATE_VERSION:
-            raise NclabError(
-                f"Expected the state of a monitor, version {STATE_VERSION}, "
-                f"got {state.get('version')!r}."
-            )
-        self.steps, self.epochs = state["steps"], state["epochs"]
-        self._batches, self._last_step = state["batches"], state["last_step"]
-        self.alarms = [
-            Alarm(**{**a, "classes": tuple(a["classes"]), "names": tuple(a.get("names", ()))})
-            for a in state["alarms"]
-        ]
-        self.history.rows = [dict(row) for row in state["history"]]
-        self._running.clear()
-        self._unread = state["running"]
-        self._resumed = True  # in the middle of an epoch, perhaps
+        """Go on where another monitor of the same model stood; a damaged state changes nothing."""
+        found = checked_state(state)
         if self._layers.found:
-            self._go_on()
+            self._running.load_state_dict(found.running)
+            self._unread = None
+        else:
+            self._running.clear()
+            self._unread = found.running
+        self.steps, self.epochs = found.steps, found.epochs
+        self._batches, self._last_step = found.batches, found.last_step
+        self.alarms, self.history.rows = found.alarms, found.history
+        self._resumed = True  # in the middle of an epoch, perhaps
 
     def _new_layers(self, layers: str | Sequence[str] | None = None) -> ModelLayers:
         wanted = self.preset.layers if layers is None else layers

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from nclab.errors import DataError
+from nclab.errors import DataError, NclabError
 from nclab.features.evaluation import reading_weights
 from nclab.features.own_loss import mean_loss
 from nclab.measurement.class_names import named
@@ -28,6 +28,8 @@ REASONS = {
     "second look": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the preset or the dimension leaves the d x d scatter out",
 }
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+"""What tensors that are missing, or of other shapes, end in."""
 NOT_FINITE = "the classifier's weights are not finite"
 REMARK = (
     "running estimate on training batches: the weights moved meanwhile, and dropout and batch "
@@ -175,7 +177,20 @@ class RunningEstimate:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; the same layers must have been found."""
+        """Go on from a state; the same layers must have been found. A wrong one changes nothing."""
+        before = (self.streams.copy(), self._waiting.copy(), self._rows, self._bytes)
+        try:
+            self._load(state)
+        except Exception as error:
+            self.streams, self._waiting, self._rows, self._bytes = before
+            if isinstance(error, DAMAGED) and not isinstance(error, NclabError):
+                raise DataError(
+                    "Expected the sums of a monitor of the same model, got others "
+                    f"({type(error).__name__}). Pass what state_dict() gave."
+                ) from error
+            raise
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         self.clear()
         if not state["layers"]:
             return

@@ -87,7 +87,7 @@ def _lay_out(network: Network, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JOURNAL).unlink(missing_ok=True)  # of a lay-out that was interrupted
     manifest = Manifest(**network["manifest"])
-    journal = JournalWriter(folder / JOURNAL)
+    journal = JournalWriter(folder / JOURNAL, manifest.identity)
     try:
         for measurement in network["measurements"]:
             journal.append(measurement)

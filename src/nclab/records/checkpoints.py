@@ -35,6 +35,8 @@ class Checkpoint:
     extra: dict[str, Any] = field(default_factory=dict)
     journal_length: int = 0
     journal_checksum: int = 0
+    identity: str = ""
+    """Of the run; empty in older ones."""
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -76,6 +78,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "step": checkpoint.step,
         "journal_length": checkpoint.journal_length,
         "journal_checksum": checkpoint.journal_checksum,
+        "identity": checkpoint.identity,
         "extra": exact(checkpoint.extra, what="extra of a checkpoint"),
     }
     # Clones, because safetensors refuses views that share memory.
@@ -122,6 +125,7 @@ def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
             extra=about["extra"],
             journal_length=about["journal_length"],
             journal_checksum=about["journal_checksum"],
+            identity=about.get("identity", ""),
         )
     except OSError as error:
         raise RecordError(f"Cannot read {path}: {error.strerror}.") from error

@@ -26,6 +26,7 @@ class Heartbeat:
     def beat(self, state: str, **facts: Any) -> None:
         """Remember the facts; write them if it is time or the state is a new one."""
         changed = self._known.get("state") != state
+        self._known.pop("journal_length", None)  # true only of the moment when it is told
         self._known |= {**facts, "state": state}
         now = time.monotonic()
         if changed or now - self._last >= PERIOD_SECONDS:

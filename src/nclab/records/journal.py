@@ -14,12 +14,10 @@ from nclab.records.lines import LONGEST, decode, encode, opening
 from nclab.records.lock import hold, leave_to_parent
 from nclab.records.reading import JournalLines, Reading
 from nclab.records.schema import END, SCHEMA, START, StartRecord
-from nclab.records.seals import seal_line
+from nclab.records.seals import SEALED, seal_line
 from nclab.regular_files import open_regular
 
 FILE = "journal.jsonl"
-HEADING: StartRecord = {"kind": START, "schema": SCHEMA}
-"""The first line of every journal; readers leave it out."""
 
 ENDING = opening(END)
 BLOCK = 1 << 20
@@ -49,17 +47,29 @@ class Scan(NamedTuple):
     reading: Reading
 
 
-def scan(path: Path, *, root: Path | None = None) -> Scan:
+def heading(identity: str) -> StartRecord:
+    """The first line of every journal; readers leave it out.
+
+    >>> heading("7c0e5f81a2b3d4c6")
+    {'kind': 'start', 'schema': 3, 'identity': '7c0e5f81a2b3d4c6'}
+    """
+    if not identity:  # an older run that begins anew: its lines are not bound to it
+        return {"kind": START, "schema": SEALED}
+    return {"kind": START, "schema": SCHEMA, "identity": identity}
+
+
+def scan(path: Path, *, identity: str | None = None, root: Path | None = None) -> Scan:
     """Read every line once; only one line is in memory at a time.
 
-    With a root no link below it is followed.
+    With the identity of the manifest, lines of another run are damaged ones. With a root no link
+    below it is followed.
     """
     end = good = lines = 0
     first: Damage | None = None
     lost = 0
     last = b""
     offset = 0
-    reading = Reading()
+    reading = Reading(identity)
     with open_regular(path, root=root) as stream:
         content = JournalLines(stream)
         for number, line in enumerate(content, start=1):
@@ -70,11 +80,11 @@ def scan(path: Path, *, root: Path | None = None) -> Scan:
             gone, record = reading.missing, reading.record(line)
             if record is None or reading.missing > gone:
                 first = first or Damage(number, offset)
+            if number == 1 and (first_record := record or (reading.foreign and decode(line))):
+                check_heading(first_record, path)
             if record is None:
                 lost += 1
             else:
-                if number == 1:
-                    check_heading(record, path)
                 end, good, last, lost = content.offset, content.checksum, line, 0
                 lines = number
             offset = content.offset
@@ -98,9 +108,11 @@ class JournalWriter:
     """The one writer of a journal. `length` and `checksum` cover what is written so far.
 
     Lines of a journal that an older nclab began are not sealed: one journal, one form.
+
+    `identity` is that of the manifest, empty in an older run; None before there is a manifest.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, identity: str | None = None) -> None:
         self.path = path
         self._refused: str | None = None
         with explained("write", path, RecordError):
@@ -108,7 +120,15 @@ class JournalWriter:
         try:
             hold(self._descriptor, path)  # itself, for the file "lock" may be removed
             with explained("read", path, RecordError):
-                found = scan(path)
+                found = scan(path, identity=identity)
+            if found.reading.foreign:  # before anything is cut off as damaged
+                raise RecordError(
+                    f"Expected the journal of the run that the manifest tells of, got that of "
+                    f"another run: {path}. Restore the manifest or the journal from a copy."
+                )
+            self._identity = found.reading.identity or ""
+            self.dropped = found.lost
+            """Lines at the end that could not be read."""
             self.length, self.checksum, self._lines = found.end, found.checksum, found.lines
             self.damage, self._last_line = found.damage, found.last
             self._sealed = found.reading.sealed is not False
@@ -126,7 +146,13 @@ class JournalWriter:
         if self.damage is None:
             self._truncate(self.length)
             if self.length == 0:
-                self.append(HEADING)
+                self.append(heading(self._identity))
+
+    def belong_to(self, identity: str) -> None:
+        """Bind a journal that has only its heading to a run."""
+        if identity != self._identity:
+            self._identity = identity
+            self.cut(0)
 
     @property
     def end(self) -> dict[str, Any] | None:
@@ -145,7 +171,7 @@ class JournalWriter:
         self._writable()
         line = encode(record)
         if self._sealed:
-            line = seal_line(line[:-1], self._lines + 1)
+            line = seal_line(line[:-1], self._lines + 1, self._identity)
         if len(line) > LONGEST:
             raise RecordError(
                 f"Expected a record of at most {LONGEST:,} bytes, got {len(line):,} for "
@@ -235,7 +261,7 @@ class JournalWriter:
         self.damage, self._last_line = None, b""
         if length == 0:
             self._sealed = True
-            self.append(HEADING)
+            self.append(heading(self._identity))
         self.flush()
 
     def close(self) -> None:

@@ -2,12 +2,15 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import platform
+import secrets
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -24,11 +27,14 @@ from nclab.regular_files import read_regular
 FILE = "manifest.json"
 FORMAT = "nclab run"
 KINDS = {"name": str, "kind": str, "command": str, "config": dict, "versions": dict}
+KINDS |= {"identity": str}
 """Types of what others read."""
-LATER = ("backend", "cpu")
-"""What older runs do not tell."""
+LATER = {"backend": None, "cpu": None, "identity": ""}
+"""What older runs do not tell, and what is said instead."""
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd", "vsx")
 """Widest first, as the flags of a CPU name them."""
+IDENTITY = 8
+"""Bytes of the identity of a run."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "numba")
 
 
@@ -37,7 +43,7 @@ class Manifest:
     """A run's first page; what is not told is as it is here and now.
 
     >>> Manifest(name="a", kind="fleet", config={"width": 64}, seed=0, device="cpu").schema
-    2
+    3
     """
 
     name: str
@@ -58,6 +64,8 @@ class Manifest:
     run is older than this field."""
     cpu: str | None = field(default_factory=lambda: cpu())  # type: ignore[has-type]
     """Model and vector instructions, which decide the rounding; None in older runs."""
+    identity: str = ""
+    """By which journal and checkpoints know that they are of this run; empty in older runs."""
     format: str = FORMAT
     schema: int = SCHEMA
 
@@ -100,12 +108,29 @@ def read_manifest(folder: Path, *, root: Path | None = None) -> Manifest:
     absent = [name for name in known if name not in found and name not in LATER]
     if absent:
         raise RecordError(f"Expected {absent[0]} in {path}, but it is missing.")
+    found = {**LATER, **found}
     for name, kind in KINDS.items():
         if not isinstance(found[name], kind):
             got = type(found[name]).__name__
             raise RecordError(f"Expected {name} of type {kind.__name__} in {path}, got {got}.")
-    told = {name: found[name] for name in known if name in found}
-    return Manifest(**{**dict.fromkeys(LATER), **told})
+    return Manifest(**{name: found[name] for name in known})
+
+
+def identity_of(kind: str, config: Mapping[str, Any], seed: int | None) -> str:
+    """What tells a run from all others, wherever its folder is and whatever that is called.
+
+    With a seed the same three decide it that decide whether a run is gone on with, so that a run
+    made again has the same bytes. Without a seed nothing says that it could be: it is random.
+
+    >>> identity_of("demo", {"rate": 0.1}, 0) == identity_of("demo", {"rate": 0.1}, 0)
+    True
+    >>> identity_of("demo", {"rate": 0.1}, 0) == identity_of("demo", {"rate": 0.1}, 1)
+    False
+    """
+    if seed is None:
+        return secrets.token_hex(IDENTITY)
+    words = json.dumps([kind, config, seed], sort_keys=True)
+    return hashlib.blake2b(words.encode(), digest_size=IDENTITY).hexdigest()
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str | None:

@@ -4,7 +4,7 @@ import os
 import stat
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -17,9 +17,9 @@ from nclab.records.lines import LONGEST, decode, opening
 from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.reading import JournalLines, Reading
+from nclab.records.reading import FOREIGN, JournalLines, Reading
 from nclab.records.schema import END, MEASUREMENT, START, State, layers_of, split_of
-from nclab.records.seals import open_line
+from nclab.records.seals import SEALED, open_line
 from nclab.regular_files import entries, open_regular
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def read_run(
     """
     place = Path(folder)
     manifest = read_manifest(place, root=root)
+    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
     path = place / JOURNAL
-    whole = _Whole()
+    whole = _Whole(Reading(manifest.identity))
     try:
         with open_regular(path, root=root) as stream:
             lines = whole.lines(JournalLines(stream))
@@ -116,7 +117,8 @@ def read_run(
         problem = f"{problem}; {end_problem}" if problem else end_problem
     end = decode(whole.last) if reading.last_is_good else None
     ended = end if end and end["kind"] == END else None
-    return _view(place, manifest, records, ended, problem, bool(reading.sealed), root)
+    about = (place, manifest, heartbeat)
+    return _view(about, records, ended, problem, bool(reading.sealed), root)
 
 
 def _problem_at_end(
@@ -135,7 +137,7 @@ def _problem_at_end(
 class _Whole:
     """The lines of a journal that are whole, and where the rest begins."""
 
-    reading: Reading = field(default_factory=Reading)
+    reading: Reading
     last: bytes = b""
     torn: int | None = None
     """The first byte of a line that is being written, or that a kill has left."""
@@ -157,18 +159,20 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
     """
     place = Path(folder)
     manifest = read_manifest(place, root=root)
+    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
     path = place / JOURNAL
     wanted: dict[str, Record] = {}
     damaged = 0
     end = _End()
     try:
-        sealed = Reading.of(path, root=root).sealed is True
+        reading = Reading.of(path, identity=manifest.identity, root=root)
+        sealed = reading.sealed is True
         for line in _lines_backwards(path, root, end):
             record = None
             if line is None:  # farther back than a glance goes, or too long to be a line of ours
                 damaged += 1
                 break
-            if sealed and open_line(line) is None:
+            if sealed and open_line(line, manifest.identity) is None:
                 damaged += 1
             elif line.startswith(GLANCED):
                 record = decode(line)
@@ -179,10 +183,13 @@ def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunVi
                     break
         problem = f"{damaged} of its last lines cannot be read" if damaged else None
         problem = problem or _problem_at_end(place, root, end.torn, whole=end.whole)
+        if reading.foreign:
+            problem = FOREIGN
     except OSError as error:
         sealed, problem = False, f"its journal cannot be read: {error.strerror}"
     records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
-    return _view(place, manifest, records, wanted.get(END), problem, sealed, root)
+    about = (place, manifest, heartbeat)
+    return _view(about, records, wanted.get(END), problem, sealed, root)
 
 
 @dataclass
@@ -256,19 +263,42 @@ def _is_array(value: Any) -> bool:
 
 
 def _view(
-    folder: Path,
-    manifest: Manifest,
+    about: tuple[Path, Manifest, dict[str, Any]],
     records: list[Record],
     end: Record | None,
     problem: str | None,
     checked: bool,
     root: Path | None,
 ) -> RunView:
-    heartbeat = read_state(folder, root=root)
+    folder, manifest, heartbeat = about
     state = state_of(folder, end, heartbeat, root=root)
+    if state != "running" and problem is None:
+        ended = end is not None
+        problem = what_is_gone(folder, manifest, heartbeat, ended=ended, sealed=checked)
     progress = progress_of(state, heartbeat)
     told = (heartbeat, problem, checked)
     return RunView(folder, manifest.name, manifest, records, state, progress, *told)
+
+
+def what_is_gone(
+    folder: Path, manifest: Manifest, heartbeat: Mapping[str, Any], *, ended: bool, sealed: bool
+) -> str | None:
+    """What a journal has lost although every line is whole, in words; nobody may be writing it.
+
+    Lines that are cut off, or all of them, are missed only by the files beside the journal.
+    """
+    try:
+        size = (folder / JOURNAL).lstat().st_size
+    except OSError:
+        return "its journal is missing"
+    if manifest.schema >= SEALED and not sealed:
+        return "its lines have lost their checks" if size else "its journal is empty"
+    had = heartbeat.get("journal_length")
+    if isinstance(had, int) and size < had:
+        return f"its journal has {size} bytes, it had {had}: lines are missing at its end"
+    if heartbeat.get("state") == "finished" and not ended:
+        return "it has finished, but its journal has no end: lines are missing there"
+    return None
 
 
 def state_of(

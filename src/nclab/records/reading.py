@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nclab.records.lines import LONGEST, decode
+from nclab.records.schema import START
 from nclab.records.seals import open_line
 from nclab.regular_files import open_regular
 
@@ -16,6 +17,7 @@ HEADING_BYTES = 4096
 """No first line of a journal is longer."""
 OLD_HEADING = b'{"kind":"start","schema":1}'
 """As nclab 0.1.0 wrote it."""
+FOREIGN = "its manifest and its journal are of different runs"
 SHOWN = 64
 """Bytes that are kept of a line which is too long to be one of ours."""
 SKIPPED = 1 << 20
@@ -69,7 +71,7 @@ class Reading:
     """Tells the good lines of one journal from damaged ones, in their order.
 
     A journal whose first line is sealed must have sealed lines throughout. An older one has none,
-    its lines are as good as their JSON.
+    its lines are as good as their JSON. Lines that were sealed for another run are damaged here.
 
     >>> from nclab.records.seals import seal_line
     >>> reading = Reading()
@@ -80,8 +82,12 @@ class Reading:
     (2, 2, 2)
     """
 
+    identity: str | None = None
+    """Of the run, as its manifest has it, empty for an older one; None if the first line tells."""
     sealed: bool | None = None
     """Whether the lines are; None before the first one."""
+    foreign: bool = False
+    """Whether the first line is that of another run."""
     lines: int = 0
     """Lines seen so far."""
     damaged: int = 0
@@ -95,9 +101,9 @@ class Reading:
     _since: int = 0
 
     @classmethod
-    def of(cls, path: Path, *, root: Path | None = None) -> "Reading":
+    def of(cls, path: Path, *, identity: str | None = None, root: Path | None = None) -> "Reading":
         """A reading that has seen the first line of a journal, if there is one."""
-        reading = cls()
+        reading = cls(identity)
         with contextlib.suppress(FileNotFoundError), open_regular(path, root=root) as stream:
             line = stream.readline(HEADING_BYTES)
             if line.endswith(b"\n"):
@@ -108,12 +114,15 @@ class Reading:
         """Whether the next line is whole and in its place."""
         self.lines += 1
         self.last_is_good = True
-        seal = None if self.sealed is False else open_line(line)
+        seal = None if self.sealed is False else open_line(line, self.identity or "")
         if self.sealed is None:
-            self.sealed = seal is not None or not _is_old_heading(line)
+            old = seal is None and _is_old_heading(line)
+            self.sealed = not old or bool(self.identity)
+            if seal or old:  # a damaged one says nothing
+                self._compare(line)
         if not self.sealed:
             return True
-        if seal is None or seal.number <= self._last:
+        if seal is None or seal.number <= self._last or (self.foreign and seal.number == 1):
             self._since += 1
             self.refuse()
             return False
@@ -123,6 +132,16 @@ class Reading:
             self.first = self.first or self.lines
         self._last, self._since = seal.number, 0
         return True
+
+    def _compare(self, first: bytes) -> None:
+        """Learn the identity from the first line, or notice that it is another."""
+        found = decode(first) or {}
+        if found.get("kind") != START:
+            return
+        told = found.get("identity", "")
+        if self.identity is None:
+            self.identity = told if isinstance(told, str) else ""
+        self.foreign = told != self.identity
 
     def record(self, line: bytes) -> dict[str, Any] | None:
         """The record of the next line, None where it is damaged."""
@@ -147,7 +166,8 @@ class Reading:
             found.append(f"{_lines(self.damaged)} damaged and left out")
         if self.missing:
             found.append(f"{_lines(self.missing)} missing")
-        return f"{' and '.join(found)}, from line {self.first} on" if found else None
+        words = f"{' and '.join(found)}, from line {self.first} on" if found else None
+        return f"{FOREIGN}: {words}" if self.foreign else words
 
 
 def _lines(count: int) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,13 +14,19 @@ from nclab.files import delete, explained, flush_folder, remove_leftovers
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import FILE as STATE
-from nclab.records.heartbeat import Heartbeat
+from nclab.records.heartbeat import Heartbeat, read_state
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.journal import JournalWriter, damage_message
 from nclab.records.lines import exact
 from nclab.records.lock import Lock
 from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.manifest import Manifest, first_difference, read_manifest, write_manifest
+from nclab.records.manifest import (
+    Manifest,
+    first_difference,
+    identity_of,
+    read_manifest,
+    write_manifest,
+)
 from nclab.records.read import glance
 from nclab.records.schema import END
 
@@ -62,6 +69,7 @@ def open_run(
         device=device,
         backend=backend,
     )
+    wanted = replace(wanted, identity=identity_of(kind, wanted.config, seed))
     lock = Lock(place)
     try:
         remove_leftovers(place, (MANIFEST, STATE))
@@ -69,7 +77,7 @@ def open_run(
         if (place / MANIFEST).exists():
             manifest = read_manifest(place)
             _same(manifest, wanted, place)
-            journal = JournalWriter(place / JOURNAL)
+            journal = JournalWriter(place / JOURNAL, manifest.identity)
         else:
             manifest = wanted
             journal = _first_journal(place, manifest)
@@ -143,12 +151,17 @@ def _first_journal(folder: Path, manifest: Manifest) -> JournalWriter:
                 f"Expected {MANIFEST} beside {folder / JOURNAL}, but it is missing. "
                 "Restore it, or take another folder."
             )
+        journal.belong_to(manifest.identity)  # the heading may be what a killed start has left
         write_manifest(folder, manifest)
     except BaseException:
         journal.close()
         raise
     flush_folder(folder.resolve().parent)
     return journal
+
+
+class StrangeCheckpoint(RecordError):
+    """A checkpoint that is whole and was written with another journal."""
 
 
 class Run:
@@ -189,13 +202,27 @@ class Run:
         self._goes_on()
         self._journal.flush()
         state, written = dict(tensors), (self._journal.length, self._journal.checksum)
-        checkpoint = Checkpoint(int(step), state, dict(extra or {}), *written)
+        told = (*written, self.manifest.identity)
+        checkpoint = Checkpoint(int(step), state, dict(extra or {}), *told)
         checkpoints.write_checkpoint(self.folder, checkpoint)
         self._prune()
 
     def steps(self) -> list[int]:
-        """Steps that can be resumed, ascending; a damaged checkpoint is warned of."""
-        return [step for step in checkpoints.list_checkpoints(self.folder) if self._usable(step)]
+        """Steps that can be resumed, ascending; a damaged checkpoint is warned of.
+
+        RecordError where none can and one is whole but does not belong to the journal: beginning
+        anew would take back records that may be all that is left of the run.
+        """
+        files = checkpoints.list_checkpoints(self.folder)
+        strangers: list[str] = []
+        usable = [step for step in files if self._usable(step, strangers)]
+        if strangers and not usable and self._journal.damage is None:
+            raise RecordError(
+                f"Expected a checkpoint that belongs to {self._journal.path}, got none: "
+                f"{', '.join(strangers)} do not. Restore journal or checkpoints from a copy; or "
+                f"delete {self.folder / checkpoints.FOLDER} to begin anew, without the records."
+            )
+        return usable
 
     def resume(self, step: int | None) -> Checkpoint | None:
         """Go back to a checkpoint: what came after it is taken back; None starts anew."""
@@ -203,9 +230,12 @@ class Run:
         found = None
         if step is not None and not (step == 0 and 0 not in files):
             found = self._read(step)
-        for later in reversed(files):  # checkpoints first: a kill in between leaves a good run
-            if found is None or later > found.step:
-                delete(files[later], RecordError)
+        self._reopen()
+        gone = [step for step in reversed(files) if found is None or step > found.step]
+        for later in gone:  # checkpoints first: a kill in between leaves a good run
+            delete(files[later], RecordError)
+        if gone:  # else a loss of power might bring back those that are ahead of the journal
+            flush_folder(self.folder / checkpoints.FOLDER)
         self._prune()  # a kill may have come before
         self._journal.cut(found.journal_length if found else 0)
         return found
@@ -221,6 +251,8 @@ class Run:
         For a writer whose checkpoints are kept elsewhere: it goes on, or begins anew, at `step`.
         """
         kept, later = self._journal.before(step)
+        if kept < self._journal.length:
+            self._reopen()
         for place, path in checkpoints.list_checkpoints(self.folder).items():
             if place >= step:
                 delete(path, RecordError)
@@ -247,7 +279,8 @@ class Run:
         self._open = False
         with contextlib.suppress(NclabError):  # a full disk: the journal is what counts
             if self.end is None:
-                self._heartbeat.beat(state, **({"why": why} if why else {}))
+                told = {"why": why} if why else {}
+                self._heartbeat.beat(state, **told, journal_length=self._journal.length)
         self._journal.close()
         self._lock.close()
 
@@ -277,25 +310,47 @@ class Run:
         self._journal.append({"kind": END, **summary})
         self._journal.flush()
         why = {"why": summary["why"]} if "why" in summary else {}
-        self._heartbeat.beat(summary["state"], **why)
+        self._heartbeat.beat(summary["state"], **why, journal_length=self._journal.length)
+
+    def _reopen(self) -> None:
+        """Take back what `state.json` says of the end, before the journal becomes shorter."""
+        known = read_state(self.folder)
+        if "journal_length" in known or known.get("state") == "finished":
+            with contextlib.suppress(NclabError):  # a full disk: it only tells how far we are
+                self._heartbeat.beat("running")
 
     def _prune(self) -> None:
         for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
             delete(path, RecordError)
 
     def _read(self, step: int) -> Checkpoint:
-        checkpoint = checkpoints.read_checkpoint(checkpoints.path_of(self.folder, step))
-        if self._journal.checksum_of(checkpoint.journal_length) != checkpoint.journal_checksum:
-            raise RecordError(
-                f"Expected the journal that the checkpoint of step {step} was written with, "
-                f"got a damaged one: {self._journal.path}."
+        path, journal = checkpoints.path_of(self.folder, step), self._journal
+        checkpoint = checkpoints.read_checkpoint(path)
+        if checkpoint.identity != self.manifest.identity:
+            raise StrangeCheckpoint(
+                f"Expected a checkpoint of the run in {self.folder}, got one of another run: "
+                f"{path.name}."
+            )
+        if journal.checksum_of(checkpoint.journal_length) != checkpoint.journal_checksum:
+            if journal.damage is not None or journal.dropped:
+                raise StrangeCheckpoint(
+                    f"Expected the journal that the checkpoint of step {step} was written with, "
+                    f"got a damaged one: {journal.path}."
+                )
+            ahead = checkpoint.journal_length > journal.length
+            known = f"{checkpoint.journal_length} bytes of it, got {journal.length}"
+            raise StrangeCheckpoint(
+                f"Expected the journal that {path.name} was written with, "
+                f"{known if ahead else 'got another one'}: {journal.path}."
             )
         return checkpoint
 
-    def _usable(self, step: int) -> bool:
+    def _usable(self, step: int, strangers: list[str]) -> bool:
         try:
             self._read(step)
         except RecordError as error:
+            if isinstance(error, StrangeCheckpoint):
+                strangers.append(checkpoints.path_of(self.folder, step).name)
             warnings.warn(
                 f"{error} The checkpoint of step {step} is left out.", NclabWarning, stacklevel=4
             )

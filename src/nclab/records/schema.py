@@ -11,10 +11,11 @@ files too, ask the functions below. Fields may be added; one that changes its me
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Written into manifests, journals and checkpoints; files with a larger one are refused.
 
-Since 2 the lines of journals and the files of JSON are sealed, see `records.seals`."""
+Since 2 the lines of journals and the files of JSON are sealed, see `records.seals`; since 3 the
+lines, the manifest and the checkpoints of a run belong together by its identity."""
 START: Final = "start"
 EPOCH: Final = "epoch"
 MEASUREMENT: Final = "measurement"
@@ -38,6 +39,8 @@ class StartRecord(TypedDict):
 
     kind: Literal["start"]
     schema: int
+    identity: NotRequired[str]
+    """Of the run, as its manifest has it; older journals have none."""
 
 
 class EpochRecord(TypedDict):
@@ -130,6 +133,8 @@ class StateFile(TypedDict):
     step: NotRequired[int]
     total: NotRequired[int | None]
     why: NotRequired[str | None]
+    journal_length: NotRequired[int]
+    """Bytes, where the writer has left the run: what is shorter has lost lines since."""
     pid: int
     updated: float
 
@@ -142,6 +147,8 @@ class CheckpointAbout(TypedDict):
     step: int
     journal_length: int
     journal_checksum: int
+    identity: NotRequired[str]
+    """Of the run, as its manifest has it; older runs have none."""
     extra: dict[str, Any]
 
 

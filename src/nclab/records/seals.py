@@ -2,7 +2,8 @@
 
 A line of a journal ends with its number, its length and a CRC-32 of all three, a file of JSON with
 its length and a CRC-32. Both stay plain JSON. Its number lets a reader notice lines that are gone,
-doubled or out of order, and still believe every whole line after damage.
+doubled or out of order, and still believe every whole line after damage. The CRC-32 of a line
+starts from the identity of its run, so that a line of another run is none of this one.
 """
 
 import json
@@ -16,6 +17,8 @@ from nclab.errors import RecordError
 
 SEALED: int = 2
 """The first schema whose lines and files are sealed."""
+BOUND: int = 3
+"""The first schema whose lines are bound to the identity of their run."""
 MEMBER = "check"
 _LINE = re.compile(rb',"check":"([1-9][0-9]*)-([1-9][0-9]*)-([0-9a-f]{8})"\}\n?\Z')
 _FILE = re.compile(rb',\n *"check": "([1-9][0-9]*)-([0-9a-f]{8})"\n\}\n?\Z')
@@ -31,32 +34,49 @@ class Seal(NamedTuple):
     """The line as it was before it was sealed, without its newline."""
 
 
-def seal_line(body: bytes, number: int) -> bytes:
+def seal_line(body: bytes, number: int, identity: str = "") -> bytes:
     """A line of a journal, from its JSON object without a newline.
 
     >>> seal_line(b'{"kind":"note"}', 3)
     b'{"kind":"note","check":"3-15-0fa5ec52"}\\n'
+    >>> seal_line(b'{"kind":"note"}', 3, "7c0e5f81a2b3d4c6")
+    b'{"kind":"note","check":"3-15-a1a22542"}\\n'
     """
     told = b"%d-%d" % (number, len(body))
-    return b'%s,"check":"%s-%08x"}\n' % (body[:-1], told, zlib.crc32(told, zlib.crc32(body)))
+    seen = _crc(body, told, number, identity)
+    return b'%s,"check":"%s-%08x"}\n' % (body[:-1], told, seen)
 
 
-def open_line(line: bytes) -> Seal | None:
+def open_line(line: bytes, identity: str = "") -> Seal | None:
     """The number and the body of a sealed line; None where a byte is not as it was.
+
+    None, too, where the line was sealed for a run of another identity.
 
     >>> open_line(b'{"kind":"note","check":"3-15-0fa5ec52"}')
     Seal(number=3, body=b'{"kind":"note"}')
     >>> open_line(b'{"kind":"nope","check":"3-15-0fa5ec52"}'), open_line(b'{"kind":"note"}')
     (None, None)
+    >>> open_line(b'{"kind":"note","check":"3-15-0fa5ec52"}', "7c0e5f81a2b3d4c6") is None
+    True
     """
     found = _seal_of(line)
     if found is None:
         return None
     number, length, told = found.groups()
     body = line[: found.start()] + b"}"
-    seen = zlib.crc32(b"%s-%s" % (number, length), zlib.crc32(body))
+    seen = _crc(body, b"%s-%s" % (number, length), int(number), identity)
     whole = int(length) == len(body) and int(told, 16) == seen
     return Seal(int(number), body) if whole else None
+
+
+def _crc(body: bytes, told: bytes, number: int, identity: str) -> int:
+    """CRC-32 of a line, from a start that no other run has.
+
+    Equal bytes from two starts never have the same. The first line is not bound: it tells the
+    identity, and a reader who knows no other must be able to believe it.
+    """
+    start = zlib.crc32(identity.encode("utf-8", "surrogatepass")) if number > 1 else 0
+    return zlib.crc32(told, zlib.crc32(body, start))
 
 
 def body_of(line: bytes) -> bytes:

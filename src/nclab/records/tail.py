@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from nclab.errors import NclabWarning
+from nclab.errors import NclabWarning, RecordError
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import LONGEST
+from nclab.records.manifest import read_manifest
 from nclab.records.read import parse
 from nclab.records.reading import Reading
 from nclab.regular_files import open_regular
@@ -88,6 +89,8 @@ class Tail:
         except FileNotFoundError:
             self._begin_again()
             return
+        if self._place == 0:
+            self._begin_again()
         with stream:
             stream.seek(self._place - len(self._before))
             if stream.read(len(self._before)) != self._before:
@@ -129,4 +132,11 @@ class Tail:
     def _begin_again(self) -> None:
         self.restarted = self._place > 0
         self._place, self._before, self._skipping = 0, b"", False
-        self.reading = Reading()
+        self.reading = Reading(self._identity())
+
+    def _identity(self) -> str | None:
+        """Of the run; None where the first line must tell it, for the manifest comes later."""
+        try:
+            return read_manifest(self._path.parent, root=self._root).identity
+        except RecordError:
+            return None

@@ -1,21 +1,23 @@
-"""Verifying a run: every line against its seal, every checkpoint and file against its checksum."""
+"""Verifying a run: every line against its seal, every file against its checksum and the others."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import zlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from nclab.errors import RecordError
-from nclab.records import checkpoints
+from nclab.records.checkpoints import FOLDER, Checkpoint, list_checkpoints, read_checkpoint
+from nclab.records.heartbeat import read_state
+from nclab.records.journal import BLOCK, ENDING, Scan, scan
 from nclab.records.journal import FILE as JOURNAL
-from nclab.records.journal import scan
+from nclab.records.lock import is_held
 from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.manifest import read_manifest
-from nclab.records.read import LeftOut, find_runs
+from nclab.records.manifest import Manifest, read_manifest
+from nclab.records.read import LeftOut, find_runs, what_is_gone
 from nclab.records.results import CLAIMS, SKIPPED
 from nclab.records.seals import SEALED, open_json
-from nclab.regular_files import read_regular
+from nclab.regular_files import open_regular, read_regular
 
 State = Literal["good", "unchecked", "skipped", "differs", "damaged"]
 
@@ -47,7 +49,112 @@ def verify_run(folder: Path) -> list[Verified]:
 
 
 def _verified(folder: Path, root: Path) -> list[Verified]:
-    return [_manifest(folder, root), _journal(folder, root), *_checkpoints(folder, root)]
+    manifest: Manifest | str
+    try:
+        manifest = read_manifest(folder, root=root)
+    except RecordError as error:
+        manifest = str(error)
+    # Before the journal, which may be growing: a checkpoint is never ahead of it.
+    linked = (folder / FOLDER).is_symlink()
+    paths = [] if linked else list_checkpoints(folder).values()
+    kept = {path.name: _kept(path, root) for path in paths}
+    whole = {name: one for name, one in kept.items() if isinstance(one, Checkpoint)}
+    journal = Journal.of(folder, manifest, whole, root)
+    return [
+        _manifest(manifest, journal),
+        _journal(journal),
+        *(_checkpoint(f"{FOLDER}/{name}", one, journal) for name, one in kept.items()),
+        *([Verified(FOLDER, "skipped", "it is a link, which is not followed")] if linked else []),
+    ]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A journal and what the other files of its run say of it."""
+
+    whole: dict[str, Checkpoint]
+    """Checkpoints whose digest is right, by name."""
+    identity: str | None
+    """Of the run, as most of its files have it; None where there is nothing to tell."""
+    cannot: Verified | None = None
+    """Why it could not be read."""
+    scanned: Scan | None = None
+    size: int = 0
+    checksums: dict[int, int] = field(default_factory=dict)
+    """CRC-32 by the number of first bytes, of every checkpoint's."""
+    gone: str | None = None
+    """What it has lost although every line is whole."""
+    is_strange: bool = False
+    manifest_is_strange: bool = False
+
+    @classmethod
+    def of(
+        cls, folder: Path, manifest: Manifest | str, whole: dict[str, Checkpoint], root: Path
+    ) -> "Journal":
+        """Read it, as the run that its own first line tells of."""
+        path = folder / JOURNAL
+        told = None if isinstance(manifest, str) else manifest.identity
+        heartbeat = read_state(folder, root=root)  # first, for it is written after the journal
+        try:
+            found = scan(path, identity=told, root=root)
+            strange = found.reading.foreign
+            if strange:
+                found = scan(path, root=root)
+            size = path.lstat().st_size
+            lengths = {one.journal_length for one in whole.values()}
+            checksums = _checksums(path, sorted(lengths), root)
+        except FileNotFoundError:
+            missing = Verified(JOURNAL, "damaged", "it is missing", "Restore it from a copy.")
+            return cls(whole, told, missing)
+        except OSError as error:
+            words = f"it cannot be read: {error.strerror}"
+            return cls(whole, told, Verified(JOURNAL, "damaged", words))
+        except RecordError as error:
+            return cls(whole, told, Verified(JOURNAL, "damaged", str(error)))
+        gone = None
+        if not isinstance(manifest, str) and not strange and not is_held(folder, root=root):
+            about = {"ended": found.last.startswith(ENDING), "sealed": bool(found.reading.sealed)}
+            gone = what_is_gone(folder, manifest, heartbeat, **about)
+        own = found.reading.identity
+        others = {one.identity for one in whole.values()}
+        # Where the checkpoints take no side, neither of the two can be believed.
+        for_manifest, for_journal = told in others, own in others
+        return cls(
+            whole,
+            told if for_manifest or not strange else own if for_journal else None,
+            None,
+            found,
+            size,
+            checksums,
+            gone,
+            is_strange=strange and (for_manifest or not for_journal),
+            manifest_is_strange=strange and (for_journal or not for_manifest),
+        )
+
+    def fits(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint was written with this journal."""
+        known = self.checksums.get(checkpoint.journal_length)
+        return known == checkpoint.journal_checksum and self.is_of_run(checkpoint)
+
+    def is_of_run(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint has the identity of the run."""
+        return self.identity is None or checkpoint.identity == self.identity
+
+    @property
+    def ahead(self) -> Checkpoint | None:
+        """A checkpoint of the run that was written with a longer journal."""
+        assert self.scanned is not None
+        ends = [one for one in self.whole.values() if self.is_of_run(one)]
+        longest = max(ends, key=lambda one: one.journal_length, default=None)
+        return longest if longest and longest.journal_length > self.scanned.end else None
+
+    @property
+    def way_back(self) -> str:
+        """How to repair it: from the last checkpoint that was written with what is left of it."""
+        usable = [one.step for one in self.whole.values() if self.fits(one)]
+        if usable:
+            return f"Resume the run: it goes back to step {max(usable)} and makes the lines again."
+        return "Restore it from a copy, or delete the folder."
 
 
 def verify_folder(root: Path) -> list[Verified]:
@@ -86,68 +193,94 @@ def _result(path: Path, root: Path) -> Verified:
     return Verified(name, "good", "as it was written")
 
 
-def _manifest(folder: Path, root: Path) -> Verified:
+def _kept(path: Path, root: Path) -> Checkpoint | str:
+    """A checkpoint without its tensors, or what is wrong with it."""
     try:
-        schema = read_manifest(folder, root=root).schema
+        return replace(read_checkpoint(path, root=root), tensors={})
     except RecordError as error:
-        return Verified(MANIFEST, "damaged", str(error), "Restore it from a copy.")
-    if schema < SEALED:
+        return str(error)
+
+
+def _checksums(path: Path, lengths: list[int], root: Path) -> dict[int, int]:
+    """CRC-32 of the first bytes, for each length that the file has."""
+    found: dict[int, int] = {}
+    checksum = position = 0
+    with open_regular(path, root=root) as stream:
+        for length in lengths:
+            while position < length and (block := stream.read(min(BLOCK, length - position))):
+                checksum, position = zlib.crc32(block, checksum), position + len(block)
+            if position == length:
+                found[length] = checksum
+    return found
+
+
+def _manifest(manifest: Manifest | str, journal: Journal) -> Verified:
+    if isinstance(manifest, str):
+        return Verified(MANIFEST, "damaged", manifest, "Restore it from a copy.")
+    if journal.manifest_is_strange:
+        words = "it is of another run than the journal: name, config and seed are not those of "
+        return Verified(MANIFEST, "damaged", f"{words}these numbers", "Restore it from a copy.")
+    if manifest.schema < SEALED:
         return Verified(MANIFEST, "unchecked", "written before files had checks")
     return Verified(MANIFEST, "good", "as it was written")
 
 
-def _journal(folder: Path, root: Path) -> Verified:
-    path = folder / JOURNAL
-    try:
-        found = scan(path, root=root)
-        size = path.lstat().st_size
-    except FileNotFoundError:
-        return Verified(JOURNAL, "damaged", "it is missing", "Restore it from a copy.")
-    except OSError as error:
-        return Verified(JOURNAL, "damaged", f"it cannot be read: {error.strerror}")
-    except RecordError as error:
-        return Verified(JOURNAL, "damaged", str(error))
+def _journal(journal: Journal) -> Verified:
+    found = journal.scanned
+    if found is None:
+        assert journal.cannot is not None
+        return journal.cannot
     reading = found.reading
-    if size == 0:  # the manifest is written after the first line
-        return Verified(JOURNAL, "damaged", "it is empty", "Restore it from a copy.")
+    if journal.size == 0:  # the manifest is written after the first line
+        return Verified(JOURNAL, "damaged", "it is empty", journal.way_back)
+    if journal.is_strange:
+        words = "it is of another run than the manifest: none of its numbers is one of this run"
+        return Verified(JOURNAL, "damaged", words, "Restore it from a copy.")
     if found.damage is not None:
-        usable = _usable_before(folder, found.damage.offset, root)
         words = f"{reading.problem}: byte {found.damage.offset}, line {found.damage.line}"
-        repair = "Restore it from a copy, or delete the folder."
-        if usable is not None:
-            repair = f"Resume the run: it goes back to step {usable} and makes the lines again."
-        return Verified(JOURNAL, "damaged", words, repair)
-    if found.end < size:
+        return Verified(JOURNAL, "damaged", words, journal.way_back)
+    ahead = journal.ahead
+    if found.end < journal.size:
         words = f"the end from byte {found.end} on is torn; {found.lines} lines before it are good"
-        return Verified(JOURNAL, "damaged", words, "Resume the run: what is torn is cut off.")
+        repair = journal.way_back if ahead else "Resume the run: what is torn is cut off."
+        return Verified(JOURNAL, "damaged", words, repair)
+    if ahead is not None:
+        words = (
+            f"it ends at byte {found.end}, line {found.lines}, but the checkpoint of step "
+            f"{ahead.step} was written with {ahead.journal_length} bytes of it: lines are missing "
+            "at its end"
+        )
+        return Verified(JOURNAL, "damaged", words, journal.way_back)
+    if journal.gone:
+        words = f"{found.lines} lines are good, but {journal.gone}"
+        return Verified(JOURNAL, "damaged", words, journal.way_back)
     if not reading.sealed:
         words = f"{found.lines} lines of JSON, written before lines had checks"
         return Verified(JOURNAL, "unchecked", words)
     return Verified(JOURNAL, "good", f"{found.lines} lines as they were written")
 
 
-def _usable_before(folder: Path, offset: int, root: Path) -> int | None:
-    """The step of the last good checkpoint whose journal ends before a byte."""
-    if (folder / checkpoints.FOLDER).is_symlink():
-        return None
-    for step, path in reversed(checkpoints.list_checkpoints(folder).items()):
-        try:
-            if checkpoints.read_checkpoint(path, root=root).journal_length <= offset:
-                return step
-        except RecordError:
-            continue
-    return None
-
-
-def _checkpoints(folder: Path, root: Path) -> Iterator[Verified]:
-    if (folder / checkpoints.FOLDER).is_symlink():
-        yield Verified(checkpoints.FOLDER, "skipped", "it is a link, which is not followed")
-        return
-    for path in checkpoints.list_checkpoints(folder).values():
-        name = f"{checkpoints.FOLDER}/{path.name}"
-        try:
-            checkpoints.read_checkpoint(path, root=root)
-        except RecordError as error:
-            yield Verified(name, "damaged", str(error), "Delete it: the one before is used.")
-        else:
-            yield Verified(name, "good", "its digest is right")
+def _checkpoint(name: str, one: Checkpoint | str, journal: Journal) -> Verified:
+    again = "Delete it: the one before is used."
+    if isinstance(one, str):
+        return Verified(name, "damaged", one, again)
+    scanned = journal.scanned
+    if scanned is None or journal.fits(one):
+        return Verified(name, "good", "its digest is right")
+    alone = not any(journal.fits(other) for other in journal.whole.values())
+    if alone:
+        again = "Restore it from a copy; without one that belongs to it the run cannot go on."
+    if not journal.is_of_run(one):
+        words = "it is of another run; this one cannot go on from it"
+        return Verified(name, "damaged", words, again)
+    length, damage = one.journal_length, scanned.damage
+    if length > scanned.end:
+        if one.identity:  # it is of this run, so that the journal is what has lost something
+            words = "its digest is right, but the journal has lost lines that it was written with"
+            return Verified(name, "good", words)
+        words = f"it was written with {length} bytes of a journal, this one has {scanned.end}"
+        return Verified(name, "damaged", f"{words}; the run cannot go on from it", again)
+    if journal.is_strange or (damage is not None and damage.offset < length):
+        return Verified(name, "good", "its digest is right, but the journal before it is damaged")
+    words = "it was written with another journal; the run cannot go on from it"
+    return Verified(name, "damaged", words, again)

@@ -12,7 +12,7 @@ from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import decode
 from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.read import progress_of, state_of
+from nclab.records.read import progress_of, state_of, what_is_gone
 from nclab.records.schema import ALARM, END, GEOMETRY, MEASUREMENT, START, TRAIN, State, split_of
 from nclab.report.columns import (
     LIMIT,
@@ -101,6 +101,9 @@ class GrowingRun:
     def problem(self) -> str | None:
         """What of its journal could not be read, in one line."""
         found = self._tail.problem
+        if found is None and self._size >= 0 and self.state != "running":
+            told = {"ended": self.end is not None, "sealed": bool(self._tail.reading.sealed)}
+            found = what_is_gone(self.folder, self.manifest, self.heartbeat, **told)
         return f"The run {self.path}: {found}" if found else None
 
     @property

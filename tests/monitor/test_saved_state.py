@@ -1,0 +1,97 @@
+"""A damaged state of a monitor is refused in one line, and the monitor stays as it was."""
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import nclab
+from nclab.errors import NclabError
+from nclab.monitor.alarms import CollapseReached
+from tests.monitor.loops import batches, network
+
+VALUES: tuple[Any, ...] = (None, "x", -1, [], math.nan, {}, [None], {"layers": None})
+FITTING: dict[str, tuple[Any, ...]] = {"alarms": ([],), "history": ([],)}
+"""What is right for some keys."""
+
+
+def trained(*, more: bool = False) -> nclab.Monitor:
+    """A monitor in the middle of its second epoch, with history, alarms and sums."""
+    model = network(norm=False)
+    rules = [CollapseReached({"nc1_trace_ratio": 1e9})]
+    monitor = nclab.Monitor(model, preset="full", alarms=rules)
+    for own in (batches(), batches()[: 4 if more else 3]):
+        for number, (inputs, _) in enumerate(monitor.watch(own), start=1):
+            model(inputs)
+            if number == len(own) < 6:
+                monitor.step()
+                break
+    return monitor
+
+
+def plain(value: Any) -> Any:
+    """A state in values that can be compared."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def damaged(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Whole things in place of the state, then each key missing and wrong."""
+    for value in VALUES:
+        yield "all", value
+    for key in state:
+        yield f"{key} missing", {name: one for name, one in state.items() if name != key}
+        for value in VALUES:
+            if not any(value == one for one in FITTING.get(key, ())):
+                yield f"{key}={value!r}", {**state, key: value}
+    for key in ("name", "layer", "classes", "value", "message"):
+        one = {name: own for name, own in state["alarms"][0].items() if name != key}
+        yield f"alarm without {key}", {**state, "alarms": [one]}
+    for key in state["alarms"][0]:
+        one = {**state["alarms"][0], key: {"x": 1}}
+        yield f"alarm {key}", {**state, "alarms": [one]}
+    yield "alarm of others", {**state, "alarms": [{**state["alarms"][0], "colour": "red"}]}
+    for key in ("event", "step", "epoch", "layer"):
+        yield f"history {key}", {**state, "history": [{**state["history"][0], key: [1]}]}
+    yield from damaged_sums(state)
+
+
+def damaged_sums(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for layer in state["running"]["layers"]:
+        for path in (("moments",), ("nonfinite",), ("moments", "pivot"), ("moments", "header")):
+            for value in (*VALUES, torch.zeros(2), torch.zeros(1, dtype=torch.int64)):
+                spoiled = copy.deepcopy(state)
+                inner = spoiled["running"]["layers"][layer]
+                for name in path[:-1]:
+                    inner = inner[name]
+                inner[path[-1]] = value
+                yield f"{layer} {path} {value!r}", spoiled
+    for value in (*VALUES[:-1], {"counts": torch.zeros(7)}):
+        yield f"logits {value!r}", {**state, "running": {**state["running"], "logits": value}}
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_damaged_state_is_refused_and_changes_nothing(found: bool) -> None:
+    state = trained().state_dict()
+    monitor = trained(more=True) if found else nclab.Monitor(network(norm=False), preset="full")
+    monitor.state_dict()  # adds the rows that wait to the sums
+    before, resumed = plain(monitor.state_dict()), monitor._resumed
+    assert state["alarms"]
+    assert state["running"]["layers"]
+    for what, spoiled in damaged(state):
+        if not found and what.startswith("logits {"):
+            continue  # which sums there must be, only the layers of the model tell
+        with pytest.raises(NclabError) as refused:
+            monitor.load_state_dict(spoiled)
+        assert str(refused.value).startswith("Expected"), what
+        assert "\n" not in str(refused.value), what
+        assert plain(monitor.state_dict()) == before, what
+        assert monitor._resumed == resumed
+    monitor.load_state_dict(state)
+    assert plain(monitor.state_dict()) == plain(state)
