@@ -6,6 +6,7 @@ from torch import Tensor
 
 from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
+from nclab.statistics.norms import VANISHES
 
 
 def margin(logits: LogitStatistics) -> float:
@@ -47,9 +48,11 @@ def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Te
     1.0
     """
     size = moments.total / moments.num_classes
-    features = math.sqrt(moments.total * float(moments.mean_square_norms.mean()))
-    norms = math.hypot(weight_norm(weight), features)
-    if norms == 0:
+    features_square = moments.total * float(moments.mean_square_norms.mean())
+    norm = math.hypot(weight_norm(weight), math.sqrt(features_square))
+    if norm == 0:
         return math.nan
-    # Not by its square, which may vanish or overflow where the quotient does not.
-    return margin(logits) / norms * 2 * (moments.num_classes - 1) * size**0.5 / norms
+    top = margin(logits) * 2 * (moments.num_classes - 1) * size**0.5
+    squares = weight_norm(weight) ** 2 + features_square
+    # Squares may vanish or overflow where the quotient does not.
+    return top / squares if VANISHES < squares < 1 / VANISHES else top / norm / norm
