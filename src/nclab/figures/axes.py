@@ -16,6 +16,8 @@ LN10 = float(np.log(10.0))
 
 def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
     """Give both axes of a panel their scales, ticks and ranges."""
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     axis.margins(x=0.03)
     if panel.x_scale == "log":
         axis.set_xscale("log")
@@ -31,10 +33,8 @@ def scale(axis: "Axes", panel: Panel, colours: Colours) -> None:
     elif panel.x_ticks:
         axis.set_xticks(panel.x_ticks, panel.x_names or [f"{tick:g}" for tick in panel.x_ticks])
         turn(axis, panel.x_names)
-        axis.minorticks_off()
+        axis.xaxis.set_minor_locator(NullLocator())
     elif panel.x_scale == "linear" and _whole(panel):
-        from matplotlib.ticker import MaxNLocator
-
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.bare:
         _strip(axis, panel)

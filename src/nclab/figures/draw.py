@@ -12,7 +12,16 @@ from nclab.figures import axes, canvas
 from nclab.figures.forest_rows import HEIGHT, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
-from nclab.figures.picture import Forest, HeatMap, Numbers, Panel, Picture, Reference, Series
+from nclab.figures.picture import (
+    Forest,
+    HeatMap,
+    Numbers,
+    Panel,
+    Picture,
+    Reference,
+    Series,
+    turned,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +65,7 @@ def draw(picture: Picture, dark: bool = False) -> "Figure":
             else:
                 _draw_panel(axis, panel, colours)
                 if not shared:
-                    _legend_below(axis)
+                    _legend_below(axis, beside=turned(panel.x_names))
         if shared:
             _legend_of_all(figure, size[0])
         if picture.title:
@@ -260,10 +269,12 @@ def _legend_of_all(figure: "Figure", width: float) -> None:
     )
 
 
-def _legend_below(axis: "Axes") -> None:
-    """A legend under one panel, where it hides nothing."""
+def _legend_below(axis: "Axes", *, beside: bool) -> None:
+    """A legend under one panel, where it hides nothing; beside its points where names are there."""
     handles, labels = axis.get_legend_handles_labels()
-    if handles:
+    if handles and beside:
+        axis.legend(handles, labels, loc="best", handlelength=HANDLE)
+    elif handles:
         axis.legend(
             handles,
             labels,
