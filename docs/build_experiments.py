@@ -14,7 +14,7 @@ from typing import Any
 from nclab.figures.picture import Picture
 from nclab.papers.forest import forest
 from nclab.papers.ledger import judge_experiment
-from nclab.papers.recorded import record, recorded
+from nclab.papers.recorded import best_evidence, record
 from nclab.papers.recorded_networks import keep_networks
 from nclab.papers.registry import experiments, paper_of
 from nclab.papers.tables import Table, as_markdown, verdicts
@@ -32,8 +32,8 @@ def results(name: str, numbers: dict[str, Any]) -> str:
         for picture in pictures_of(name, numbers)
     ]
     found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
-    tables = [as_markdown(table) for table in (*found, verdicts(judged))]
-    return "\n\n".join([BEGIN, made_by(name, numbers), sizes(numbers), *shown, *tables, END])
+    tables = [as_markdown(table) for table in (*found, *([verdicts(judged)] if judged else []))]
+    return "\n\n".join([BEGIN, made_by(numbers), sizes(numbers), *shown, *tables, END])
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
@@ -44,28 +44,31 @@ def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
 
 def command(name: str, numbers: dict[str, Any]) -> str:
     """What makes these numbers again, wherever they were made."""
-    seeds = numbers["seeds"]
-    text = f"nclab reproduce {name} --preset {numbers['preset']} --seeds {len(seeds)}"
-    return text + (f" --seed {seeds[0]}" if seeds[0] else "")
+    seeds, presets = numbers["seeds"], numbers.get("presets") or [numbers["preset"]]
+    several = len(presets) > 1
+    text = f"nclab reproduce {name} --preset {'$preset' if several else presets[0]}"
+    text += f" --seeds {len(seeds)}" + (f" --seed {seeds[0]}" if seeds[0] else "")
+    return f"for preset in {' '.join(presets)}; do {text}; done" if several else text
 
 
-def made_by(name: str, numbers: dict[str, Any]) -> str:
+def made_by(numbers: dict[str, Any]) -> str:
     """The command that makes these numbers again, and where they come from."""
-    manifest = numbers.get("manifest", {})
-    made = f" Commit {manifest['commit'][:12]}" if manifest.get("commit") else ""
-    made += (
-        f", {manifest['network_hours']:.1f} hours for all networks one after the other, whatever "
-        "else their cores did included"
-        if "network_hours" in manifest
-        else ""
-    )
-    return f"From `{command(name, numbers)}`.{made}{'.' if made else ''}"
+    manifest = numbers["manifest"]
+    made = [f"Commit {manifest['commit'][:12]}"] if manifest.get("commit") else []
+    if "network_hours" in manifest:
+        made.append(
+            f"{manifest['network_hours']:.1f} hours for all networks one after the other, "
+            "whatever else their cores did included"
+        )
+    elif "hours" in manifest:
+        made.append(f"{manifest['hours']:.2g} hours on two cores")
+    return f"From `{manifest['command']}`. {', '.join(made)}{'.' if made else ''}".rstrip()
 
 
 def sizes(numbers: dict[str, Any]) -> str:
     """What was run, in a sentence or two."""
     config, seeds = numbers["config"], ", ".join(map(str, numbers["seeds"]))
-    if "samples" not in config:
+    if not {"samples", "inputs", "epochs", "batch"} <= config.keys():
         size = f"{numbers['size']}. " if "size" in numbers else ""
         return f"{size}Seeds {seeds}. Tables give mean ± standard deviation over them."
     return (
@@ -88,7 +91,7 @@ def build(name: str) -> Path:
     """Rewrite one page and its pictures from the recorded evidence."""
     from nclab.figures.draw import draw
 
-    numbers = recorded(name)
+    numbers = best_evidence(name)
     assert numbers is not None
     for picture in pictures_of(name, numbers):
         target = PAGES / "images" / f"{picture.name}.png"
@@ -129,5 +132,5 @@ if __name__ == "__main__":
                 print(f"kept {kept} networks of {paper}")
     for name in chosen:
         page = PAGES / f"{name}.md"
-        if recorded(name) is not None and page.exists() and BEGIN in page.read_text():
+        if best_evidence(name) is not None and page.exists() and BEGIN in page.read_text():
             print(f"wrote {build(name)}")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import nclab
+from nclab.papers.recorded import best_evidence
 from nclab.papers.registry import claims as all_claims
-from nclab.papers.registry import papers
+from nclab.papers.registry import experiments, papers
 from nclab.report.formulas import FILE
 from tests.forked import Program
 from tests.papers.golden import CORRECTED, GOLDEN
@@ -114,9 +115,14 @@ def test_results_replace_what_is_between_the_marks() -> None:
     page = f"# Title\n\n{builder['BEGIN']}\nold\n{builder['END']}\n\nafter\n"
     new = builder["inserted"](page, f"{builder['BEGIN']}\nnew\n{builder['END']}")
     assert new == f"# Title\n\n{builder['BEGIN']}\nnew\n{builder['END']}\n\nafter\n"
-    pages = {file: file.read_text() for file in (ROOT / "docs" / "experiments").glob("*.md")}
-    filled = {file.stem: text for file, text in pages.items() if builder["BEGIN"] in text}
-    assert len(filled) >= 6
-    for name, text in filled.items():
-        assert text.index(builder["BEGIN"]) < text.index(builder["END"])
-        assert f"nclab reproduce {name}" in text
+
+
+@pytest.mark.parametrize("name", [name for name in experiments() if best_evidence(name)])
+def test_the_page_of_an_experiment_is_what_its_evidence_says(name: str) -> None:
+    builder = runpy.run_path(str(ROOT / "docs" / "build_experiments.py"))
+    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text()
+    assert f"nclab reproduce {name}" in page
+    numbers = best_evidence(name)
+    assert builder["inserted"](page, builder["results"](name, numbers)) == page
+    for picture in builder["pictures_of"](name, numbers):
+        assert (ROOT / "docs" / "experiments" / "images" / f"{picture.name}.png").exists()

@@ -13,7 +13,7 @@ from nclab.data.conic_hull import ConicHull
 from nclab.data.samples import Samples
 from nclab.errors import NclabError
 from nclab.models.mlp import MLP
-from nclab.papers import ledger
+from nclab.papers import recorded
 from nclab.papers.claim import Claim, Kind
 from nclab.papers.ledger import find, judge_all
 from nclab.papers.links import formula_anchor, resolve, slug
@@ -153,7 +153,7 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = {"ji2022_fig3": TRAINED_SPOILS["ji2022/fig-3a"](NUMBERS["ji2022_fig3"])}
-    monkeypatch.setattr(ledger, "recorded", NUMBERS.get)
+    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
     [row] = judge_all(here=here, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "reproduced"
     assert row["here"]["relation"] == "differs"
@@ -161,8 +161,8 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
     assert row["here"]["relation"] == "agrees"
     [row] = judge_all(here=here, ids=["ji2022/fig-3a"], fresh=True)
     assert row["verdict"] == "contradicted"
-    monkeypatch.setattr(ledger, "recorded", lambda name: None)
-    monkeypatch.setattr(ledger, "on_the_way", lambda name: None)
+    monkeypatch.setattr(recorded, "recorded", lambda name: None)
+    monkeypatch.setattr(recorded, "on_the_way", lambda name: None)
     [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     assert "nothing is recorded" in row["evidence"]
@@ -171,7 +171,7 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
 def test_every_result_has_estimate_interval_margin_seeds_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "recorded", NUMBERS.get)
+    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
     for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
         assert row["size"], row["id"]
         if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke

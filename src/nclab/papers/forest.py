@@ -32,8 +32,8 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             "Right of the grey margin a part of a claim is reproduced (green), left of it "
             "contradicted (red), inside there is no effect, or one smaller than a source states "
             "that itself states a size (yellow); an interval that crosses an edge is undecided "
-            "(blue). Every claim has its own scale. Filled: recorded at the size of the source; "
-            "hollow: this machine's run.",
+            "(blue). Every claim has its own scale. Filled: the recorded evidence; hollow: this "
+            "machine's run.",
             (6.6, INCHES * depth + 0.9),
         )
     ]

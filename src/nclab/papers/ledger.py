@@ -7,7 +7,7 @@ from typing import Any
 from nclab.errors import NclabError
 from nclab.papers import registry
 from nclab.papers.claim import Claim, Numbers
-from nclab.papers.recorded import on_the_way, recorded, size_of
+from nclab.papers.recorded import best_evidence, size_of
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 
@@ -77,7 +77,7 @@ def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, 
     """One claim with its verdict; a result from its recorded evidence, with what is found here."""
     if not claim.empirical:
         return _row(claim, claim.check(preset), None)
-    evidence = recorded(claim.needs) or on_the_way(claim.needs)
+    evidence = best_evidence(claim.needs)
     if evidence is None:
         ran = here is not None and here.get("preset") == "paper"
         how = "claims --fresh judges this run" if ran else f"reproduce {claim.needs} --preset paper"

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -89,8 +90,10 @@ class MainJob:
         wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
         numbers = None if self.fresh else kept_numbers(folder, wanted)
         if numbers is None:
+            began = time.perf_counter()
             found = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
-            numbers = {**found, **wanted, "manifest": _manifest()}
+            hours = (time.perf_counter() - began) / 3600  # of this run; networks may be older
+            numbers = {**found, **wanted, "manifest": {**_manifest(), "hours": round(hours, 4)}}
             lines = []
         else:
             self.reused.append(name)

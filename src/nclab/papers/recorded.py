@@ -47,9 +47,9 @@ def on_the_way(name: str) -> dict[str, Any] | None:
     return None
 
 
-def all_recorded() -> dict[str, dict[str, Any]]:
-    """The recorded numbers of every experiment that has some."""
-    return {name: found for name in experiments() if (found := recorded(name)) is not None}
+def best_evidence(name: str) -> dict[str, Any] | None:
+    """The recorded numbers of an experiment, or those of the largest size on the way to it."""
+    return recorded(name) or on_the_way(name)
 
 
 def record(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:

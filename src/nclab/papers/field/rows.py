@@ -92,12 +92,22 @@ def together(rows: Sequence[Row], arm: str, *keys: str) -> list[Row]:
 
 
 def by_cell(rows: Iterable[Row], value: Value, *keys: str) -> dict[tuple[Any, ...], float]:
-    """The value of every network that counts and has one, by seed and the other keys."""
+    """The value of every network that counts and has one, by seed and the other keys.
+
+    >>> by_cell([{"seed": 0, "rate": 1, "v": 2.0, "accuracy": 1.0}] * 2, plain("v"), "rate")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected one network for every seed, rate; got two at (0, 1).
+    """
     found: dict[tuple[Any, ...], float] = {}
     for row in rows:
         if counts(row):
+            cell = (int(row["seed"]), *(row[key] for key in keys))
+            if cell in found:
+                names = ", ".join(("seed", *keys))
+                raise ValueError(f"Expected one network for every {names}; got two at {cell}.")
             try:
-                found[int(row["seed"]), *(row[key] for key in keys)] = value(row)
+                found[cell] = value(row)
             except TypeError:  # a number that does not exist is None
                 continue
     return found

@@ -245,7 +245,7 @@ def _reductions(preset: str) -> Numbers:
 
 @claim(
     "ji2022/sec-4-setting",
-    Kind.RESULT,
+    Kind.REMARK,
     "Gradient descent with learning rate 5 on the objective (4), 10 samples in each of 5 classes, "
     "20 dimensions, converges towards collapse.",
     "ji2022, Sec. 4 “use gradient descent with learning rate 5 to run”",

@@ -174,6 +174,8 @@ def run(
     }
     return {
         "config": asdict(config),
+        "size": _size_in_words(done),
+        "presets": [rung.preset for rung, runs in done.items() if runs],
         "seeds": list(seeds),
         "runs": [str(one.folder.relative_to(out)) for runs in done.values() for one in runs],
         "rungs": [
@@ -187,6 +189,17 @@ def run(
             for row in read_rows(one.folder)
         ],
     }
+
+
+def _size_in_words(done: Mapping[Rung, Sequence[Planned]]) -> str:
+    """How many rungs are done, and how far they reach."""
+    reached = [rung for rung, runs in done.items() if runs]
+    if not reached:
+        return "no rung"
+    return (
+        f"{len(reached)} of {len(RUNGS)} rungs, up to {max(rung.images for rung in reached)} "
+        f"images and width {max(rung.width for rung in reached):g}"
+    )
 
 
 def _folder(out: Path, config: Config, rung: Rung, seed: int) -> Path:
@@ -215,11 +228,16 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     rung = max(done, key=lambda one: one["images"] * one["width"] ** 2)
     config = {**numbers["config"]["training"], "images": rung["images"], "width": rung["width"]}
+    preset = Rung(*(rung[name] for name in Rung._fields)).preset
+    command = f"nclab reproduce ji2022_ladder --preset {preset} --seeds {len(numbers['seeds'])}"
     return {
         "preset": f"{rung['name']} of the ladder",
         "config": config,
+        "size": f"{rung['images']} images, width {rung['width']:g}, {config['epochs']} epochs",
+        "variant": "plain",
         "seeds": numbers["seeds"],
         "rows": [row for row in numbers["rows"] if row["rung"] == rung["name"]],
+        "manifest": {"commit": numbers.get("manifest", {}).get("commit"), "command": command},
     }
 
 
@@ -341,7 +359,9 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     last = ends(numbers)
     if not last:
         return []
-    ticks = tuple(range(len(last) + 1))
+    trends = {name: trend(numbers, name) for name in QUANTITIES}
+    led = any(trends.values())  # to the paper's size
+    ticks = tuple(range(len(last) + led))
     panels = []
     for title, names, labels in QUANTITY_PANELS:
         series = []
@@ -352,7 +372,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             series.append(
                 Series(
                     label,
-                    list(ticks[:-1]),
+                    list(ticks[: len(last)]),
                     [fmean(one) if one else None for one in values],
                     low=[min(one, default=None) for one in values],
                     high=[max(one, default=None) for one in values],
@@ -361,7 +381,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
                     style="none",
                 )
             )
-            found = trend(numbers, name)
+            found = trends[name]
             if found is not None:
                 series.append(
                     Series(
@@ -384,7 +404,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
                 y_scale="log",
                 references=(Reference("0.1", y=SMALL),) if len(names) > 1 else (),
                 x_ticks=tuple(map(float, ticks)),
-                x_names=(*last, "the paper's"),
+                x_names=(*last, *(["the paper's"] if led else [])),
             )
         )
     return [
@@ -393,9 +413,13 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             "The way to Figure 3: where training ends at every size",
             tuple(panels),
             columns=2,
-            caption="The last measurement of every rung (images × width), mean and range over "
-            "seeds; hollow, where the trend of the rungs with batch norm leads at the paper's "
-            "size, with its 95 % interval.",
+            caption="The last measurement of every rung (images × width), mean and range over seeds"
+            + (
+                "; hollow, where the trend of the rungs with batch norm leads at the paper's size, "
+                "with its 95 % interval."
+                if led
+                else "."
+            ),
             panel_size=(4.6, 3.2),
         )
     ]

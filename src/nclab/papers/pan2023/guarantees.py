@@ -389,7 +389,7 @@ def _with_slope(name: str, slope: float) -> str:
 
 @claim(
     "beyond/guarantees-worst-case",
-    Kind.RESULT,
+    Kind.REMARK,
     "No worst case that a search finds violates the certificates of nclab.",
     "pan2023, Thm 2.3.1",
     needs="pan2023_guarantees",
