@@ -15,7 +15,7 @@ from nclab.papers.registry import find_experiments
 from nclab.papers.sweep import train_sweep
 from tests.papers.sweep.small import small
 
-UNTRAINED = ("pan2023_guarantees", "pan2023_drawings")
+UNTRAINED = ("pan2023_guarantees", "pan2023_drawings", "pan2023_regime")
 TRAINING = [
     name for name in find_experiments([]) if name.startswith("pan2023_") and name not in UNTRAINED
 ]

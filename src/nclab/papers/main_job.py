@@ -1,11 +1,10 @@
 """The main job: every experiment, every claim judged, one report; what is done is not redone."""
 
-import re
 import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from nclab.records.results import (
     read_numbers,
     write_json,
 )
+from nclab.text import counted
 from nclab.threads import one_thread
 
 SEEDS = {"quick": 2}
@@ -134,15 +134,31 @@ class MainJob:
                 results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
                 counts = (len(own) - results, results, said["agrees"], said["differs"])
                 table.add_row(verdict.value, *(str(n or "") for n in (*counts, said["undecided"])))
-        sizes = sorted({re.split("[:;]", row["size"])[0] for row in rows if row["size"]})
-        return [
-            f"{self.report['figures']} figures, {len(rows)} claims. Results are judged from the "
-            f"recorded evidence ({', '.join(sizes) or 'none'}); beside them stands what this "
-            f"run, preset {self.preset}, {len(self.seeds)} seeds, says:",
+        judged = [
+            f"Results are judged from the recorded evidence; beside them stands what this run, "
+            f"preset {self.preset}, {counted(len(self.seeds), 'seed')}, says:",
             table,
+            *self._sizes(rows),
+        ]
+        return [
+            f"{counted(self.report['figures'], 'figure')}, {counted(len(rows), 'claim')}.",
+            *(judged if rows else ()),
             *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
             f"report: {self.report['page']}",
         ]
+
+    def _sizes(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """At which sizes what is recorded and what ran here was obtained, by experiment."""
+        found = {
+            row["needs"]: (row["size"], row.get("here", {}).get("size", ""))
+            for row in rows
+            if row["size"]
+        }
+        lines = [
+            f"  {name}: recorded {size}" + (f"; here {here}" if here else "")
+            for name, (size, here) in found.items()
+        ]
+        return ["Sizes:", *lines] if lines else []
 
     def judge(self, *, whole: bool) -> None:
         """Judge from the numbers on disk; all claims, unless that was done with the same before."""

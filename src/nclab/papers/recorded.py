@@ -75,6 +75,8 @@ def size_of(numbers: Mapping[str, Any]) -> str:
     'preset paper: layers 6, width 300; 2 seeds'
     """
     config = numbers.get("config", {})
+    if isinstance(config.get("network"), dict):
+        config = {**config, **config["network"]}
     words = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
     words = [str(numbers["size"])] if "size" in numbers else words
     seeds = len(numbers.get("seeds") or [])

@@ -93,7 +93,7 @@ def test_figure_3_is_open_and_says_how_far_the_ladder_got(monkeypatch: pytest.Mo
     assert row["verdict"] == "open"
     assert "1000 of 60000 images, width 0.5 of 1, 500 of 500 epochs; there" in row["evidence"]
     assert "contradicted" in row["evidence"]  # at 0.3, above 0.1
-    assert row["size"] == "preset 1000 × 0.5 of the ladder: 1000 images, width 0.5, 500 epochs; 2 seeds"
+    assert row["size"].endswith("of the ladder: 1000 images, width 0.5, 500 epochs; 2 seeds")
     one = [row for row in few["rows"] if not (row["rung"] == "1000 × 0.5" and row["seed"])]
     assert ladder.furthest({**few, "rows": one})["config"]["width"] == 0.25  # type: ignore[index]
     assert ladder.furthest({**few, "rows": []}) is None

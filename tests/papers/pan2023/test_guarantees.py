@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from nclab.figures.draw import draw, save
-from nclab.figures.picture import HeatMap
 from nclab.papers.drawing import keep
 from nclab.papers.pan2023 import guarantees
 from nclab.papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
@@ -119,19 +118,6 @@ def test_figures_are_written_whole(tmp_path: Path) -> None:
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert written[1].read_bytes().startswith(b"%PDF")
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_small_excess_alone_is_not_enough(numbers: dict[str, Any]) -> None:
-    picture = guarantees.pictures(numbers)[2]
-    (panel,) = picture.panels
-    assert picture.name == "certified"
-    assert isinstance(panel, HeatMap)
-    at = dict(zip(panel.y_names, panel.values, strict=True))
-    small = panel.x_names.index("0.01")
-    assert at["5"][small] == pytest.approx(0.436, abs=1e-3)
-    assert at["15"][small] == pytest.approx(0.0013, abs=1e-4)
-    assert at["30"][small] == 0
-    assert len(draw(picture).axes) == 2
 
 
 def test_pictures_hold_the_arrays() -> None:

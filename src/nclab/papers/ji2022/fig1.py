@@ -66,7 +66,12 @@ TABLE_1 = (
         for reference in ("[39]", "[24]")
     ),
     TableRow(
-        "[26]", "Training Dynamics", False, False, "ℓ2 Loss", why="nothing here trains with it"
+        "[26]",
+        "Training Dynamics",
+        False,
+        False,
+        "ℓ2 Loss",
+        why="networks are trained with it, but its dynamics are not judged here",
     ),
     TableRow(
         "[43]",

@@ -78,7 +78,7 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """The smallest e of every seed."""
-    rows, skipped = [], 0
+    rows, trained, skipped = [], [], 0
     for place in config.places:
         runs = place.networks.train(
             out,
@@ -88,6 +88,7 @@ def run(
             data=place.data,
             engine=engine,
         )
+        trained += [f"fleet/{run['run']}" for run in runs]
         for (seed,), own in group(runs, "seed").items():
             networks = [
                 {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
@@ -102,11 +103,23 @@ def run(
             **asdict(config),
             "seeds": list(seeds),
         },
+        "size": _size(config),
+        "runs": trained,
         "rows": rows,
         "worst": worst_of_seeds(rows),
         "small": SMALL,
         "skipped": skipped,
     }
+
+
+def _size(config: Config) -> str:
+    """Of all places, in words."""
+    networks = config.places[0].networks
+    depths = dict.fromkeys(str(place.layers) for place in config.places)
+    return (
+        f"{' and '.join(depths)} layers of width {networks.width}, {networks.samples} samples, "
+        f"{networks.epochs} epochs"
+    )
 
 
 def defined(network: Row) -> bool:

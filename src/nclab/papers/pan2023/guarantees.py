@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
-from nclab.figures.picture import HeatMap, Panel, Picture, Reference, Series
+from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.measurement import measure
 from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.judging import Part, judge_effects
@@ -28,7 +28,6 @@ from nclab.progress import track
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.regularised import regularised_optimum
-from nclab.theory.layer_peeled import g
 from nclab.theory.statements.worst_case import worst_inter, worst_intra
 from nclab.threads import one_thread
 
@@ -38,10 +37,6 @@ TELLING = 3e-3
 """Weight decay from which on the certificates of trained networks say a lot."""
 PERFECT = 0.99
 """Training accuracy from which on a network counts, as in chapter 3."""
-CERTIFIED_CLASSES = 10
-CERTIFIED_PRODUCTS = (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0)
-CERTIFIED_EXCESS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
-"""Where the picture of the regime says what is certified."""
 CURVE = {
     "excess_loss": "ε",
     "thesis_intra_lower": "thesis intra ≥",
@@ -118,26 +113,7 @@ def run(
         "curve": curve,
         "networks": networks,
         "optima": optima,
-        "certified": certified_rows(),
     }
-
-
-def certified_rows() -> list[dict[str, float]]:
-    """What is certified of every class at ten classes, over the product of norms and the excess.
-
-    >>> found = {(row["product"], row["excess_loss"]): row["intra_lower"]
-    ...          for row in certified_rows()}
-    >>> [round(found[product, 0.01], 4) for product in (5.0, 15.0, 30.0)]
-    [0.4362, 0.0013, 0.0]
-    """
-    rows = []
-    for product in CERTIFIED_PRODUCTS:
-        root, best = math.sqrt(product), g(product, CERTIFIED_CLASSES)
-        for excess in CERTIFIED_EXCESS:
-            found = certify(CERTIFIED_CLASSES, root, root, best + excess, pairs=False).intra_lower
-            value = float(found.value or 0.0) if found.valid else 0.0
-            rows.append({"product": product, "excess_loss": excess, "intra_lower": value})
-    return rows
 
 
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
@@ -214,32 +190,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
     return [
         guarantees_picture(guarantee_panels(numbers["curve"], **sizes)),
         networks_picture(first, numbers["optima"]),
-        certified_picture(numbers["certified"]),
     ]
-
-
-def certified_picture(rows: Sequence[Row]) -> Picture:
-    """Where the certificate of a class says something: a small excess alone is not enough."""
-    products = sorted({float(row["product"]) for row in rows}, reverse=True)
-    excess = sorted({float(row["excess_loss"]) for row in rows})
-    found = {(row["product"], row["excess_loss"]): float(row["intra_lower"]) for row in rows}
-    panel = HeatMap(
-        "",
-        "excess loss ε",
-        "αβ",
-        [[found[product, one] for one in excess] for product in products],
-        x_names=tuple(f"{one:g}" for one in excess),
-        y_names=tuple(f"{product:g}" for product in products),
-        value_range=(0.0, 1.0),
-        value_label="certified intra-class cosine",
-    )
-    caption = (
-        "The intra-class cosine that `nclab certify` guarantees every class; 0 says nothing. A "
-        "small excess is not enough: near the optimum 1 − intra is 2(C−1)ε/(mαβ), where the "
-        "smallest loss m is about (C−1) exp(−Cαβ/(C−1))."
-    )
-    title = f"Where the loss guarantees something: C = {CERTIFIED_CLASSES}"
-    return Picture("certified", title, (panel,), 1, caption, (5.4, 4.2))
 
 
 class GuaranteeCurve(NamedTuple):
