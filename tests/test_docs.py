@@ -126,3 +126,16 @@ def test_the_page_of_an_experiment_is_what_its_evidence_says(name: str) -> None:
     assert builder["inserted"](page, builder["results"](name, numbers)) == page
     for picture in builder["pictures_of"](name, numbers):
         assert (ROOT / "docs" / "experiments" / "images" / f"{picture.name}.png").exists()
+
+
+def test_every_figure_of_both_papers_has_its_experiment() -> None:
+    text = (ROOT / "docs" / "reproducing.md").read_text()
+    rows = re.findall(
+        r"^\| (\w+, (?:Fig\.|Table) [\d.]+) \| `(\w+)` \| (?:`(\w+)`)? ?\|", text, re.M
+    )
+    theses = {f"pan2023, Fig. {number}" for number in ("1.1", "1.2", "2.1", "3.1", "3.2", "3.3")}
+    papers_ = {"ji2022, Fig. 1", "ji2022, Fig. 2", "ji2022, Fig. 3", "ji2022, Table 1"}
+    assert {figure for figure, _, _ in rows} == theses | papers_
+    for _, name, picture in rows:
+        drawn = {one.name for one in experiments()[name].pictures(best_evidence(name) or {})}
+        assert not picture or picture in drawn
