@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nclab.papers.judging import Part, Share, judge_effects, judge_shares, t_interval
+from nclab.papers.judging import Part, Share, judge_choices, judge_effects, judge_shares, t_interval
 from nclab.papers.verdict import Verdict
 
 
@@ -75,3 +75,44 @@ def test_shares_need_enough_seeds() -> None:
     assert judge_shares([Share("fails", happened[8])]).verdict is Verdict.REPRODUCED
     never = dict.fromkeys(range(8), False)
     assert judge_shares([Share("fails", never)]).verdict is Verdict.CONTRADICTED
+
+
+NOWHERE = Part("elsewhere", {})
+
+
+def test_a_part_that_was_nowhere_measured_leaves_what_the_others_reproduce_undecided() -> None:
+    found = judge_effects([part(0.5, 0.1), NOWHERE], margin=0.05)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["missing"] == ["elsewhere"]
+    assert found.evidence.startswith("1 of 2 parts; the weakest, step: 0.5 ")
+    assert found.evidence.endswith("; nowhere measured: elsewhere")
+    interval = judge_effects([part(0.5, 0.1)], margin=0.05).numbers["interval"]
+    assert found.numbers["interval"] == interval
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict"), [(-0.5, Verdict.CONTRADICTED), (0.0, Verdict.NO_EFFECT)]
+)
+def test_what_one_part_refutes_stays_refuted(mean: float, verdict: Verdict) -> None:
+    assert judge_effects([part(mean, 0.01), NOWHERE], margin=0.05).verdict is verdict
+
+
+def test_a_sentence_about_the_range_of_convergence_misses_nothing_outside_of_it() -> None:
+    found = judge_effects([part(0.5, 0.1), NOWHERE], margin=0.05, where_converged=True)
+    assert found == judge_effects([part(0.5, 0.1)], margin=0.05)
+    nothing = judge_effects([NOWHERE], margin=0.05, where_converged=True)
+    assert nothing.verdict is Verdict.OPEN
+
+
+def test_shares_and_choices_miss_their_parts_too() -> None:
+    always, never = (Share("fails", dict.fromkeys(range(8), one)) for one in (True, False))
+    nowhere = Share("elsewhere", {})
+    assert judge_shares([always, nowhere]).verdict is Verdict.UNDECIDED
+    assert judge_shares([never, nowhere]).verdict is Verdict.CONTRADICTED
+    assert judge_shares([nowhere]).verdict is Verdict.OPEN
+    both = {"size 1": [part(0.5, 0.1), NOWHERE], "size 2": [part(0.5, 0.1, name="other")]}
+    found = judge_choices(both, margin=0.05)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["choices"] == {"size 1": "undecided", "size 2": "reproduced"}
+    refuted = judge_choices({"size 1": [part(-0.5, 0.1), NOWHERE]}, margin=0.05)
+    assert refuted.verdict is Verdict.CONTRADICTED

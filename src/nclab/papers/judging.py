@@ -3,7 +3,8 @@
 Every empirical claim is a list of parts. A part names its estimand, in the units of the paper's
 figure and signed so that the claim says "above the margin", with one value for each seed; the
 same seed draws data, start and batch order for all arms, so that differences are paired. The
-verdict of a claim is that of its weakest part, whose name is said.
+verdict of a claim is that of its weakest part, whose name is said; a part that was nowhere measured
+leaves what the others reproduce undecided, and is named, too.
 """
 
 import math
@@ -33,7 +34,7 @@ class Part(NamedTuple):
     what: str
     """Where: a step of weight decay, a layer."""
     values: Mapping[int, float]
-    """By seed; signed so that the claim says that they are large."""
+    """By seed; signed so that the claim says that they are large. Empty: nowhere measured."""
 
 
 class Share(NamedTuple):
@@ -41,7 +42,7 @@ class Share(NamedTuple):
 
     what: str
     happened: Mapping[int, bool]
-    """By seed."""
+    """By seed. Empty: nowhere measured."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +122,28 @@ def decide(
 
 
 def judge_effects(
-    parts: Iterable[Part], *, margin: float, unit: str = "", stated: bool = False
+    parts: Iterable[Part],
+    *,
+    margin: float,
+    unit: str = "",
+    stated: bool = False,
+    where_converged: bool = False,
 ) -> Finding:
     """The parts of a claim about sizes, each with its simultaneous interval; see `decide`.
+
+    Args:
+        where_converged: the source itself speaks only of where training converges ("within the
+            range of convergence"), so that a part without converged runs is outside of its
+            sentence and is not missed.
 
     >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
     >>> finding = judge_effects([step], margin=0.01)
     >>> finding.verdict.value, finding.evidence
     ('reproduced', '1e-4 to 1e-3: 0.335 [0.3145, 0.3555], margin 0.01, 8 seeds')
     """
-    return weakest(_effects(parts, margin, stated=stated), unit=unit)
+    every = list(parts)
+    missing = [] if where_converged else [part.what for part in every if not part.values]
+    return weakest(_effects(every, margin, stated=stated), missing=missing, unit=unit)
 
 
 def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Finding:
@@ -153,9 +166,13 @@ def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Fi
         for part in parts
     ]
     effects = _effects(named, margin)
-    found = weakest(effects)
+    missing = [part.what for part in named if not part.values]
+    found = weakest(effects, missing=missing)
     verdicts = {
-        choice: weakest([one for one in effects if one.what.startswith(f"{choice}, ")]).verdict
+        choice: weakest(
+            [one for one in effects if one.what.startswith(f"{choice}, ")],
+            missing=[what for what in missing if what.startswith(f"{choice}, ")],
+        ).verdict
         for choice in choices
     }
     same = len(set(verdicts.values())) == 1
@@ -192,7 +209,8 @@ def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:
     >>> judge_shares([Share("1e-2", dict.fromkeys(range(4), True))]).verdict.value
     'undecided'
     """
-    known = [part for part in parts if part.happened]
+    every = list(parts)
+    known = [part for part in every if part.happened]
     level = 1 - (1 - LEVEL) / max(1, len(known))
     effects = []
     for part in known:
@@ -201,20 +219,26 @@ def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:
         effects.append(
             Effect(part.what, count / seeds - above, low, high, 0.0, seeds, decide(low, high, 0.0))
         )
-    return weakest(effects, unit="of the seeds beyond one half")
+    missing = [part.what for part in every if not part.happened]
+    return weakest(effects, missing=missing, unit="of the seeds beyond one half")
 
 
-def weakest(effects: Sequence[Effect], *, unit: str = "") -> Finding:
-    """The verdict of the weakest part, named, with all parts as numbers; open if there is none."""
+def weakest(effects: Sequence[Effect], *, missing: Sequence[str] = (), unit: str = "") -> Finding:
+    """The verdict of the weakest part, named, with all parts as numbers; open if there is none.
+
+    Args:
+        missing: the parts that were nowhere measured. What the others reproduce is undecided then;
+            what one of them contradicts stays contradicted, as a claim is about all its parts.
+    """
     if not effects:
         return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
     worst = min(effects, key=lambda one: (WEAKEST.index(one.verdict), one.estimate - one.margin))
-    others = len(effects) - 1
+    every = len(effects) + len(missing)
     holding = sum(one.verdict is Verdict.REPRODUCED for one in effects)
-    evidence = in_words(worst, unit)
-    if others:
-        evidence = f"{holding} of {len(effects)} parts; the weakest, {evidence}"
-    numbers = {
+    verdict, evidence = worst.verdict, in_words(worst, unit)
+    if every > 1:
+        evidence = f"{holding} of {every} parts; the weakest, {evidence}"
+    numbers: dict[str, Any] = {
         "effects": [one.to_dict() for one in effects],
         "estimate": worst.estimate,
         "interval": [worst.low, worst.high],
@@ -222,7 +246,12 @@ def weakest(effects: Sequence[Effect], *, unit: str = "") -> Finding:
         "seeds": min(one.seeds for one in effects),
         "weakest": worst.what,
     }
-    return Finding(worst.verdict, evidence, numbers)
+    if missing:
+        evidence = f"{evidence}; nowhere measured: {', '.join(missing)}"
+        numbers["missing"] = list(missing)
+        if verdict is Verdict.REPRODUCED:
+            verdict = Verdict.UNDECIDED
+    return Finding(verdict, evidence, numbers)
 
 
 def in_words(effect: Effect, unit: str = "") -> str:

@@ -3,10 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from nclab.papers.tables import group
-
 Numbers = dict[str, Any]
 
 
@@ -82,38 +78,3 @@ FLAT: dict[str, Callable[[Numbers], Any]] = {
     "pan2023/sec-3.2-depth-falls": flat("depths", depth=3),
 }
 """For every claim that something rises or falls, a behaviour in which it stays."""
-
-
-def shuffled(key: str, column: str, *within: str) -> Callable[[Numbers], Any]:
-    """Numbers whose rows have changed places, so that the column says nothing any more."""
-
-    def shuffle(numbers: Numbers) -> Any:
-        rng = np.random.default_rng(0)
-        rows = [dict(row) for row in numbers[key]]
-        for own in group(rows, *within).values():
-            values = [row[column] for row in own]
-            for row, place in zip(own, rng.permutation(len(own)), strict=True):
-                row[column] = values[place]  # type: ignore[index]
-        return numbers | {key: rows}
-
-    return shuffle
-
-
-DECAYS = shuffled("rows", "weight_decay", "seed", "norm")
-LAYERS = shuffled("rows", "layer", "seed", "weight_decay")
-SHUFFLED: dict[str, Callable[[Numbers], Any]] = {
-    "pan2023/sec-3.1-only-affine": shuffled("rows", "norm", "seed", "weight_decay"),
-    "pan2023/sec-3.1-grows": DECAYS,
-    "pan2023/sec-3.1-affine-above-plain": shuffled("rows", "norm", "seed", "weight_decay"),
-    "pan2023/sec-3.1-falls-without-norm": DECAYS,
-    "pan2023/sec-3.1-norm-helps-decay": DECAYS,
-    "pan2023/sec-3.1-norms-fall": DECAYS,
-    "pan2023/sec-3.1-guarantee-grows": DECAYS,
-    "pan2023/sec-1.4-simpler-data": shuffled("rows", "teacher_depth", "seed", "weight_decay"),
-    "pan2023/sec-3.2-accuracy-rises": LAYERS,
-    "pan2023/sec-3.2-intra-rises": LAYERS,
-    "pan2023/sec-3.2-gap-rises": LAYERS,
-    "pan2023/sec-3.2-depth-falls": shuffled("depths", "weight_decay", "seed", "epsilon"),
-    "pan2023/sec-3.2-inter-unstable": shuffled("rows", "weight_decay", "seed", "layer"),
-}
-"""For every claim of order, its arms shuffled."""

@@ -76,7 +76,7 @@ def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     found = conjectures.grows_with_decay.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert "no converged runs: 0.05 − e, conic, 15 layers" in found.evidence
+    assert "nowhere measured: 0.05 − e, conic, 15 layers" in found.evidence
 
 
 def test_conjectures_show_seeds_and_intervals() -> None:

@@ -79,7 +79,31 @@ def test_a_part_that_was_nowhere_measured_is_not_reproduced() -> None:
     for claim in (fig31.only_affine, fig31.norm_helps_decay):
         found = claim.judge(numbers)
         assert found.verdict is Verdict.UNDECIDED
-        assert "no converged runs: " in found.evidence
+        assert "nowhere measured: " in found.evidence
+
+
+def test_less_collapse_at_every_weight_decay_needs_all_of_them() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["norm"] == "plain" and row["weight_decay"] == 1e-3:
+            row["converged"] = False
+    found = fig31.affine_above_plain.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["missing"] == ["weight decay 0.001"]
+    for row in numbers["rows"]:
+        if row["norm"] == "affine" and row["weight_decay"] == 1e-4:
+            row["max_inter"] = 1.0
+    assert fig31.affine_above_plain.judge(numbers).verdict is Verdict.CONTRADICTED
+
+
+def test_steps_outside_of_the_range_of_convergence_are_not_missed() -> None:
+    numbers = thesis_rows.fig31()
+    for row in numbers["rows"]:
+        if row["norm"] == "affine" and row["weight_decay"] == 1e-2:
+            row["converged"] = False
+    found = fig31.grows.judge(numbers)
+    assert found.verdict is Verdict.REPRODUCED
+    assert len(found.numbers["effects"]) == 5
 
 
 def test_a_step_that_falls_is_not_tolerated() -> None:

@@ -95,6 +95,17 @@ def test_layers_that_do_not_classify_do_not_count_as_positive() -> None:
     assert fig33.inter_positive.judge(numbers).verdict is Verdict.CONTRADICTED
 
 
+def test_early_layers_at_a_weight_decay_without_converged_networks_are_unknown() -> None:
+    numbers = thesis_rows.fig33()
+    for run in numbers["runs"]:
+        if run["weight_decay"] == 1e-3:
+            run["converged"] = False
+    found = fig33.early_layers_separate.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert "5 of 6 parts" in found.evidence
+    assert "nowhere measured: weight decay 0.001" in found.evidence
+
+
 def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
     layers, depths = fig33.pictures(thesis_rows.fig33())
     assert len(layers.panels) == 7

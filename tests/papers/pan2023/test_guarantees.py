@@ -13,6 +13,7 @@ from nclab.papers.pan2023 import guarantees
 from nclab.papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
 from nclab.papers.small_network import NetworkConfig
 from nclab.papers.verdict import Verdict
+from tests.papers.pan2023 import thesis_rows
 from tests.papers.pan2023.tiny import panel
 
 TINY = Config(
@@ -66,6 +67,17 @@ def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
     telling = guarantees.telling.judge(numbers)
     assert telling.verdict is Verdict.UNDECIDED  # one seed
     assert telling.numbers["estimate"] > 0
+
+
+def test_a_weight_decay_without_converged_networks_leaves_what_is_telling_undecided() -> None:
+    numbers = thesis_rows.guarantees()
+    for row in numbers["networks"]:
+        if row["weight_decay"] == 5e-3:
+            row["accuracy"] = 0.9
+    found = guarantees.telling.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["missing"] == ["weight decay 0.005, beyond 0.5"]
+    assert found.evidence.endswith("left out, accuracy below 0.99: 8 of 32")
 
 
 def test_the_worst_case_is_close_to_the_certificate(numbers: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nclab.papers.claim import Claim
 from nclab.papers.verdict import Verdict
-from tests.papers.pan2023.spoiled import FLAT, SHUFFLED, SPOILED
+from tests.papers.pan2023.spoiled import FLAT, SPOILED
 from tests.papers.pan2023.thesis_rows import EXPERIMENTS
 from tests.papers.pan2023.tiny import CLAIMS
 
@@ -25,16 +25,6 @@ def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
     along_layers = Verdict.CONTRADICTED  # no network ends above where it began
     expected = along_layers if name.endswith("-rises") else Verdict.NO_EFFECT
     assert found.verdict is expected, found.evidence
-
-
-@pytest.mark.parametrize("name", list(SHUFFLED))
-def test_shuffled_arms_have_no_effect(name: str) -> None:
-    claim = BY_NAME[name]
-    found = claim.judge(SHUFFLED[name](EXPERIMENTS[claim.needs]()))
-    expected = {Verdict.NO_EFFECT, Verdict.UNDECIDED}
-    if name.endswith("-rises"):  # "with very few exceptions": many of them contradict it
-        expected.add(Verdict.CONTRADICTED)
-    assert found.verdict in expected, found.evidence
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

@@ -31,13 +31,12 @@ from nclab.papers.field.rows import (
     by_cell,
     counts,
     having,
-    judged,
     of_the_source,
     plain,
     slopes,
 )
 from nclab.papers.field.study import numbers_of, trained
-from nclab.papers.judging import Part
+from nclab.papers.judging import Part, judge_effects
 from nclab.papers.sweep import SweepConfig
 from nclab.papers.sweep.lean import Ended, Measured
 from nclab.papers.tables import Row, Table, plus_minus
@@ -247,7 +246,7 @@ def minority_networks(numbers: Numbers) -> Finding:
     ratios = sorted({float(row["ratio"]) for row in rows})
     rises = slopes(rows, plain("minority"), along="ratio", at=ratios, keys=("weight_decay",))
     part = Part("rise of the cosine of minority classifiers", rises)
-    return of_the_source(judged([part], margin=0.05, unit="a decade"), numbers)
+    return of_the_source(judge_effects([part], margin=0.05, unit="a decade"), numbers)
 
 
 @claimed(
@@ -260,7 +259,7 @@ def minority_networks(numbers: Numbers) -> Finding:
 def finite_target(numbers: Numbers) -> Finding:
     """Distance from SELI − from the target."""
     nearer = compared(numbers, gap("from_seli", "from_target"))
-    return judged([Part("distance, SELI − target", nearer)], margin=0.01)
+    return judge_effects([Part("distance, SELI − target", nearer)], margin=0.01)
 
 
 @claimed(
@@ -280,4 +279,4 @@ def tail_angles(numbers: Numbers) -> Finding:
         Part(f"weight decay {decay:g}", compared(numbers, closeness, weight_decay=decay))
         for decay in numbers["config"]["weight_decays"]
     ]
-    return judged(parts, margin=0.0)
+    return judge_effects(parts, margin=0.0)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from nclab.papers.claim import Numbers
-from nclab.papers.judging import Part, judge_effects
-from nclab.papers.pan2023.rows import whole
+from nclab.papers.judging import Part
 from nclab.papers.tables import Row
 from nclab.papers.verdict import Finding, Verdict
 
@@ -163,11 +162,6 @@ def slopes(
 def signed(values: BySeed, sign: float, plus: float = 0.0) -> BySeed:
     """plus + sign * value, for each seed."""
     return {seed: plus + sign * value for seed, value in values.items()}
-
-
-def judged(parts: Sequence[Part], *, margin: float, unit: str = "") -> Finding:
-    """The verdict of some parts; a part that was nowhere measured leaves it undecided."""
-    return whole(judge_effects(parts, margin=margin, unit=unit), parts)
 
 
 def within(what: str, values: BySeed, reach: float) -> list[Part]:

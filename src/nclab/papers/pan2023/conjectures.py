@@ -27,7 +27,7 @@ from nclab.papers.pan2023.networks import (
     Networks,
     last_layers,
 )
-from nclab.papers.pan2023.rows import degree, gap, noting, whole
+from nclab.papers.pan2023.rows import degree, gap, noting
 from nclab.papers.tables import Row, Table, group
 from nclab.papers.verdict import Finding
 from nclab.theory.statements.conjectures import (
@@ -270,7 +270,7 @@ def judged(name: str, data: Data, numbers: Numbers) -> Finding:
         for layers in sorted({int(place["layers"]) for place in places})
         for found in [_smallest_e(numbers, name, data, layers)]
     ]
-    found = whole(judge_effects(parts, margin=0.0), parts)
+    found = judge_effects(parts, margin=0.0)
     return noting(found, int(numbers.get("skipped", 0)))
 
 

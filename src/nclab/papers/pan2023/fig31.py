@@ -28,7 +28,6 @@ from nclab.papers.pan2023.rows import (
     paired,
     seeds,
     series,
-    whole,
 )
 from nclab.papers.tables import Row, Table, cell, group
 from nclab.papers.verdict import Finding
@@ -203,7 +202,7 @@ def only_affine(numbers: Numbers) -> Finding:
         Part("most without, below 3/4", others),
         Part("affine at the least weight decay, below 3/4", least),
     ]
-    return whole(judge_effects(parts, margin=COSINE, unit="of a simplex"), parts)
+    return judge_effects(parts, margin=COSINE, unit="of a simplex")
 
 
 @claimed(
@@ -213,14 +212,15 @@ def only_affine(numbers: Numbers) -> Finding:
     "pan2023, Sec. 3.1.2 “Within the range of convergence, the degree of neural collapse”",
 )
 def grows(numbers: Numbers) -> Finding:
-    """At every step of weight decay."""
+    """At every step of weight decay; one whose ends did not both converge is outside of the range
+    of convergence, of which alone the thesis speaks."""
     rows = numbers["rows"]
     parts = [
         Part(f"weight decay {before:g} to {after:g}", paired(_affine(rows, after), earlier))
         for before, after in pairwise(_decays(rows))
         for earlier in [_affine(rows, before)]
     ]
-    return judge_effects(parts, margin=COSINE)
+    return judge_effects(parts, margin=COSINE, where_converged=True)
 
 
 @claimed(
@@ -264,7 +264,7 @@ def norm_helps_decay(numbers: Numbers) -> Finding:
         Part(f"slope, {norm}", decade_slopes(numbers["rows"], degree, norm=norm))
         for norm in ("affine", "plain")
     ]
-    return whole(judge_effects(parts, margin=COSINE, unit="a decade"), parts)
+    return judge_effects(parts, margin=COSINE, unit="a decade")
 
 
 def _too_much(row: Row) -> bool:

@@ -31,7 +31,7 @@ from nclab.papers.pan2023.lines import (
     simplex,
 )
 from nclab.papers.pan2023.networks import DEEP_DECAYS, PAPER, QUICK, Networks, last_layers
-from nclab.papers.pan2023.rows import COSINE, by_seed, decade_slopes, degree, noting, whole
+from nclab.papers.pan2023.rows import COSINE, by_seed, decade_slopes, degree, noting
 from nclab.papers.tables import Row, Table, cell, group, plus_minus
 from nclab.papers.verdict import Finding
 
@@ -312,7 +312,7 @@ def early_layers_separate(numbers: Numbers) -> Finding:
     depths = _depths_of(numbers)
     parts = [
         Part(f"weight decay {decay:g}", by_seed(depths, early, weight_decay=decay))
-        for decay in sorted({row["weight_decay"] for row in depths} - {FAILING_DECAY})
+        for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
         for early in [lambda row: half - float(row["depth"])]
     ]
     return judge_effects(parts, margin=LAYER, unit="layers")
@@ -396,7 +396,7 @@ def inter_positive(numbers: Numbers) -> Finding:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
                 values[int(run["seed"])] = share - MANY
         parts.append(Part(f"weight decay {decay:g}, share beyond a third", values))
-    return noting(whole(judge_effects(parts, margin=0.0), parts), skipped)
+    return noting(judge_effects(parts, margin=0.0), skipped)
 
 
 @claimed(

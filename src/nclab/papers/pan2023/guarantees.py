@@ -380,16 +380,19 @@ def worst_case(numbers: Numbers) -> Finding:
 )
 def telling(numbers: Numbers) -> Finding:
     """At every such weight decay, of the networks that converged."""
-    converged = [row for row in numbers["networks"] if row["accuracy"] >= PERFECT]
     parts = [
         Part(
             f"weight decay {decay:g}, beyond 0.5",
-            {int(row["seed"]): row["mean_guaranteed"] - 0.5 for row in rows},
+            {
+                int(row["seed"]): row["mean_guaranteed"] - 0.5
+                for row in rows
+                if row["accuracy"] >= PERFECT
+            },
         )
-        for (decay,), rows in group(converged, "weight_decay").items()
+        for (decay,), rows in group(numbers["networks"], "weight_decay").items()
         if decay >= TELLING
     ]
-    left_out = len(numbers["networks"]) - len(converged)
+    left_out = sum(row["accuracy"] < PERFECT for row in numbers["networks"])
     finding = judge_effects(parts, margin=COSINE)
     words = f"; left out, accuracy below {PERFECT:g}: {left_out} of {len(numbers['networks'])}"
     return replace(finding, evidence=finding.evidence + words) if left_out else finding

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.papers.judging import Part
 from nclab.papers.tables import Row
-from nclab.papers.verdict import Finding, Verdict
+from nclab.papers.verdict import Finding
 
 BySeed = dict[int, float]
 
@@ -85,15 +84,6 @@ def decade_slopes(
             slope = np.polyfit(decades, [value(row) for row in own], 1)[0]
             found[seed] = sign * float(slope)
     return found
-
-
-def whole(finding: Finding, parts: Iterable[Part]) -> Finding:
-    """The finding, which is undecided at most if a part was nowhere measured."""
-    missing = [part.what for part in parts if not part.values]
-    if not missing or finding.verdict is not Verdict.REPRODUCED:
-        return finding
-    words = f"{finding.evidence}; no converged runs: {', '.join(missing)}"
-    return Finding(Verdict.UNDECIDED, words, {**finding.numbers, "missing": missing})
 
 
 def noting(finding: Finding, skipped: int) -> Finding:

@@ -31,12 +31,11 @@ from nclab.papers.field.rows import (
     counts,
     differences,
     having,
-    judged,
     plain,
     signed,
 )
 from nclab.papers.field.study import band
-from nclab.papers.judging import Part
+from nclab.papers.judging import Part, judge_effects
 from nclab.papers.sukenik2024.descent import DeepLoss, Kind, Model, descend
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
@@ -349,7 +348,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     """In more than half of the runs the last hidden rank is below C − 1."""
     shares = beyond_half(deep(numbers, DEEP, kind="relu"), low_rank)
     part = Part("share of runs with rank below C − 1, beyond one half", shares)
-    return judged([part], margin=0.0)
+    return judge_effects([part], margin=0.0)
 
 
 @claimed(
@@ -368,7 +367,7 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
         for width in (widths[-1], widths[0])
     )
     part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", differences(wide, narrow))
-    return judged([part], margin=0.5)
+    return judge_effects([part], margin=0.5)
 
 
 @claimed(
@@ -382,4 +381,4 @@ def below_the_etf(numbers: Numbers) -> Finding:
     """In more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
     part = Part("share of runs below the ETF, beyond one half", beyond_half(rows, below_etf))
-    return judged([part], margin=0.0)
+    return judge_effects([part], margin=0.0)

@@ -2,8 +2,8 @@
 
 from nclab.papers.claim import Kind, Numbers, claim
 from nclab.papers.fang2021.imbalance import compared, gap
-from nclab.papers.field.rows import judged, of_the_source
-from nclab.papers.judging import Part
+from nclab.papers.field.rows import of_the_source
+from nclab.papers.judging import Part, judge_effects
 from nclab.papers.verdict import Finding
 
 
@@ -18,5 +18,5 @@ from nclab.papers.verdict import Finding
 def networks_follow_seli(numbers: Numbers) -> Finding:
     """Distance of the classifier's Gram matrix from the ETF − from SELI."""
     nearer = compared(numbers, gap("from_etf", "from_seli"))
-    found = judged([Part("distance, ETF − SELI", nearer)], margin=0.01)
+    found = judge_effects([Part("distance, ETF − SELI", nearer)], margin=0.01)
     return of_the_source(found, numbers)

@@ -31,7 +31,6 @@ from nclab.papers.field.rows import (
     counts,
     differences,
     having,
-    judged,
     log10,
     of_the_source,
     plain,
@@ -39,7 +38,7 @@ from nclab.papers.field.rows import (
     within,
 )
 from nclab.papers.field.study import band, numbers_of, trained
-from nclab.papers.judging import Part
+from nclab.papers.judging import Part, judge_effects
 from nclab.papers.sweep import SweepConfig
 from nclab.papers.sweep.lean import Ended, Measured
 from nclab.papers.tables import Row, Table, plus_minus
@@ -256,7 +255,7 @@ def collapse_alike(numbers: Numbers) -> Finding:
         for loss in OTHERS
         for part in within(f"NC1, {LOSSES[loss]}", beside_first(numbers, loss, log10("nc1")), 0.3)
     ]
-    return of_the_source(judged(parts, margin=0.0), numbers)
+    return of_the_source(judge_effects(parts, margin=0.0), numbers)
 
 
 @claimed(
@@ -276,7 +275,7 @@ def generalise_alike(numbers: Numbers) -> Finding:
             0.01,
         )
     ]
-    return of_the_source(judged(parts, margin=0.0), numbers)
+    return of_the_source(judge_effects(parts, margin=0.0), numbers)
 
 
 @claimed(
@@ -297,4 +296,4 @@ def gap_of_the_target(numbers: Numbers) -> Finding:
         )
         for loss, words in LOSSES.items()
     ]
-    return judged(parts, margin=0.0)
+    return judge_effects(parts, margin=0.0)
