@@ -116,3 +116,45 @@ def test_shares_and_choices_miss_their_parts_too() -> None:
     assert found.numbers["choices"] == {"size 1": "undecided", "size 2": "reproduced"}
     refuted = judge_choices({"size 1": [part(-0.5, 0.1), NOWHERE]}, margin=0.05)
     assert refuted.verdict is Verdict.CONTRADICTED
+
+
+def test_values_that_are_rounded_are_not_known_better_than_their_steps() -> None:
+    depths = Part("depth", {0: 4.0, 1: 4.0}, step=1.0)
+    [effect] = judge_effects([depths], margin=0.0).numbers["effects"]
+    assert (effect["low"], effect["high"]) == (3.5, 4.5)
+    assert judge_effects([depths], margin=3.75).verdict is Verdict.UNDECIDED
+
+
+def test_shares_without_spread_have_the_exact_interval_of_their_items() -> None:
+    """30 of 30: the share is above 1/40 to the power 1/30, the net share above .7686."""
+    always = dict.fromkeys(range(5), 1.0)
+    [effect] = judge_effects([Part("rises", always, items=30)], margin=0.8).numbers["effects"]
+    assert effect["low"] == pytest.approx(2 * 0.025 ** (1 / 30) - 1)
+    assert effect["high"] == 1.0
+    assert judge_effects([Part("rises", always, items=30)], margin=0.8, stated=True).verdict is (
+        Verdict.UNDECIDED
+    )
+    halves = dict.fromkeys(range(5), 0.5)
+    [effect] = judge_effects(
+        [Part("happens", halves, items=30, ends=(-0.5, 0.5))], margin=0.0
+    ).numbers["effects"]
+    assert effect["low"] == pytest.approx(0.025 ** (1 / 30) - 0.5)
+
+
+def test_a_spread_over_seeds_that_is_wider_than_the_exact_interval_stays() -> None:
+    wide = Part("rises", {0: 0.0, 1: 1.0}, items=1000)
+    [effect] = judge_effects([wide], margin=0.0).numbers["effects"]
+    assert (effect["low"], effect["high"]) == pytest.approx(t_interval([0.0, 1.0]))
+
+
+def test_two_readings_that_disagree_are_undecided_and_without_seeds_open() -> None:
+    yes, no = (Share("every network", dict.fromkeys(range(8), one)) for one in (True, False))
+    found = judge_choices({"nearly": [yes], "exactly": [no]}, margin=0.0)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["choices"] == {"nearly": "reproduced", "exactly": "contradicted"}
+    assert judge_choices({"nearly": [yes], "exactly": [yes]}, margin=0.0).verdict is (
+        Verdict.REPRODUCED
+    )
+    assert judge_choices({"nearly": [Share("every network", {})]}, margin=0.0).verdict is (
+        Verdict.OPEN
+    )

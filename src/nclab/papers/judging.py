@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nclab.papers.verdict import Finding, Verdict
-from nclab.text import number
+from nclab.text import counted, number
 
 LEVEL = 0.95
 """Of the intervals, for all parts of one claim together."""
+HALF = 0.5
+"""Of the seeds: what happens in more of them happens."""
 WEAKEST = (
     Verdict.CONTRADICTED,
     Verdict.NO_EFFECT,
@@ -35,6 +37,13 @@ class Part(NamedTuple):
     """Where: a step of weight decay, a layer."""
     values: Mapping[int, float]
     """By seed; signed so that the claim says that they are large. Empty: nowhere measured."""
+    step: float = 0.0
+    """Values are whole multiples of it, such as layers; what that hides widens their interval."""
+    items: int = 0
+    """Where values are shares: of so many things in all seeds together. An interval is at least as
+    wide as the exact one of that many independent things, whatever the spread over seeds."""
+    ends: tuple[float, float] = (-1.0, 1.0)
+    """The values of such shares where it never happens and where it always does."""
 
 
 class Share(NamedTuple):
@@ -146,8 +155,8 @@ def judge_effects(
     return weakest(_effects(every, margin, stated=stated), missing=missing, unit=unit)
 
 
-def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Finding:
-    """A claim whose source leaves a choice unstated, judged for every choice alike.
+def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: float) -> Finding:
+    """A claim whose source leaves a choice or its reading open, judged for every choice alike.
 
     Reproduced where every choice reproduces it, contradicted where every choice contradicts it;
     else the verdict is a matter of the choice, and undecided. Intervals are simultaneous over all
@@ -160,13 +169,13 @@ def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Fi
     >>> found.verdict.value, found.numbers["choices"]
     ('undecided', {'size 1': 'reproduced', 'size 2': 'contradicted'})
     """
-    named = [
-        Part(f"{choice}, {part.what}", part.values)
+    named: list[Part | Share] = [
+        part._replace(what=f"{choice}, {part.what}")
         for choice, parts in choices.items()
         for part in parts
     ]
     effects = _effects(named, margin)
-    missing = [part.what for part in named if not part.values]
+    missing = [part.what for part in named if not part[1]]
     found = weakest(effects, missing=missing)
     verdicts = {
         choice: weakest(
@@ -175,6 +184,8 @@ def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Fi
         ).verdict
         for choice in choices
     }
+    if not effects:
+        return found
     same = len(set(verdicts.values())) == 1
     verdict = next(iter(verdicts.values())) if same else Verdict.UNDECIDED
     said = "; ".join(
@@ -185,24 +196,44 @@ def judge_choices(choices: Mapping[str, Sequence[Part]], *, margin: float) -> Fi
     return Finding(verdict, f"{said}; {found.evidence}", numbers)
 
 
-def _effects(parts: Iterable[Part], margin: float, *, stated: bool = False) -> list[Effect]:
+def _effects(parts: Iterable[Part | Share], margin: float, *, stated: bool = False) -> list[Effect]:
     """Every part that was measured, with an interval that is simultaneous over all of them."""
-    known = [part for part in parts if part.values]
+    known = [part for part in parts if part[1]]
     level = 1 - (1 - LEVEL) / max(1, len(known))
-    effects = []
-    for part in known:
-        values = list(part.values.values())
-        low, high = t_interval(values, level) or (None, None)
-        verdict = decide(low, high, margin, stated=stated)
-        middle = math.fsum(values) / len(values)
-        effects.append(Effect(part.what, middle, low, high, margin, len(values), verdict))
-    return effects
+    return [
+        _share(part, level) if isinstance(part, Share) else _effect(part, level, margin, stated)
+        for part in known
+    ]
 
 
-def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:
+def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
+    """The mean over seeds with Student's interval, wider where values are rounded or shares."""
+    values = list(part.values.values())
+    middle = math.fsum(values) / len(values)
+    low, high = t_interval(values, level) or (None, None)
+    if low is not None and high is not None:
+        low, high = low - part.step / 2, high + part.step / 2
+        if part.items:
+            never, always = part.ends
+            happened = round(part.items * (middle - never) / (always - never))
+            exact = share_interval(happened, part.items, level)
+            ends = [never + (always - never) * end for end in exact]
+            low, high = min(low, ends[0]), max(high, ends[1])
+    verdict = decide(low, high, margin, stated=stated)
+    return Effect(part.what, middle, low, high, margin, len(values), verdict)
+
+
+def _share(part: Share, level: float) -> Effect:
+    """How far the share of the seeds is from one half, with its exact interval."""
+    count, seeds = sum(part.happened.values()), len(part.happened)
+    low, high = (end - HALF for end in share_interval(count, seeds, level))
+    return Effect(part.what, count / seeds - HALF, low, high, 0.0, seeds, decide(low, high, 0.0))
+
+
+def judge_shares(parts: Iterable[Share]) -> Finding:
     """The parts of a claim about what happens: in more than half of all seeds, by exact intervals.
 
-    Shares are centred: the estimate is the share minus `above`, and the margin is zero.
+    Shares are centred: the estimate is the share minus one half, and the margin is zero.
 
     >>> judge_shares([Share("1e-2", dict.fromkeys(range(8), True))]).verdict.value
     'reproduced'
@@ -210,17 +241,8 @@ def judge_shares(parts: Iterable[Share], *, above: float = 0.5) -> Finding:
     'undecided'
     """
     every = list(parts)
-    known = [part for part in every if part.happened]
-    level = 1 - (1 - LEVEL) / max(1, len(known))
-    effects = []
-    for part in known:
-        count, seeds = sum(part.happened.values()), len(part.happened)
-        low, high = (end - above for end in share_interval(count, seeds, level))
-        effects.append(
-            Effect(part.what, count / seeds - above, low, high, 0.0, seeds, decide(low, high, 0.0))
-        )
     missing = [part.what for part in every if not part.happened]
-    return weakest(effects, missing=missing, unit="of the seeds beyond one half")
+    return weakest(_effects(every, 0.0), missing=missing, unit="of the seeds beyond one half")
 
 
 def weakest(effects: Sequence[Effect], *, missing: Sequence[str] = (), unit: str = "") -> Finding:
@@ -256,11 +278,10 @@ def weakest(effects: Sequence[Effect], *, missing: Sequence[str] = (), unit: str
 
 def in_words(effect: Effect, unit: str = "") -> str:
     """An effect as a clause."""
-    ends = "one seed, no interval"
+    ends = "without an interval"
     if effect.low is not None:
         ends = f"[{number(effect.low)}, {number(effect.high)}]"
-    plural = "seed" if effect.seeds == 1 else "seeds"
     return (
         f"{effect.what}: {number(effect.estimate)}{f' {unit}' if unit else ''} {ends}, "
-        f"margin {number(effect.margin)}, {effect.seeds} {plural}"
+        f"margin {number(effect.margin)}, {counted(effect.seeds, 'seed')}"
     )

@@ -105,8 +105,10 @@ def relation(recorded: Verdict, here: Verdict) -> str:
 
     >>> relation(Verdict.REPRODUCED, Verdict.REPRODUCED), relation(Verdict.REPRODUCED, Verdict.OPEN)
     ('agrees', 'undecided')
+    >>> relation(Verdict.UNDECIDED, Verdict.REPRODUCED)
+    'undecided'
     """
-    if Verdict.OPEN in (recorded, here) or here is Verdict.UNDECIDED:
+    if {recorded, here} & {Verdict.OPEN, Verdict.UNDECIDED}:
         return "undecided"
     return "agrees" if here is recorded else "differs"
 

@@ -45,15 +45,21 @@ def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
     assert shown[-1][2:] == ("–", "–", "not converged", "not converged", "–", "–")
 
 
-def test_one_flat_network_is_not_hidden_among_many_layers() -> None:
+@pytest.mark.parametrize(
+    ("flat", "verdict"),
+    [((1e-3,), Verdict.UNDECIDED), ((1e-3, 3e-3), Verdict.NO_EFFECT)],
+)
+def test_flat_networks_are_not_hidden_among_many_layers(
+    flat: tuple[float, ...], verdict: Verdict
+) -> None:
     numbers = thesis_rows.fig33()
     for row in numbers["rows"]:
-        if row["weight_decay"] == 1e-3:
+        if row["weight_decay"] in flat:
             row["min_intra"] = 0.5
     found = fig33.intra_rises.judge(numbers)
-    assert found.verdict is Verdict.CONTRADICTED
+    assert found.verdict is verdict
     assert found.numbers["weakest"] == "first to last"
-    assert found.numbers["estimate"] == pytest.approx(2 * 5 / 6 - 1)
+    assert found.numbers["estimate"] == pytest.approx(1 - 2 * len(flat) / 6)
 
 
 def test_networks_without_cosines_are_left_out_and_counted() -> None:
@@ -76,13 +82,15 @@ def test_networks_without_cosines_are_left_out_and_counted() -> None:
 def test_very_few_exceptions_are_very_few() -> None:
     numbers = thesis_rows.fig33()
     for row in numbers["rows"]:
-        if row["layer"] == 10:
+        if row["layer"] == 10 and row["weight_decay"] < 1e-3:  # three networks of six
             row["min_intra"] = 0.0
     found = fig33.intra_rises.judge(numbers)
     assert found.verdict is Verdict.REPRODUCED
-    assert found.numbers["estimate"] == pytest.approx(2 * 12 / 13 - 1)
+    steps = found.numbers["effects"][0]
+    assert steps["estimate"] == pytest.approx(1 - 2 * 0.5 / 13)
+    assert steps["low"] > 0.8
     for row in numbers["rows"]:
-        if row["layer"] == 7:
+        if row["layer"] in (7, 10):
             row["min_intra"] = 0.0
     assert fig33.intra_rises.judge(numbers).verdict is Verdict.CONTRADICTED
 

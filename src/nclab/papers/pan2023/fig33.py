@@ -311,7 +311,7 @@ def early_layers_separate(numbers: Numbers) -> Finding:
     half = EARLY * int(numbers["config"]["layers"])
     depths = _depths_of(numbers)
     parts = [
-        Part(f"weight decay {decay:g}", by_seed(depths, early, weight_decay=decay))
+        Part(f"weight decay {decay:g}", by_seed(depths, early, weight_decay=decay), step=1.0)
         for decay in sorted({run["weight_decay"] for run in numbers["runs"]} - {FAILING_DECAY})
         for early in [lambda row: half - float(row["depth"])]
     ]
@@ -389,13 +389,15 @@ def inter_positive(numbers: Numbers) -> Finding:
     networks, skipped = _measured(numbers, "max_inter", "ncc_accuracy")
     parts = []
     for decay in UNSTABLE_DECAYS:
-        values = {}
+        values, items = {}, 0
         for run, layers in networks:
             perfect = [row for row in layers[1:-1] if row["ncc_accuracy"] >= 1 - NEAR_PERFECT]
             if run["weight_decay"] == decay and perfect:
                 share = sum(row["max_inter"] > 0 for row in perfect) / len(perfect)
                 values[int(run["seed"])] = share - MANY
-        parts.append(Part(f"weight decay {decay:g}, share beyond a third", values))
+                items += len(perfect)
+        what = f"weight decay {decay:g}, share beyond a third"
+        parts.append(Part(what, values, items=items, ends=(-MANY, 1 - MANY)))
     return noting(judge_effects(parts, margin=0.0), skipped)
 
 
@@ -445,7 +447,11 @@ def _along_layers(numbers: Numbers, name: str) -> Finding:
         steps.setdefault(int(run["seed"]), []).extend(b >= a for a, b in pairwise(line))
         ends.setdefault(int(run["seed"]), []).append(line[-1] - line[0] > COSINE)
     parts = [
-        Part(what, {seed: 2 * fmean(own) - 1 for seed, own in found.items() if own})
+        Part(
+            what,
+            {seed: 2 * fmean(own) - 1 for seed, own in found.items() if own},
+            items=sum(map(len, found.values())),
+        )
         for what, found in (("steps that do not fall", steps), ("first to last", ends))
     ]
     found = judge_effects(parts, margin=FEW_EXCEPTIONS, unit="net share", stated=True)

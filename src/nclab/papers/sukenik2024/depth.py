@@ -23,7 +23,6 @@ from nclab.files import write_whole
 from nclab.papers.claim import Kind as ClaimKind
 from nclab.papers.claim import Numbers, claim
 from nclab.papers.field.rows import (
-    BySeed,
     as_columns,
     as_rows,
     averaged,
@@ -332,9 +331,13 @@ def deep(numbers: Numbers, least: int, **match: Any) -> list[Row]:
     return having(as_rows(numbers), layers=layers, **match)
 
 
-def beyond_half(rows: Sequence[Row], happened: Any) -> BySeed:
+def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     """By seed, the share of runs in which something happens, minus one half."""
-    return signed(averaged(by_cell(rows, happened, *CELL)), 1, -0.5)
+    cells = by_cell(rows, happened, *CELL)
+    shares = signed(averaged(cells), 1, -0.5)
+    return Part(
+        f"share of runs {what}, beyond one half", shares, items=len(cells), ends=(-0.5, 0.5)
+    )
 
 
 @claimed(
@@ -346,9 +349,8 @@ def beyond_half(rows: Sequence[Row], happened: Any) -> BySeed:
 )
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
     """In more than half of the runs the last hidden rank is below C − 1."""
-    shares = beyond_half(deep(numbers, DEEP, kind="relu"), low_rank)
-    part = Part("share of runs with rank below C − 1, beyond one half", shares)
-    return judge_effects([part], margin=0.0)
+    rows = deep(numbers, DEEP, kind="relu")
+    return judge_effects([beyond_half("with rank below C − 1", rows, low_rank)], margin=0.0)
 
 
 @claimed(
@@ -380,5 +382,4 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
 def below_the_etf(numbers: Numbers) -> Finding:
     """In more than half of the runs."""
     rows = deep(numbers, DEEP - 1, kind="linear", loss="cross_entropy")
-    part = Part("share of runs below the ETF, beyond one half", beyond_half(rows, below_etf))
-    return judge_effects([part], margin=0.0)
+    return judge_effects([beyond_half("below the ETF", rows, below_etf)], margin=0.0)
