@@ -239,6 +239,7 @@ claimed = partial(claim, needs="fang2021_imbalance", figure="fang2021_imbalance"
     Kind.RESULT,
     "In networks classifiers of minority classes turn towards each other as the imbalance grows.",
     "fang2021, Sec. Abstract “first predicted by the Layer-Peeled Model before being confirmed”",
+    code="nclab.papers.field.rows.slopes",
 )
 def minority_networks(numbers: Numbers) -> Finding:
     """The slope of their mean cosine per decade of the imbalance."""
@@ -255,6 +256,7 @@ def minority_networks(numbers: Numbers) -> Finding:
     "From imbalance 10 on networks are nearer to the optimum of their own weight decay than to "
     "SELI, its limit without weight decay.",
     "thrampoulidis2022, Sec. Abstract “ridge-regularization plays a critical role”",
+    code="nclab.papers.fang2021.imbalance.compared",
 )
 def finite_target(numbers: Numbers) -> Finding:
     """Distance from SELI − from the target."""

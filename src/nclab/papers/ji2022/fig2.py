@@ -394,6 +394,7 @@ fig_2d = _panel(
     "ji2022, Sec. 5.3 “The convergence to neural collapse is super slow”",
     needs="ji2022_fig2",
     figure="fig2_descent",
+    code="nclab.ulpm.trajectory.slope",
 )
 def sec_5_3_slow(numbers: Numbers) -> Finding:
     """How far the power of t is inside (-1/2, 0), over the same steps."""
@@ -444,6 +445,7 @@ def within_rate(numbers: Numbers) -> Finding:
     "normalised",
     f"Normalised descent on the layer-peeled model is past all of plain descent in {FEW_STEPS} "
     "steps.",
+    code="nclab.papers.ji2022.fig2.steps_to_level",
     figure="fig2_descent",
 )
 def normalised_is_faster(numbers: Numbers) -> Finding:

@@ -252,10 +252,12 @@ def _series(
     )
 
 
-def _trained(id: str, source: str, text: str) -> Callable[[Judge], Claim]:
+def _trained(id: str, source: str, text: str, *, code: str = "") -> Callable[[Judge], Claim]:
     """A claim of the paper about this training, from the judge below it."""
     text = f"VGG-13 on FashionMNIST without weight decay: {text}"
-    return claim(id, Kind.RESULT, text, source, needs="ji2022_fig3", figure="ji2022_fig3")
+    return claim(
+        id, Kind.RESULT, text, source, needs="ji2022_fig3", code=code, figure="ji2022_fig3"
+    )
 
 
 @_trained(
@@ -289,6 +291,7 @@ def fig_3c(numbers: Numbers) -> Finding:
     "ji2022/fig-3d",
     "ji2022, Fig. 3 (d) “decreases during training towards self-duality”",
     "The distance from self-duality decreases.",
+    code="nclab.papers.ji2022.fig3.net_fall",
 )
 def fig_3d(numbers: Numbers) -> Finding:
     def decreases(seeds: Seeds) -> Finding:
@@ -303,6 +306,7 @@ def fig_3d(numbers: Numbers) -> Finding:
     "ji2022/sec-4-realistic",
     "ji2022, Sec. 4 “either decrease or stay in small values during the training”",
     "All six quantities decrease or stay in small values.",
+    code="nclab.papers.ji2022.fig3.net_fall",
 )
 def sec_4_realistic(numbers: Numbers) -> Finding:
     def small_or_falling(seeds: Seeds) -> Finding:

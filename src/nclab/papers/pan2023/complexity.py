@@ -127,6 +127,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
     "pan2023, Sec. 1.4 “relatively lower distribution complexity can achieve more significant”",
     needs="pan2023_complexity",
     figure="pan2023_complexity",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def simpler_data(numbers: Numbers) -> Finding:
     """Collapse for the simplest teacher above that for the deepest, averaged over weight decays."""

@@ -274,6 +274,14 @@ def judged(name: str, data: Data, numbers: Numbers) -> Finding:
     return noting(found, int(numbers.get("skipped", 0)))
 
 
+E = {
+    "3.1.1": "smallest_decay_slack",
+    "3.2.1": "smallest_layer_slack",
+    "3.2.2": "smallest_depth_error",
+}
+"""What computes the smallest e of each conjecture."""
+
+
 def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
     own = data == "conic"
     return Claim(
@@ -283,6 +291,7 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
         f"pan2023, Conj. {number} “{quote}”",
         partial(judged, number, data),
         needs="pan2023_conjectures",
+        code=f"nclab.theory.statements.conjectures.{E[number]}",
         figure="pan2023_conjectures",
     )
 

@@ -192,6 +192,7 @@ def fails_without_norm(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Significant collapse emerges only with affine batch norm and enough weight decay.",
     "pan2023, Sec. 3.1.2 “only emerges in models with affine-BN with sufficiently large weight”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def only_affine(numbers: Numbers) -> Finding:
     """Affine batch norm gets there, nothing else does, nor does it at the least weight decay."""
@@ -220,6 +221,7 @@ def only_affine(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "With affine batch norm, collapse grows with weight decay wherever training converges.",
     "pan2023, Sec. 3.1.2 “Within the range of convergence, the degree of neural collapse”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def grows(numbers: Numbers) -> Finding:
     """At every step of weight decay; one whose ends did not both converge is outside of the range
@@ -238,6 +240,7 @@ def grows(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Without the affine transformation there is less collapse at every weight decay.",
     "pan2023, Sec. 3.1.2 “less degree of neural collapse under all decay values”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def affine_above_plain(numbers: Numbers) -> Finding:
     """At every weight decay."""
@@ -255,6 +258,7 @@ def affine_above_plain(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Without batch norm, weight decay makes collapse weaker.",
     "pan2023, Sec. 3.1.2 “weight decay negatively impacts the emergence of Neural Collapse”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def falls_without_norm(numbers: Numbers) -> Finding:
     """The slope of collapse over weight decay, turned round."""
@@ -267,6 +271,7 @@ def falls_without_norm(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "With batch norm a network gains from larger weight decay.",
     "pan2023, Sec. 3.1.2 “BN allows the model to benefit positively from larger weight decay”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def norm_helps_decay(numbers: Numbers) -> Finding:
     """The slopes of collapse over weight decay, with either kind of batch norm."""

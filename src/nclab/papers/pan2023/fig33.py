@@ -305,6 +305,7 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
     Kind.RESULT,
     "Early layers already classify near-perfectly by nearest class centres.",
     "pan2023, Sec. 3.2.2 “NCC classification accuracy achieved in the early layers”",
+    code="nclab.metrics.effective_depth.effective_depth",
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
     """How far below half of the layers the effective depth is, at every weight decay below 1e-2."""
@@ -360,6 +361,7 @@ def intra_rises(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Intra minus inter rises from layer to layer, with very few exceptions.",
     "pan2023, Sec. 3.2.2 “difference between intra-class and inter-class cosine similarity”",
+    code="nclab.papers.pan2023.rows.degree",
 )
 def gap_rises(numbers: Numbers) -> Finding:
     return _along_layers(numbers, "min intra − max inter")
@@ -370,6 +372,7 @@ def gap_rises(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "The number of layers needed for near-perfect accuracy falls with weight decay.",
     "pan2023, Sec. 3.2.2 “the number of layers needed for the NCC classification”",
+    code="nclab.metrics.effective_depth.effective_depth",
 )
 def depth_falls(numbers: Numbers) -> Finding:
     """The slope of the effective depth over weight decay, turned round."""
@@ -406,6 +409,7 @@ def inter_positive(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "The largest inter-class cosine becomes unstable as weight decay grows.",
     "pan2023, Sec. 3.2.2 “becomes unstable when the weight decay parameter increases”",
+    code="nclab.papers.pan2023.fig33.roughness",
 )
 def inter_unstable(numbers: Numbers) -> Finding:
     """How much rougher max inter becomes along the layers, per decade of weight decay."""

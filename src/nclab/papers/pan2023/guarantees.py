@@ -119,7 +119,7 @@ def run(
 def curve_row(config: Config, relative: float, seed: int) -> dict[str, float | None]:
     """Guaranteed and true deviations at one excess loss."""
     root = math.sqrt(config.product)
-    best = certify(config.num_classes, root, root, math.log(config.num_classes)).optimal_loss
+    best = g(root * root, config.num_classes)
     excess = relative * best
     certificate = certify(config.num_classes, root, root, best + excess)
     sizes = (config.num_classes, config.product, excess)
@@ -345,6 +345,7 @@ def _with_slope(name: str, slope: float) -> str:
     "pan2023, Thm 2.3.1",
     needs="pan2023_guarantees",
     figure="guarantees",
+    code="nclab.theory.certificates.certificate.certify",
 )
 def worst_case(numbers: Numbers) -> Finding:
     """At every excess, for classes and for pairs, where the bound says something."""

@@ -211,6 +211,7 @@ claimed = partial(claim, needs="pan2023_norms", figure="pan2023_norms")
     Kind.RESULT,
     "Larger weight decay makes feature norm and classifier norm smaller.",
     "pan2023, Sec. 3.1.2 “larger weight decay results in small feature and weight norms”",
+    code="nclab.papers.pan2023.rows.decade_slopes",
 )
 def norms_fall(numbers: Numbers) -> Finding:
     """The slopes of both logarithms over weight decay, turned round."""
@@ -227,6 +228,7 @@ def norms_fall(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Larger weight decay gives norms for which the theorem guarantees more at near-optimal loss.",
     "pan2023, Sec. 3.1.2 “stronger guarantees of Neural Collapse at near-optimal values”",
+    code="nclab.papers.pan2023.rows.decade_slopes",
 )
 def guarantee_grows(numbers: Numbers) -> Finding:
     """The slope of the logarithm of what the proof of Thm 2.3.1 allows, turned round.

@@ -346,6 +346,7 @@ def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     "Gradient descent on models of four and more maps with ReLU finds solutions of lower rank than "
     "collapse.",
     "sukenik2024, Sec. Abstract “the emergence of the low-rank structure in the solution found”",
+    code="nclab.papers.sukenik2024.depth.low_rank",
 )
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
     """In more than half of the runs the last hidden rank is below C − 1."""
@@ -359,6 +360,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     "Width favours collapse: in models of four and more maps with ReLU the rank is higher at width "
     "8 C than at width C.",
     "sukenik2024, Sec. Abstract “a low-rank bias of multi-layer regularization schemes”",
+    code="nclab.papers.field.rows.differences",
 )
 def width_favours_collapse(numbers: Numbers) -> Finding:
     """Rank at the largest width − at the smallest."""
@@ -378,6 +380,7 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
     "With three and more linear maps and cross-entropy, descent ends below the objective of the "
     "simplex ETF.",
     "sukenik2024, Sec. Abstract “optimal solutions of even lower rank than the neural collapse”",
+    code="nclab.papers.sukenik2024.depth.below_etf",
 )
 def below_the_etf(numbers: Numbers) -> Finding:
     """In more than half of the runs."""

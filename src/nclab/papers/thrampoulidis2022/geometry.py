@@ -14,6 +14,7 @@ from nclab.papers.verdict import Finding
     "thrampoulidis2022, Sec. Abstract “experiments on synthetic and real datasets that confirm”",
     needs="fang2021_imbalance",
     figure="fang2021_imbalance",
+    code="nclab.papers.fang2021.imbalance.compared",
 )
 def networks_follow_seli(numbers: Numbers) -> Finding:
     """Distance of the classifier's Gram matrix from the ETF − from SELI."""

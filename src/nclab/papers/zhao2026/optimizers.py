@@ -233,6 +233,7 @@ def decade_slopes(numbers: Numbers, name: str, column: str, at: Sequence[float])
     Kind.RESULT,
     "Weight decay that is added to the gradient, as by SGD and Adam, makes networks collapse.",
     "zhao2026, Sec. Abstract “the overlooked role of weight-decay coupling”",
+    code="nclab.papers.field.rows.slopes",
 )
 def coupled_collapses(numbers: Numbers) -> Finding:
     """NC1 falls with weight decay, for SGD and for Adam."""
@@ -248,6 +249,7 @@ def coupled_collapses(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Weight decay that is taken from the weights, as by AdamW, does not make networks collapse.",
     "zhao2026, Sec. Abstract “under decoupled weight decay in adaptive optimizers”",
+    code="nclab.papers.field.rows.slopes",
 )
 def decoupled_does_not(numbers: Numbers) -> Finding:
     """NC1 of AdamW falls by less than the margin."""
@@ -261,6 +263,7 @@ def decoupled_does_not(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "Neural collapse cannot emerge under AdamW.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
+    code="nclab.papers.field.rows.differences",
 )
 def cannot_emerge(numbers: Numbers) -> Finding:
     """How far AdamW stays behind SGD in the measure where it lags most over all seeds.
@@ -302,6 +305,7 @@ def _smallest(rows: Sequence[Row], value: Value) -> dict[tuple[Any, ...], float]
     Kind.RESULT,
     "Momentum makes SGD collapse faster, beyond what it does to the training loss.",
     "zhao2026, Sec. Abstract “the accelerating effect of momentum on NC (beyond convergence”",
+    code="nclab.papers.field.rows.differences",
 )
 def momentum_accelerates(numbers: Numbers) -> Finding:
     """NC1 without momentum at ten times the rate − with it, less the same of the loss."""
@@ -350,6 +354,7 @@ def _times_ten(decay: float) -> float:
     "Under AdamW networks collapse with weight decay, too, where it shrinks weights as much as "
     "that of SGD does: from 1e-2 to 1.",
     "zhao2026, Sec. Abstract “NC cannot emerge under decoupled weight decay”",
+    code="nclab.papers.field.rows.slopes",
 )
 def adamw_matched(numbers: Numbers) -> Finding:
     """NC1, NC2 and NC3 fall with weight decay from 1e-2 to 1."""
@@ -368,6 +373,7 @@ def adamw_matched(numbers: Numbers) -> Finding:
     "Under AdamW at weight decay 1 the classifier is nearer to centred class means than to raw "
     "ones: what is measured with raw means is their common part.",
     "zhao2026, Sec. Abstract “typically quantified through NC metrics”",
+    code="nclab.papers.field.rows.differences",
 )
 def centred_and_raw(numbers: Numbers) -> Finding:
     """NC3 with raw class means − with centred ones."""
