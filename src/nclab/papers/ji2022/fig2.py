@@ -23,7 +23,15 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
-from nclab.papers.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.papers.judging import (
+    Effect,
+    Part,
+    Share,
+    in_words,
+    judge_choices,
+    judge_effects,
+    judge_shares,
+)
 from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
@@ -334,6 +342,25 @@ def _near(what: str, slopes: Mapping[int, float], *, claimed: float, near: float
     ]
 
 
+def _judged(choices: Mapping[str, Sequence[Part]]) -> Finding:
+    """Every choice judged, and said window by window what is found there."""
+    found = judge_choices(choices, margin=0.0)
+    windows: dict[str, dict[str, list[str]]] = {}
+    for choice, verdict in found.numbers["choices"].items():
+        start, _, window = choice.partition(" from ")
+        starts = windows.setdefault(verdict, {}).setdefault(window, [])
+        starts.append(start.removeprefix("start "))
+    said = "; ".join(
+        f"{verdict} "
+        + ", ".join(f"from {window} (start {', '.join(own)})" for window, own in places.items())
+        for verdict, places in windows.items()
+    )
+    effects = {one["what"]: one for one in found.numbers["effects"]}
+    worst = effects[found.numbers["weakest"]]
+    words = in_words(Effect(**{**worst, "verdict": Verdict(worst["verdict"])}))
+    return Finding(found.verdict, f"{said}; the weakest part, {words}", found.numbers)
+
+
 def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
     """Whether curves of the figure fall like 1/log t, whatever the start and the window."""
     slopes = _by_choice(numbers, names, figure_slope)
@@ -345,10 +372,11 @@ def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
         ]
         for choice, curves in slopes.items()
     }
-    found = judge_choices(choices, margin=0.0)
+    found = _judged(choices)
     words = (
-        f"mean slopes, over the sizes of the start: {_ranges(slopes, names)}; the paper states "
-        f"neither start nor window, and within {NEAR:g} of -1 is {found.evidence}"
+        f"mean slopes, from the least to the largest over starts: {_ranges(slopes, names)}; within "
+        f"{NEAR:g} of -1, whatever start and window, of which the paper states neither: "
+        f"{found.evidence}"
     )
     kept = {
         name: {choice: list(curves[name].values()) for choice, curves in slopes.items()}
@@ -407,7 +435,7 @@ def slopes_picture(numbers: Numbers) -> Picture:
                     "size of the start",
                     "slope",
                     tuple(series),
-                    references=(Reference(f"{low:g}", y=low), Reference("", y=-1 + NEAR)),
+                    references=(Reference("", y=low), Reference("", y=-1 + NEAR)),
                     x_ticks=tuple(map(float, range(len(scales)))),
                     x_names=tuple(f"{scale:g}" for scale in scales),
                 )
@@ -495,14 +523,14 @@ def sec_5_3_slow(numbers: Numbers) -> Finding:
     choices = {
         choice: [
             Part(
-                f"{QUANTITIES[name]}: {SLOW:g} plus the power of t",
+                f"{QUANTITIES[name]}: power of t above {-SLOW:g}",
                 {seed: SLOW + value for seed, value in own.items()},
             )
             for name, own in curves.items()
         ]
         for choice, curves in powers.items()
     }
-    return judge_choices(choices, margin=0.0)
+    return _judged(choices)
 
 
 def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:
