@@ -27,7 +27,7 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     Args:
         judged: the claims that the experiment is about, as the ledger gives them.
     """
-    groups = tuple(group for row in judged if (group := _group(row)).rows)
+    groups = tuple(group for row in judged for group in _groups(row))
     if not groups:
         return []
     panel = Forest("", groups, "the opposite of the claim", "as claimed")
@@ -49,7 +49,8 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     ]
 
 
-def _group(row: Mapping[str, Any]) -> Effects:
+def _groups(row: Mapping[str, Any]) -> list[Effects]:
+    """The effects of a claim, those of one margin together."""
     choices = row["numbers"].get("choices", ())
     recorded = _of_choices(row["numbers"].get("effects") or (), choices)
     own = _of_choices((row.get("here") or {}).get("effects") or (), choices)
@@ -68,8 +69,12 @@ def _group(row: Mapping[str, Any]) -> Effects:
         for one in effects
         if one["what"] == name
     ]
-    margin = (recorded or own or [{"margin": 0.0}])[0]["margin"]
-    return Effects(f"{row['id'].partition('/')[2]}: {row['verdict']}", margin, tuple(rows))
+    margins = {one["what"]: one["margin"] for one in (*own, *recorded)}
+    title = f"{row['id'].partition('/')[2]}: {row['verdict']}"
+    return [
+        Effects(title, margin, tuple(one for one in rows if margins[one.name] == margin))
+        for margin in dict.fromkeys(margins[one.name] for one in rows)
+    ]
 
 
 def _of_choices(
