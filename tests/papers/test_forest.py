@@ -4,7 +4,7 @@ from typing import Any
 
 from nclab.figures.picture import Forest, from_json, to_json
 from nclab.papers.forest import forest
-from nclab.papers.judging import Part, judge_effects
+from nclab.papers.judging import Part, judge_choices, judge_effects
 
 
 def row(**more: Any) -> dict[str, Any]:
@@ -35,6 +35,32 @@ def test_what_this_machine_found_stands_beside_it() -> None:
     rows = panel.groups[0].rows
     assert [(one.name, one.hollow) for one in rows] == [("a", False), ("a", True), ("b", False)]
     assert rows[1].low is None  # one seed has no interval
+
+
+def test_choices_that_come_out_alike_share_a_row() -> None:
+    up, down = ([Part("a", {s: sign + 0.01 * s for s in range(8)})] for sign in (1, -1))
+    found = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
+    here = {"effects": judge_choices({"size 1": up}, margin=0.0).numbers["effects"]}
+    [picture] = forest("x", [{"id": "p/x", **found.to_dict(), "here": here}])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    rows = {one.name: one.hollow for one in panel.groups[0].rows}
+    assert rows == {
+        "reproduced at 2 of 3: size 1, a": False,
+        "contradicted at 1 of 3: size 10, a": False,
+        "reproduced at 1 of 1: size 1, a": True,
+    }
+    assert "leaves open" in picture.caption
+
+
+def test_margins_are_drawn_beside_their_own_parts() -> None:
+    first, second = row(), judge_effects([Part("c", {0: 1.0, 1: 1.1})], margin=0.5)
+    first["numbers"]["effects"] += second.numbers["effects"]
+    [picture] = forest("x", [first])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    drawn = [(group.margin, [one.name for one in group.rows]) for group in panel.groups]
+    assert drawn == [(0.01, ["a", "b"]), (0.5, ["c"])]
 
 
 def test_no_effects_no_picture() -> None:

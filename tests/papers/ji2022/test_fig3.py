@@ -82,7 +82,7 @@ def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_unknown_presets_and_repeated_seeds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NclabError, match="quick, accelerated, paper; got 'large'"):
+    with pytest.raises(NclabError, match="quick, accelerated, paper, published; got 'large'"):
         preset_of(fig3, "large")
     for seeds in ((), (1, 1)):
         with pytest.raises(NclabError, match="different seeds"):
@@ -95,10 +95,12 @@ def test_presets_say_what_they_are() -> None:
         "quick": "plain",
         "accelerated": "accelerated",
         "paper": "plain",
+        "published": "plain",
     }
-    paper = presets["paper"]
+    paper, published = presets["paper"], presets["published"]
     assert (paper.width, paper.images, paper.epochs, paper.device) == (1.0, 60_000, 500, "auto")
-    assert len({config.run_name(0) for config in presets.values()}) == 3
+    assert replace(published, batch_norm=True, dense=0) == paper
+    assert len({config.run_name(0) for config in presets.values()}) == 4
 
 
 @pytest.mark.usefixtures("small")
@@ -111,7 +113,7 @@ def test_a_long_training_without_gpu_is_warned_of(
         fig3.run(config, seeds=(0,), out=tmp_path, engine=HERE)
 
 
-PAPER = asdict(fig3.PRESETS["paper"])
+PAPER = asdict(fig3.PRESETS["published"])
 SMALLER = asdict(fig3.QUICK)
 EPOCHS = (0, 1, 3, 10, 30, 100, 140, 200, 250, 300, 400, 500)
 SEEDS = range(8)
@@ -162,6 +164,31 @@ def test_below_the_papers_size_all_is_open_and_says_how_far_it_got() -> None:
     assert "accelerated" in hurried.evidence
 
 
+def test_another_network_than_the_published_is_open_and_every_verdict_says_which_it_is() -> None:
+    for changed_layers, words in (
+        ({"batch_norm": True, "dense": 0}, "with batch norm, without its fully connected layers;"),
+        ({"batch_norm": True}, "with batch norm, with its fully connected layers (no dropout);"),
+        ({"dense": 0}, "without batch norm, without its fully connected layers;"),
+        ({"dense": 100}, "without batch norm, with other fully connected layers"),
+    ):
+        for finding in judge(ALL, {**PAPER, **changed_layers}).values():
+            assert finding.verdict is Verdict.OPEN
+            assert f"500 of 500 epochs, VGG-13 {words}" in finding.evidence
+            assert finding.numbers["there"] == "reproduced"
+    published = "VGG-13 without batch norm, with its fully connected layers (no dropout); "
+    early = [row for row in ALL if row["epoch"] < 100]
+    for finding in (*judge(ALL).values(), *judge(early).values()):
+        assert finding.evidence.startswith(published)
+
+
+def test_the_ladders_numbers_are_shown_without_a_word_on_the_variant() -> None:
+    for config, name in ((SMALLER, "ji2022_fig3"), ({**SMALLER, "clip": 1.0}, "ji2022_fig3_acc")):
+        numbers = {"config": config, "rows": [row | {"loss": 0.1} for row in ALL]}
+        (picture,), (table,) = fig3.pictures(numbers), fig3.tables(numbers)
+        assert picture.name.startswith(name)
+        assert ("accelerated" in table.title) == (name != "ji2022_fig3")
+
+
 CASES: list[tuple[str, str, Callable[[int], float]]] = [
     ("fig-3a", "nc2_norm_variation_weights", lambda t: 0.11),
     ("fig-3a", "nc2_norm_variation_means", lambda t: 1 / (t + 1) if t < 500 else 0.101),
@@ -169,6 +196,7 @@ CASES: list[tuple[str, str, Callable[[int], float]]] = [
     ("fig-3b", "nc1_within_variation", lambda t: (t + 3) ** -0.5),
     ("fig-3b", "nc1_within_variation", lambda t: math.exp(-t / 300)),
     ("fig-3c", "nc2_equiangularity_means", lambda t: 0.2 / math.log(t + 3) + 0.09),
+    ("fig-3c", "nc2_equiangularity_weights", lambda t: 0.05 - 0.02 / math.log(t + 3)),
     ("fig-3d", "nc3_self_duality", lambda t: 0.5 + 0.001 * t),
     ("sec-4-realistic", "nc3_self_duality", lambda t: 0.5 + 0.001 * t),
 ]
@@ -186,6 +214,8 @@ def test_verdicts_follow_the_rows(name: str, quantity: str, value: Callable[[int
 def test_what_stays_as_it_is_does_not_decrease() -> None:
     level = changed(ALL, "nc3_self_duality", lambda t: 0.5)
     assert judge(level)["fig-3d"].verdict is Verdict.NO_EFFECT
+    small = changed(ALL, "nc2_equiangularity_weights", lambda t: 0.05)
+    assert judge(small)["fig-3c"].verdict is Verdict.NO_EFFECT
     assert judge(level)["sec-4-realistic"].verdict is Verdict.CONTRADICTED
     rng = np.random.default_rng(0)
     noise = changed(ALL, "nc1_within_variation", lambda t: float(rng.uniform(0.3, 0.5)))

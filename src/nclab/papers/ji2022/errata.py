@@ -154,18 +154,12 @@ ERRATA = (
     ),
     Erratum(
         "ji2022, Fig. 2 (wording)",
-        "“The logarithm of both terms decreases at rate O(1/log t).”",
-        "The terms do.",
-        "The axes are logarithmic; a straight line of slope −1 against log log t is 1/log t.",
-    ),
-    Erratum(
-        "ji2022, Fig. 2 (b)",
-        "The variation within classes falls approximately at rate O(1/log t).",
-        "In the window of the figure the slope over log log t is −0.39 from starts of size 0.1, "
-        "between −0.07 and −0.41 from others, and −1/2 along the flow in the end.",
-        "WᵀW − HHᵀ is conserved, so the part of the features outside the span of the classifiers "
-        "never moves, while ‖H‖ grows like √log t.",
-        ("ji2022/fig-2b",),
+        "(a): “the logarithm of both terms decrease at rate O(1/(log(t)))”; (b) to (d): “Logarithm "
+        "of” the quantity “converge approximately at rate O(1/log(t))”.",
+        "Presumably the terms are meant, in all four.",
+        "Section 4 agrees with the caption on (a), but says of (b) to (d) that “the remaining "
+        "quantities decrease approximately at rate O(1/(log(t)))”, not their logarithms. The axes "
+        "are logarithmic; a straight line of slope −1 over log log t is 1/log t.",
         confidence="likely",
     ),
     Erratum(

@@ -3,9 +3,10 @@
 Claim: the four quantities of neural collapse fall approximately like O(1/log t) under descent.
 Source: ji2022, Fig. 2
 
-The figure is judged on its own ground: six curves over the last two decades of 1e5 steps, t in
-steps. The paper does not say from where it starts, so starts of several sizes are arms of the
-design. Gradient flow to t = 1e434 tells how fast the curves fall in the end: findings of ours.
+The figure is judged on its own ground: six curves of 1e5 steps, t in steps. The paper says neither
+from where it starts nor over which steps it sees the rate, so starts of several sizes and windows
+of several lengths are arms of the design. Gradient flow to t = 1e434 tells how fast the curves fall
+in the end: findings of ours.
 """
 
 import math
@@ -20,9 +21,17 @@ import numpy as np
 
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
-from nclab.figures.picture import Picture
+from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
-from nclab.papers.judging import Part, Share, judge_choices, judge_effects, judge_shares
+from nclab.papers.judging import (
+    Effect,
+    Part,
+    Share,
+    in_words,
+    judge_choices,
+    judge_effects,
+    judge_shares,
+)
 from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
@@ -43,10 +52,18 @@ QUANTITIES = {
     "nc3_self_duality": "(4) duality",
 }
 """The six curves of the figure."""
+CURVES = {
+    "a": ("nc2_norm_variation_means", "nc2_norm_variation_weights"),
+    "b": (WITHIN,),
+    "c": ("nc2_equiangularity_means", "nc2_equiangularity_weights"),
+    "d": ("nc3_self_duality",),
+}
+"""Those of each of its panels."""
 RATE, NORMALISED_RATE = 5.0, 300.0
 """Of plain descent, on the mean loss, and of normalised descent."""
-STEPS = (1e3, 1e5)
-"""Where the curves of the figure are judged."""
+WINDOWS = (1000, 100, 10)
+"""First steps of the windows in which the curves of the figure are judged, which end with the run:
+the last two decades of 1e5 steps, the last three, and all but the first."""
 NEAR = 0.25
 """How far from -1 a slope may be that is "approximately" 1/log t."""
 WINDOW = (500.0, 1000.0)
@@ -55,6 +72,8 @@ NEAR_IN_THE_END, NEAR_A_HALF = 0.05, 0.02
 """The same for the flow: of rates -1, and of the rate -1/2."""
 SLOW = 0.5
 """A power of t below this is slow."""
+DIGITS = 6
+"""Of the curves that are kept for every seed."""
 FEW_STEPS = 15
 COLLAPSING = 0.5
 """Normalised margin from which a run counts as on its way to collapse."""
@@ -137,7 +156,7 @@ def _start(config: Config, seed: int, scale: float, samples: Samples) -> dict[st
         start = problem.initial(scale=scale, seed=seed)
         run = descend(problem, start, steps=config.descent_steps, rate=RATE)
         rows = [sample.to_dict() for sample in run.samples]
-    return {"scale": scale, "descent": _window(rows, "step", STEPS)}
+    return {"scale": scale, "descent": _window(rows, "step", (min(WINDOWS), math.inf))}
 
 
 def summary(samples: Samples) -> dict[str, Any]:
@@ -154,7 +173,9 @@ def _window(
 ) -> dict[str, list[float]]:
     """An axis and the six curves, between two values of the axis."""
     inside = [row for row in rows if ends[0] <= (row[axis] or 0) <= ends[1]]
-    return {name: [row[name] for row in inside] for name in (axis, *QUANTITIES)}
+    return {
+        name: [float(f"{row[name]:.{DIGITS}g}") for row in inside] for name in (axis, *QUANTITIES)
+    }
 
 
 def steps_to_level(samples: Samples) -> int | None:
@@ -170,15 +191,24 @@ def steps_to_level(samples: Samples) -> int | None:
     return None
 
 
-def figure_slope(start: Mapping[str, Any], name: str) -> float:
-    """The slope of a curve from one start on the axes of the figure, t in steps."""
-    curves = start["descent"]
-    return slope(np.log(curves["step"]), curves[name])
+def figure_slope(start: Mapping[str, Any], name: str, first: int) -> float:
+    """The slope of a curve from one start on the axes of the figure, t in steps from the first."""
+    steps, values = _from(first, start, name)
+    return slope(np.log(steps), values)
 
 
-def power(start: Mapping[str, Any], name: str) -> float:
+def power(start: Mapping[str, Any], name: str, first: int) -> float:
     """The power of t with which a curve from one start falls; `slope` takes logarithms itself."""
-    return slope(start["descent"]["step"], start["descent"][name])
+    return slope(*_from(first, start, name))
+
+
+def _from(first: int, start: Mapping[str, Any], name: str) -> tuple[list[float], list[float]]:
+    """Steps and values of a curve from a step on."""
+    steps = start["descent"]["step"]
+    if not any(first <= step < 10 * first for step in steps):
+        raise ValueError(f"curves from step {first} on are judged, these begin at {steps[:1]}")
+    kept = [place for place, step in enumerate(steps) if step >= first]
+    return [steps[k] for k in kept], [start["descent"][name][k] for k in kept]
 
 
 def flow_slope(one: Mapping[str, Any], name: str) -> float:
@@ -195,10 +225,9 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
         (name, *(plus_minus((one["last"][name][key] for one in seeds), ".3g") for key in columns))
         for name in seeds[0]["last"]
     ]
-    for place, start in enumerate(seeds[0]["starts"]):
-        own = [one["starts"][place] for one in seeds]
-        slopes = (plus_minus((figure_slope(one, k) for one in own), ".3g") for k in QUANTITIES)
-        rows.append((f"descent from {start['scale']:g}, slope", "", "", "", *slopes))
+    for choice, curves in _by_choice(numbers, list(QUANTITIES), figure_slope).items():
+        slopes = (plus_minus(curves[name].values(), ".3g") for name in QUANTITIES)
+        rows.append((f"descent, slope, {choice}", "", "", "", *slopes))
     slopes = (plus_minus((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
     rows.append(("flow, slope", "", "", "", *slopes))
     config = numbers["config"]
@@ -209,7 +238,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The paper's four panels from descent and from the flow, and the margins of the flow."""
+    """The paper's four panels, from descent and from the flow; slopes; the margins of the flow."""
     flow = numbers["samples"]["flow"]
     descent = [
         {**row, "log_time": math.log(row["step"])}
@@ -219,6 +248,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     titles = ("Gradient descent, 1e5 steps", "Gradient flow to log t = 1000")
     return [
         ulpm.quantities_picture(descent, title=titles[0], name="fig2_descent"),
+        slopes_picture(numbers),
         ulpm.quantities_picture(flow, title=titles[1], name="fig2_flow"),
         ulpm.margins_picture(flow, title=titles[1], name="margins_flow"),
     ]
@@ -279,60 +309,158 @@ def sec_4_setting(numbers: Numbers) -> Finding:
     return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
 
 
-def _of_starts(
-    numbers: Numbers, names: Sequence[str], inside: Callable[[Mapping[str, Any], str], float]
-) -> Finding:
-    """A sentence about plain descent, by how far inside of what it says each curve is.
+def _by_choice(
+    numbers: Numbers,
+    names: Sequence[str],
+    measure: Callable[[Mapping[str, Any], str, int], float],
+) -> dict[str, dict[str, dict[int, float]]]:
+    """Something of curves of plain descent by choice, curve and seed.
 
-    The paper does not say how large its start is: what holds must hold from every size, and what
-    is contradicted must be so from every size.
+    A choice is a size of the start and a window: the paper states neither.
     """
     found: dict[str, dict[str, dict[int, float]]] = {}
     for one in numbers["per_seed"]:
-        for start in one["starts"]:
-            curves = found.setdefault(f"start {start['scale']:g}", {name: {} for name in names})
-            for name in names:
-                curves[name][one["seed"]] = inside(start, name)
-    choices = {
-        size: [Part(QUANTITIES[name], values) for name, values in curves.items()]
-        for size, curves in found.items()
-    }
-    return judge_choices(choices, margin=0.0)
+        for first in WINDOWS:
+            for start in one["starts"]:
+                choice = f"start {start['scale']:g} from step {first}"
+                curves = found.setdefault(choice, {name: {} for name in names})
+                for name in names:
+                    curves[name][one["seed"]] = measure(start, name, first)
+    return found
+
+
+def _near(what: str, slopes: Mapping[int, float], *, claimed: float, near: float) -> list[Part]:
+    """That slopes are near one that is claimed: two parts, as a distance would never be below 0.
+
+    >>> [part.values for part in _near("", {0: -1.5}, claimed=-1.0, near=0.25)]
+    [{0: -0.25}, {0: 0.75}]
+    """
+    low, high = claimed - near, claimed + near
+    return [
+        Part(f"{what} above {low:g}", {seed: rate - low for seed, rate in slopes.items()}),
+        Part(f"{what} below {high:g}", {seed: high - rate for seed, rate in slopes.items()}),
+    ]
+
+
+def _judged(choices: Mapping[str, Sequence[Part]]) -> Finding:
+    """Every choice judged, and said window by window what is found there."""
+    found = judge_choices(choices, margin=0.0)
+    windows: dict[str, dict[str, list[str]]] = {}
+    for choice, verdict in found.numbers["choices"].items():
+        start, _, window = choice.partition(" from ")
+        starts = windows.setdefault(verdict, {}).setdefault(window, [])
+        starts.append(start.removeprefix("start "))
+    said = "; ".join(
+        f"{verdict} "
+        + ", ".join(f"from {window} (start {', '.join(own)})" for window, own in places.items())
+        for verdict, places in windows.items()
+    )
+    effects = {one["what"]: one for one in found.numbers["effects"]}
+    worst = effects[found.numbers["weakest"]]
+    words = in_words(Effect(**{**worst, "verdict": Verdict(worst["verdict"])}))
+    return Finding(found.verdict, f"{said}; the weakest part, {words}", found.numbers)
 
 
 def _figure_rates(numbers: Numbers, *, names: Sequence[str]) -> Finding:
-    """Whether curves of the figure fall like 1/log t: how much nearer than `NEAR` the slope is."""
-    found = _of_starts(
-        numbers, names, lambda start, name: NEAR - abs(figure_slope(start, name) + 1)
-    )
-    slopes: dict[str, dict[str, list[float]]] = {name: {} for name in names}
-    for one in numbers["per_seed"]:
-        for start in one["starts"]:
-            for name in names:
-                rates = slopes[name].setdefault(f"{start['scale']:g}", [])
-                rates.append(figure_slope(start, name))
-    middle = "; ".join(
-        f"{QUANTITIES[name]} " + ", ".join(f"{number(fmean(r))} from {s}" for s, r in own.items())
-        for name, own in slopes.items()
-    )
+    """Whether curves of the figure fall like 1/log t, whatever the start and the window."""
+    slopes = _by_choice(numbers, names, figure_slope)
+    choices = {
+        choice: [
+            part
+            for name in names
+            for part in _near(QUANTITIES[name], curves[name], claimed=-1.0, near=NEAR)
+        ]
+        for choice, curves in slopes.items()
+    }
+    found = _judged(choices)
     words = (
-        f"mean slopes by the size of the start, which the paper does not state: {middle}; {NEAR:g} "
-        f"less how far they are from -1: {found.evidence}"
+        f"mean slopes, from the least to the largest over starts: {_ranges(slopes, names)}; within "
+        f"{NEAR:g} of -1, whatever start and window, of which the paper states neither: "
+        f"{found.evidence}"
     )
-    return Finding(found.verdict, words, {**found.numbers, "slopes": slopes})
+    kept = {
+        name: {choice: list(curves[name].values()) for choice, curves in slopes.items()}
+        for name in names
+    }
+    return Finding(found.verdict, words, {**found.numbers, "slopes": kept})
+
+
+def _ranges(slopes: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str]) -> str:
+    """From where to where the mean slopes go, for each curve and window."""
+    said = []
+    for name in names:
+        windows = []
+        for first in WINDOWS:
+            end = f" from step {first}"
+            means = [fmean(own[name].values()) for c, own in slopes.items() if c.endswith(end)]
+            windows.append(f"{number(min(means))} to {number(max(means))}{end}")
+        said.append(f"{QUANTITIES[name]} {', '.join(windows)}")
+    return "; ".join(said)
+
+
+def slopes_picture(numbers: Numbers) -> Picture:
+    """The slopes that are judged, with their intervals: one panel a curve."""
+    low = -1 - NEAR
+    scales = [start["scale"] for start in numbers["per_seed"][0]["starts"]]
+    panels = []
+    for names in CURVES.values():
+        effects = _figure_rates(numbers, names=names).numbers["effects"]
+        judged = {one["what"]: one for one in effects}
+        for name in names:
+            series = []
+            for place, first in enumerate(WINDOWS):
+                own = [
+                    judged[f"start {scale:g} from step {first}, {QUANTITIES[name]} above {low:g}"]
+                    for scale in scales
+                ]
+                low_ends, middles, high_ends = (
+                    [None if one[key] is None else one[key] + low for one in own]
+                    for key in ("low", "estimate", "high")
+                )
+                series.append(
+                    Series(
+                        f"from step {first}",
+                        [x + 0.2 * (place - 1) for x in range(len(scales))],
+                        middles,
+                        low=low_ends,
+                        high=high_ends,
+                        colour=place,
+                        marker="filled",
+                        style="none",
+                    )
+                )
+            panels.append(
+                Panel(
+                    QUANTITIES[name],
+                    "size of the start",
+                    "slope",
+                    tuple(series),
+                    references=(Reference("", y=low), Reference("", y=-1 + NEAR)),
+                    x_ticks=tuple(map(float, range(len(scales)))),
+                    x_names=tuple(f"{scale:g}" for scale in scales),
+                )
+            )
+    return Picture(
+        "fig2_slopes",
+        "Slopes over log log t, by start and window",
+        tuple(panels),
+        3,
+        "Means over seeds with 95 % intervals, simultaneous over a panel of the paper. Between the "
+        f"two lines, within {NEAR:g} of −1, a curve falls approximately like 1/log t. The paper "
+        "states neither the size of its start nor the steps over which it sees the rate.",
+        (3.2, 2.6),
+    )
 
 
 def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near: float) -> Finding:
-    """Whether curves of the flow fall like a power of log t: how much nearer than `near` it is."""
+    """Whether curves of the flow fall like a power of log t in the end."""
     slopes = {
         name: {one["seed"]: flow_slope(one, name) for one in numbers["per_seed"]} for name in names
     }
     parts = [
-        Part(
-            f"{QUANTITIES[name]}: {near:g} less how far the slope is from {claimed:g}",
-            {seed: near - abs(rate - claimed) for seed, rate in rates.items()},
-        )
+        part
         for name, rates in slopes.items()
+        for part in _near(f"{QUANTITIES[name]}: slope", rates, claimed=claimed, near=near)
     ]
     found = judge_effects(parts, margin=0.0)
     middle = ", ".join(
@@ -346,16 +474,16 @@ def _flow_rates(numbers: Numbers, *, names: Sequence[str], claimed: float, near:
     return Finding(found.verdict, words, {**found.numbers, "slopes": kept})
 
 
-def _panel(panel: str, words: str, what: str, *names: str) -> Claim:
+def _panel(panel: str, words: str, what: str) -> Claim:
     return Claim(
         f"ji2022/fig-2{panel}",
         Kind.RESULT,
         f"Under gradient descent on the layer-peeled model {what} approximately like O(1/log t).",
         f"ji2022, Fig. 2 ({panel}) “{words}”",
-        partial(_figure_rates, names=names),
+        partial(_figure_rates, names=CURVES[panel]),
         needs="ji2022_fig2",
         code="nclab.ulpm.trajectory.slope",
-        figure="fig2_descent",
+        figure="fig2_slopes",
     )
 
 
@@ -363,46 +491,47 @@ fig_2a = _panel(
     "a",
     "the logarithm of both terms decrease at rate",
     "the variations of the norms of class means and of classifiers fall",
-    "nc2_norm_variation_means",
-    "nc2_norm_variation_weights",
 )
 fig_2b = _panel(
     "b",
     "Logarithm of the variation converge approximately at rate",
     "the variation within classes falls",
-    WITHIN,
 )
 fig_2c = _panel(
     "c",
     "Logarithm of both terms converge approximately at rate",
     "the deviations of the cosines of class means and of classifiers fall",
-    "nc2_equiangularity_means",
-    "nc2_equiangularity_weights",
 )
 fig_2d = _panel(
     "d",
     "Logarithm of the quantity converge approximately at rate",
     "the distance of classifiers from class means falls",
-    "nc3_self_duality",
 )
 
 
 @claim(
     "ji2022/sec-5.3-slow",
     Kind.RESULT,
-    "Convergence to neural collapse is very slow: every quantity falls, slower than 1/sqrt t.",
+    "Convergence to neural collapse is very slow: no quantity falls as fast as 1/sqrt t.",
     "ji2022, Sec. 5.3 “The convergence to neural collapse is super slow”",
     needs="ji2022_fig2",
     figure="fig2_descent",
     code="nclab.ulpm.trajectory.slope",
 )
 def sec_5_3_slow(numbers: Numbers) -> Finding:
-    """How far the power of t is inside (-1/2, 0), over the same steps."""
-    return _of_starts(
-        numbers,
-        list(QUANTITIES),
-        lambda start, name: SLOW / 2 - abs(power(start, name) + SLOW / 2),
-    )
+    """How fast, and not whether: what stalls is slow, and the panels say whether it falls."""
+    powers = _by_choice(numbers, list(QUANTITIES), power)
+    choices = {
+        choice: [
+            Part(
+                f"{QUANTITIES[name]}: power of t above {-SLOW:g}",
+                {seed: SLOW + value for seed, value in own.items()},
+            )
+            for name, own in curves.items()
+        ]
+        for choice, curves in powers.items()
+    }
+    return _judged(choices)
 
 
 def _beyond(id: str, text: str, *, code: str = "", figure: str) -> Callable[[Judge], Claim]:

@@ -5,7 +5,9 @@ Source: ji2022, Fig. 3
 
 Every claim is open until the size of the paper is reached, and says how far it got and what is
 found there; it is open, too, while a seed is short of accuracy 1: the paper speaks of the
-terminal phase of training.
+terminal phase of training. It names VGG-13 by its publication, which has fully connected layers and
+no batch norm, and does not say which variant it trained: every verdict says which one its numbers
+come from, and is open with another than the publication's.
 """
 
 import math
@@ -13,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,27 +27,40 @@ from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
 from nclab.papers.ji2022.decay_models import FEWEST, advantage, fall
 from nclab.papers.ji2022.vgg_training import KIND, Config, read_rows, train
-from nclab.papers.judging import Part, Share, judge_effects, judge_shares
+from nclab.papers.judging import (
+    LEVEL,
+    Effect,
+    Part,
+    Share,
+    decide,
+    judge_effects,
+    judge_shares,
+    t_interval,
+    weakest,
+)
 from nclab.papers.tables import Table
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import bar
 from nclab.records import read_run
 
 QUICK = Config()
+FULL = Config(
+    images=60_000,
+    width=1.0,
+    epochs=500,
+    batch=128,
+    rate=0.01,
+    checkpoint_every=5,
+    device="auto",
+)
 PRESETS = {
     "quick": QUICK,
     "accelerated": replace(QUICK, clip=1.0, power=0.25, most=20.0),
-    "paper": Config(
-        images=60_000,
-        width=1.0,
-        epochs=500,
-        batch=128,
-        rate=0.01,
-        checkpoint_every=5,
-        device="auto",
-    ),
+    "paper": FULL,
+    "published": replace(FULL, batch_norm=False, dense=4096),
 }
-"""accelerated departs from the paper: clipped gradients and a rate that follows the loss."""
+"""accelerated departs from the paper: clipped gradients and a rate that follows the loss; paper and
+published have its size, the latter with the layers of VGG-13's publication."""
 
 NORMS = ("nc2_norm_variation_means", "nc2_norm_variation_weights")
 WITHIN = "nc1_within_variation"
@@ -95,7 +111,6 @@ def run(
         train_runs(missing, engine=engine)
     return {
         "config": asdict(config),
-        "variant": config.variant,
         "seeds": list(seeds),
         "runs": [str(folder.relative_to(out)) for folder in folders.values()],
         "rows": [row for folder in folders.values() for row in read_rows(folder)],
@@ -178,15 +193,20 @@ def by_seed(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
     """The paper's four panels."""
-    name = "ji2022_fig3" if numbers["variant"] == "plain" else "ji2022_fig3_accelerated"
+    name = "ji2022_fig3" if _plain(numbers["config"]) else "ji2022_fig3_accelerated"
     return [panels(numbers["rows"], title=_title(numbers), name=name)]
 
 
 def _title(numbers: Mapping[str, Any]) -> str:
     config = numbers["config"]
-    how = "SGD" if numbers["variant"] == "plain" else "accelerated SGD (a departure)"
+    how = "SGD" if _plain(config) else "accelerated SGD (a departure)"
     width = "" if config["width"] == 1 else f" × {config['width']:g}"
     return f"VGG-13{width}, {config['images']} images of FashionMNIST, {how}, no weight decay"
+
+
+def _plain(config: Mapping[str, Any]) -> bool:
+    """Whether the rate is constant and gradients are as they are."""
+    return Config(clip=config["clip"], power=config["power"]).variant == "plain"
 
 
 def panels(rows: Rows, *, title: str, name: str = "ji2022_fig3") -> Picture:
@@ -266,7 +286,7 @@ def _trained(id: str, source: str, text: str, *, code: str = "") -> Callable[[Ju
     "Both variations of norms end below 0.1.",
 )
 def fig_3a(numbers: Numbers) -> Finding:
-    return _judged(numbers, lambda seeds: _ends_small(seeds, NORMS))
+    return _judged(numbers, lambda seeds: judge_effects(_ends_small(seeds, NORMS), margin=0.0))
 
 
 @_trained(
@@ -284,7 +304,11 @@ def fig_3b(numbers: Numbers) -> Finding:
     "Both cosine deviations fall and end below 0.1.",
 )
 def fig_3c(numbers: Numbers) -> Finding:
-    return _judged(numbers, lambda seeds: _ends_small(seeds, COSINES))
+    def falls_and_ends_small(seeds: Seeds) -> Finding:
+        ends = [(part, 0.0) for part in _ends_small(seeds, COSINES)]
+        return _beside_margins([*ends, *((_falls(seeds, name), NET_FALL) for name in COSINES)])
+
+    return _judged(numbers, falls_and_ends_small)
 
 
 @_trained(
@@ -294,12 +318,7 @@ def fig_3c(numbers: Numbers) -> Finding:
     code="nclab.papers.ji2022.fig3.net_fall",
 )
 def fig_3d(numbers: Numbers) -> Finding:
-    def decreases(seeds: Seeds) -> Finding:
-        values = {seed: net_fall([row[DUALITY] for row in rows]) for seed, rows in seeds.items()}
-        part = Part("share of pairs that fall less share that rise", values)
-        return judge_effects([part], margin=NET_FALL)
-
-    return _judged(numbers, decreases)
+    return _judged(numbers, lambda seeds: judge_effects([_falls(seeds, DUALITY)], margin=NET_FALL))
 
 
 @_trained(
@@ -333,16 +352,35 @@ def net_fall(values: Sequence[float]) -> float:
     return float(np.sign(y[earlier] - y[later]).mean())
 
 
-def _ends_small(seeds: Seeds, names: Sequence[str]) -> Finding:
+def _falls(seeds: Seeds, name: str) -> Part:
+    """How much more a quantity falls than it rises."""
+    return Part(
+        f"{COLUMNS[QUANTITIES.index(name)]}: share of pairs that fall less share that rise",
+        {seed: net_fall([row[name] for row in rows]) for seed, rows in seeds.items()},
+    )
+
+
+def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
     """The quantities at the end, beside the paper's small value."""
-    parts = [
+    return [
         Part(
             f"{SMALL:g} less {COLUMNS[QUANTITIES.index(name)]} at the end",
             {seed: SMALL - rows[-1][name] for seed, rows in seeds.items()},
         )
         for name in names
     ]
-    return judge_effects(parts, margin=0.0)
+
+
+def _beside_margins(parts: Sequence[tuple[Part, float]]) -> Finding:
+    """As `judge_effects`, for parts of different units, each with its margin."""
+    level = 1 - (1 - LEVEL) / len(parts)
+    effects = []
+    for part, margin in parts:
+        values = list(part.values.values())
+        low, high = t_interval(values, level) or (None, None)
+        verdict = decide(low, high, margin)
+        effects.append(Effect(part.what, fmean(values), low, high, margin, len(values), verdict))
+    return weakest(effects)
 
 
 def line_in_log_log_t(seeds: Seeds) -> Finding:
@@ -376,39 +414,50 @@ def line_in_log_log_t(seeds: Seeds) -> Finding:
 
 def _judged(numbers: Numbers, find: Callable[[Seeds], Finding]) -> Finding:
     """What is found at the paper's size; below it the verdict is open and tells what was found."""
-    seeds = by_seed(numbers["rows"])
-    if why := _too_early(seeds):
-        return Finding(Verdict.OPEN, why, {})
-    found = find(seeds)
-    far = how_far(numbers["config"])
+    config, seeds = numbers["config"], by_seed(numbers["rows"])
+    early = _too_early(seeds)
+    found = Finding(Verdict.OPEN, early, {}) if early else find(seeds)
+    far = how_far(config)
     if not far or found.verdict is Verdict.OPEN:
-        return found
+        return Finding(found.verdict, f"{network(config)}; {found.evidence}", found.numbers)
     evidence = f"{far}; there {found.verdict.value}: {found.evidence}"
     return Finding(Verdict.OPEN, evidence, {**found.numbers, "there": found.verdict.value})
 
 
 def how_far(config: Mapping[str, Any]) -> str:
-    """How far a training got on the way to the paper's size; empty at its end.
+    """How far a training got on the way to the paper's, and with which layers; empty at its end.
 
-    >>> how_far(asdict(QUICK))
+    >>> how_far(asdict(QUICK)).partition(", VGG")[0]
     '1000 of 60000 images, width 0.125 of 1, 200 of 500 epochs'
-    >>> how_far(asdict(PRESETS["paper"]))
+    >>> how_far(asdict(PRESETS["paper"])).partition("epochs, ")[2]
+    'VGG-13 with batch norm, without its fully connected layers'
+    >>> how_far(asdict(PRESETS["published"]))
     ''
     """
-    paper = PRESETS["paper"]
-    accelerated = config["clip"] is not None or config["power"] != 0
-    if (
-        config["images"] >= paper.images
-        and config["width"] >= paper.width
-        and config["epochs"] >= paper.epochs
-        and not accelerated
-    ):
+    paper = PRESETS["published"]
+    reached = all(config[name] >= getattr(paper, name) for name in ("images", "width", "epochs"))
+    if reached and _plain(config) and network(config) == network(asdict(paper)):
         return ""
     text = (
         f"{config['images']} of {paper.images} images, width {config['width']:g} of "
-        f"{paper.width:g}, {config['epochs']} of {paper.epochs} epochs"
+        f"{paper.width:g}, {config['epochs']} of {paper.epochs} epochs, {network(config)}"
     )
-    return f"{text}, accelerated" if accelerated else text
+    return text if _plain(config) else f"{text}, accelerated"
+
+
+def network(config: Mapping[str, Any]) -> str:
+    """The variant of VGG-13, by what the paper does not say of it.
+
+    >>> network(asdict(PRESETS["published"]))
+    'VGG-13 without batch norm, with its fully connected layers (no dropout)'
+    """
+    dense = config.get("dense", 0)
+    its = "its" if dense == PRESETS["published"].dense else "other"
+    layers = f"with {its} fully connected layers (no dropout)"
+    return (
+        f"VGG-13 {'with' if config['batch_norm'] else 'without'} batch norm, "
+        f"{layers if dense else 'without its fully connected layers'}"
+    )
 
 
 def _too_early(seeds: Seeds) -> str | None:
