@@ -18,7 +18,7 @@ few slips may be those of our copies. Symbols: [notation.md](notation.md).
 
 Most are slips. What matters to a reader who builds on the papers: Lemma 2.4.6 and the steps
 around it in pan2023 (the theorem survives, its constants do not), and equation (11), Figure 2 (b)
-and the remarks on stochastic descent in ji2022.
+and what Example 3.1 says of stochastic descent in ji2022.
 """
 
 
