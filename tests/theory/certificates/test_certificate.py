@@ -20,8 +20,8 @@ from nclab.theory.certificates.asymptotic import asymptotic_constants
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.inter import mean_cosine_upper
 from nclab.theory.certificates.intra import intra_lower, sharp_holds
-from nclab.theory.certificates.norms_and_loss import norms_and_loss
-from nclab.theory.certificates.scores import score_range
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
+from nclab.theory.certificates.scores import excess_to_leave, score_range
 from nclab.theory.certificates.worst_pair import WorstPair
 from nclab.theory.layer_peeled import g_inverse, g_prime
 from nclab.theory.statements.worst_case import worst_inter, worst_intra
@@ -62,6 +62,29 @@ def test_reference_table(row: dict[str, Any]) -> None:
             printed, abs=5e-2 if one_decimal else 1e-2
         )
     assert not certificate.thesis_printed_intra_lower.valid
+
+
+@pytest.mark.parametrize("num_classes", [3, 4, 10])
+@pytest.mark.parametrize("product", [0.1, 1.0, 5.0])
+def test_scores_leave_the_range_of_the_thesis_from_a_known_loss_on(
+    num_classes: int, product: float
+) -> None:
+    enough = excess_to_leave(num_classes, product)
+    for factor, inside in ((0.999, True), (1.001, False)):
+        given = NormsAndLoss(num_classes, product, g(product, num_classes), factor * enough, 0.0)
+        low, high = score_range(given)
+        assert (max(-low, high) <= (num_classes - 1) * product) == inside
+
+
+def test_the_bound_as_printed_is_no_bound_where_scores_may_leave_its_range() -> None:
+    """Two classes, which the theorem leaves out: every class above the average leaves it."""
+    loss = g(1.0, 2) + 1e-9
+    assert certify(2, 1.0, 1.0, loss, pairs=False).thesis_intra_lower.valid
+    printed = certify(2, 1.0, 1.0, loss, pairs=False).thesis_printed_intra_lower
+    assert printed.value is not None
+    assert printed.value > 0.9
+    assert "leave the range" in printed.reason
+    assert certify(3, 1.0, 1.0, g(1.0, 3) + 1e-9, pairs=False).thesis_printed_intra_lower.valid
 
 
 @pytest.mark.parametrize("row", GOLDEN["optimal_loss"])

@@ -6,15 +6,9 @@ ERRATA = (
     Erratum(
         "ji2022, Def. 2.1",
         "A *symmetric* matrix √(K/(K−1)) Q (I − 11ᵀ/K) with Q orthogonal.",
-        "A matrix of this form; its Gram matrix is symmetric.",
-        "For general Q the product is not symmetric.",
-        ("ji2022/def-2.1",),
-    ),
-    Erratum(
-        "ji2022, Sec. 2.1 (bias)",
-        "Without loss of generality the bias is absorbed by adding a scalar to every feature.",
-        "The logits stay, but the new coordinate is not free to move, and it adds to ‖H‖ and ‖W‖.",
-        "The model treats all of H as free, and all its statements are about these norms.",
+        "A matrix of this form.",
+        "For most Q the product is not symmetric, and collapse may end at any of them; a "
+        "definition of the symmetric ones alone would leave these out.",
         confidence="likely",
     ),
     Erratum(
@@ -23,14 +17,6 @@ ERRATA = (
         "The same for h̄_k − h̄, as the sentence before says.",
         "A simplex that is not centred at the origin has other cosines.",
         ("ji2022/nc2",),
-        confidence="likely",
-    ),
-    Erratum(
-        "ji2022, Sec. 2.1 (NC3)",
-        "∃C: w_k = C h̄_k.",
-        "∃C > 0.",
-        "With C < 0 every sample is classified wrongly.",
-        ("ji2022/nc3",),
         confidence="likely",
     ),
     Erratum(
@@ -58,14 +44,7 @@ ERRATA = (
         "ji2022, Sec. 3.1.1",
         "“Collapsed margin minimize the neural collapse margin.”",
         "Collapsed points maximise it, among those of their norm.",
-        "Lemma 3.1 is an upper bound; W = H = 0 reaches it trivially.",
-    ),
-    Erratum(
-        "ji2022, Thm 3.1",
-        "The path is divided by √(‖W‖₂² + ‖H‖₂²).",
-        "‖·‖_F, as ‖·‖₂ is the spectral norm in this paper.",
-        "Either gives the same directions; Frobenius norms put the path on the sphere.",
-        confidence="likely",
+        "Lemma 3.1, which the sentence is about, is an upper bound.",
     ),
     Erratum(
         "ji2022, Remark 3.1",
@@ -75,20 +54,13 @@ ERRATA = (
         ("ji2022/remark-3.1",),
     ),
     Erratum(
-        "ji2022, Lemma 3.2 (sign)",
+        "ji2022, Lemma 3.2",
         "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
         "Of (W, H) and −∇L.",
         "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. With −∇L, ε = √(2(1 − β)/C) is "
         "an equality, and the bound on δ can be divided by e.",
         ("ji2022/lemma-3.2",),
         confidence="likely",
-    ),
-    Erratum(
-        "ji2022, Lemma 3.2 (root)",
-        "β is divided by √(‖W‖_F²) + ‖H‖_F², and the same for the gradient.",
-        "One root over the sum of both squared norms.",
-        "β is called an angle, and is one only so; where a root ends is easily lost in a scan.",
-        confidence="scan",
     ),
     Erratum(
         "ji2022, Eq. (9)",
@@ -124,31 +96,21 @@ ERRATA = (
         "ji2022, Remark 3.2",
         "(αW, βH) satisfies the criteria for all real α, β.",
         "For αβ > 0.",
-        "Factors of opposite sign classify everything wrongly; see NC3.",
+        "Factors of opposite sign classify everything wrongly, against NC4.",
         ("ji2022/remark-3.2",),
     ),
     Erratum(
         "ji2022, Thm 3.4",
         "L(W + δΔW, H + δΔH) ≤ L(W, H), and L(W′, H′) ≤ L(W, H) on the sphere.",
-        "With <.",
-        "As printed Δ = 0 will do, and on the sphere any rotation of W and H, even at the optimum.",
-        ("ji2022/thm-3.4",),
-        confidence="likely",
-    ),
-    Erratum(
-        "ji2022, Remark 3.3",
-        "The noise of a large family of stochastic algorithms has a component along the decreasing "
-        "direction with probability 1.",
-        "Noise with a density in all coordinates has. That of minibatches need not.",
-        "At Example 3.1 the noise of single samples is orthogonal to it.",
-        ("ji2022/remark-3.3",),
+        "With <, “a lower objective value” as the sentence before says.",
+        "True as printed, but Δ = 0 will do; it is true with <, too, wherever it was tried.",
         confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 4",
         "Gradient descent with learning rate 5 on the objective (4).",
         "On the mean of the losses, (4) divided by nK.",
-        "On the sum, rate 5 diverges or, from a start of 1e-8, goes on without collapse.",
+        "On the sum, rate 5 diverges or, from small starts, goes on without collapse.",
         ("ji2022/sec-4-setting",),
         confidence="likely",
     ),

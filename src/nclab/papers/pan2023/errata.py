@@ -5,20 +5,11 @@ from nclab.papers.erratum import Erratum
 ERRATA = (
     Erratum(
         "pan2023, Def. 1.2.1",
-        "α is the scale *vector* of a frame in d ≥ C dimensions.",
-        "α is a positive number, and d ≥ C − 1 is enough.",
-        "Scaling the coordinates differently changes the angles. C vectors that sum to zero span "
-        "C − 1 dimensions.",
-        ("pan2023/def-1.2.1",),
-        "certain",
-    ),
-    Erratum(
-        "pan2023, Sec. 2.1",
-        "The tilde, the mean of a set of vectors, is defined without the factor 1/N; so is the "
-        "variance in Corollary 2.4.1.",
-        "ṽ = (1/N) Σ v_i, and (1/N) Σ (x_i − x̃)² ≤ 2ε/λ.",
-        "Everything that follows uses means.",
-        confidence="scan",
+        "α is the scale *vector* of a frame.",
+        "α is its scale, a positive number.",
+        "Scaling the coordinates differently changes the angles, which are to be those of a "
+        "simplex. In our copy the set that α is from is hard to read.",
+        confidence="likely",
     ),
     Erratum(
         "pan2023, Sec. 2.2 (batch norm)",
@@ -26,30 +17,6 @@ ERRATA = (
         "γ is the standard deviation.",
         "The centred and scaled coordinate has variance 1; it is multiplied by γ.",
         ("pan2023/sec-2.2-batch-norm",),
-        "certain",
-    ),
-    Erratum(
-        "pan2023, Prop. 2.2.1",
-        "√((1/N) Σ‖h_i‖²) = ‖γ‖.",
-        "(1/N) Σ‖h_i‖² = Σ_k γ_k² σ_k²/(σ_k² + eps) + ‖b‖², at most ‖γ‖² + ‖b‖².",
-        "Equality with ‖γ‖² needs no eps, no unit that is constant on the batch, bias 0 and the "
-        "statistics of the batch. The bound α ≤ ‖γ‖, which the theorem needs, survives for bias 0.",
-        ("pan2023/prop-2.2.1",),
-        "certain",
-    ),
-    Erratum(
-        "pan2023, Eq. (2.1)",
-        "α = (1/CN) ΣΣ‖h‖² and β = ‖W‖_F.",
-        "α² = (1/CN) ΣΣ‖h‖² and β = ‖W‖_F/√C.",
-        "So they are in Theorem 2.3.1, and so the penalty is (λ/2)(Cβ² + α²), as printed.",
-        confidence="scan",
-    ),
-    Erratum(
-        "pan2023, Sec. 2.2 (bias)",
-        "Ignoring the bias “is equivalent to appending an extra 1 to each feature vector”.",
-        "It is, but then α² grows by 1 and β² by ‖b‖²/C, and m is that of the larger norms.",
-        "The theorem is about norms. `nclab certify --bias-norm` bounds networks with a bias.",
-        ("pan2023/sec-2.2-bias",),
         "certain",
     ),
     Erratum(
@@ -65,18 +32,19 @@ ERRATA = (
         "m “is the minimum achievable loss for any set of weight and feature vectors” with these "
         "norms.",
         "m is a lower bound in any dimension and attained if and only if d ≥ C − 1.",
-        "Equality needs a simplex ETF.",
+        "Equality needs a simplex ETF. The theorem, which only needs the bound, does not say d; "
+        "Definition 1.2.1 has d ≥ C.",
         ("pan2023/thm-2.3.1-minimum",),
-        "certain",
+        "likely",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (exponent)",
         "e^O(αβ) is about exp(C/(C−1) αβ), “which is close to” e^(αβ).",
-        "The proof gives about exp(½C√(C/(C−1)) αβ). The theorem is true with the exponent that is "
-        "printed, and with any from about C/(2(C−1)) on.",
-        "The proof divides by √λ with λ = φ''(B), B = C√(C/(C−1)) αβ: the O hides a factor of "
-        "about C/2. The worst case is 1 − intra = cε with c of the order of exp(C/(C−1) αβ)/(αβ); "
-        "as a multiple of √ε, up to where nothing is left of it, that is √c.",
+        "The proof gives about exp(½C αβ), which is the same for C = 3 only. The theorem is true "
+        "with the exponent that is printed, and with any from about C/(2(C−1)) on.",
+        "The proof divides by √λ, and on its range [−Cαβ, Cαβ] λ is as small as about e^(−Cαβ). "
+        "The worst case is 1 − intra = cε with c of the order of exp(C/(C−1) αβ)/(αβ); as a "
+        "multiple of √ε, up to where nothing is left of it, that is √c.",
         ("pan2023/remark-exponent",),
         "likely",
     ),
@@ -86,7 +54,8 @@ ERRATA = (
         "Σ a_i/b_i ≥ A²/(βB²) for 0 ≤ a_i ≤ βb_i, which is all the lemma needs.",
         "a = (1, 0, 0, 0), b = (1, 0⁺, 0⁺, 0⁺) gives 1, not 2. With r = a/(βb) ≤ 1: r ≥ r², then "
         "Cauchy–Schwarz. The lemma itself is true and tight. In our copy the right side is hard "
-        "to read; no form without an upper bound on a_i/b_i is true.",
+        "to read; A/B is the most that is true without an upper bound on a_i/b_i, and no power "
+        "of N can be added to it.",
         ("pan2023/lemma-2.4.5-proposition",),
         "likely",
     ),
@@ -105,43 +74,29 @@ ERRATA = (
         "pan2023, Eq. (2.2), (2.3), (2.10), (2.11)",
         "(1/N) Σ L_{c,i} = (1/N) Σ softmax(W h_{c,i})_c.",
         "(1/N) Σ −log softmax(W h_{c,i})_c.",
-        "The −log is back from (2.4) and (2.12) on.",
-        ("pan2023/eq-2.9",),
-        "likely",
-    ),
-    Erratum(
-        "pan2023, Eq. (2.18)",
-        "log(a + ε) ≥ log a + ε/a.",
-        "log(a + ε) ≥ log a + ε/(a + ε), with a + ε the exponential of the class loss.",
-        "The logarithm is concave. Likewise the “≈” for ε₃ must be the tangent "
-        "φ(x₀ + ε₃) ≥ m + (1 − e^(−m))ε₃. The denominator of (2.18) is hard to read in our copy.",
-        ("pan2023/eq-2.18",),
-        "likely",
+        "The −log is back from (2.4) and (2.12) on; (2.9) is right as printed.",
+        confidence="likely",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (range)",
-        "‖h̃_c‖ ≤ α, so the arguments lie in [−Cαβ, Cαβ].",
-        "|x_c| ≤ C√(C/(C−1)) αβ.",
-        "α is an average over classes; one class may have all of it.",
+        "‖h̃_c‖ ≤ α, therefore the arguments lie in [−Cαβ, Cαβ].",
+        "Only the mean of ‖h̃_c‖² over the classes is at most α². They lie there all the same, "
+        "for C ≥ 3 and the small ε of the theorem.",
+        "A simplex with one class a little longer than the others has a mean feature longer than "
+        "α, at any excess. To leave the range a class must take so much of the norms that the "
+        "loss shows it: at C = 10, αβ = 5 by ε = 1.56 or more. (At a larger ε the range is "
+        "C√(C/(C−1)) αβ.)",
         ("pan2023/proof-range",),
-        "certain",
-    ),
-    Erratum(
-        "pan2023, Eq. (2.21)",
-        "The worst case is ε₂ = ε, as ε ≪ 1 makes ε < √ε.",
-        "The maximum over ε₂ + πε₃ ≤ ε, which is another one where δ is small against ε.",
-        "ε₃/δ against √(ε₂/(λδ)): δ and λ matter, too.",
-        ("pan2023/eq-2.21",),
-        "certain",
+        "likely",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (NC3)",
         "cos(ẇ_c, h̃_c) ≥ 1 − 2√(2ε(1−δ)/(λδ)), “the NC3 bound in the theorem”.",
-        "1 − (C−1)/(Cαβ) times the maximum of (2.21); the theorem announces NC3 but has no line on "
-        "it.",
+        "cos(ẇ_c, h̃_c) ≥ 1 − (C−1)/(Cαβ) · 2√(2ε(1−δ)/(λδ)); the theorem announces NC3 but has no "
+        "line on it.",
         "Without the factor (C−1)/(Cαβ) of (2.21) the bound fails where αβ is small: ε is of the "
         "order of αβ there, whatever the angles. Our copy shows the factor in the lines before and "
-        "after, but not here. The bound is also that of ε₂ = ε, see Eq. (2.21).",
+        "after, but not here.",
         ("pan2023/proof-nc3",),
         "likely",
     ),
@@ -149,19 +104,21 @@ ERRATA = (
         "pan2023, Thm 2.3.1 (intra)",
         "intra_c ≥ 1 − 4(…), in the end with √128.",
         "intra_c ≥ 1 − 8(…), with √512.",
-        "Lemma 2.4.5 bounds ‖h̄_c‖, and intra_c is its square.",
+        "Lemma 2.4.5 bounds ‖h̄_c‖, and intra_c is its square. The O(·) of the theorem stays.",
         ("pan2023/proof-intra",),
         "certain",
     ),
     Erratum(
         "pan2023, Thm 2.3.1 (inter)",
-        "cos(a − b) ≤ cos a + √(1 − 2 cos b); h̄_c·h̄_c' ≤ cos because ‖h̄‖ ≤ 1; ε_{1,c} = ε for "
-        "every class; α_cβ_c' bounded like α_cβ_c; w_c h̃_c ≤ αβ − …",
-        "√(2(1 − cos b)); for a negative cosine the norms must be near 1, which Lemma 2.4.5 "
-        "gives; only the average of ε_{1,c} is bounded; w_c h̃_c ≥ αβ − …",
-        "The conclusion is true, with other constants: `nclab certify` proves it by duality.",
+        "h̄_c·h̄_c' is bounded like the cosine because ‖h̄‖ ≤ 1; cos(a − b) ≤ cos a + "
+        "√(1 − 2 cos b); w_c h̃_c ≤ αβ − …, “the reverse of (2.19)”.",
+        "For a negative cosine the norms must be near 1, which Lemma 2.4.5 gives; "
+        "√(2(1 − cos b)); w_c h̃_c ≥ αβ − …",
+        "Mean unit features of norm ½ at cosine −⅓ have the inner product −1/12. A root of "
+        "1 − 2 cos b does not exist at small b, but its first digit may be our copy's. The "
+        "conclusion is true, with other constants: `nclab certify` proves it by duality.",
         ("pan2023/proof-inter",),
-        "certain",
+        "likely",
     ),
     Erratum(
         "pan2023, Sec. 3.1.1",
@@ -173,9 +130,9 @@ ERRATA = (
     ),
     Erratum(
         "pan2023, title page",
-        "May 2023; date approved April 30, 2020.",
+        "May 2023, © 2023; date approved April 30, 2020.",
         "2023, presumably.",
-        "The thesis cites work of 2022.",
+        "Two of the three dates agree.",
         confidence="likely",
     ),
 )

@@ -139,7 +139,7 @@ def _regime(preset: str) -> Numbers:
         certificate = certify(classes, root, root, best + excess, pairs=False)
         if power > -8 and certificate.intra_lower.valid:
             largest["certificate"] = excess
-    end = (classes - 1) * math.exp(classes * math.sqrt(classes / (classes - 1)) * product)
+    end = (classes - 1) * math.exp(classes * product)
     return {
         "classes": classes,
         "product": product,

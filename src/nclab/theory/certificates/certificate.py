@@ -20,7 +20,7 @@ from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
 from nclab.theory.certificates.intra import intra_lower, jensen_intra
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
-from nclab.theory.certificates.scores import deviation_upper
+from nclab.theory.certificates.scores import deviation_upper, excess_to_leave
 from nclab.theory.certificates.thesis import (
     ThesisBounds,
     curvature_printed,
@@ -261,7 +261,7 @@ def certify(
         thesis_delta=thesis_delta,
         thesis_intra_lower=_thesis_intra(given, reachable),
         thesis_inter_upper=_thesis_inter(reachable),
-        thesis_printed_intra_lower=_thesis_intra(given, printed),
+        thesis_printed_intra_lower=_thesis_intra(given, printed, printed=True),
         thesis_printed_inter_upper=_thesis_inter(printed),
         asymptotic=asymptotic_constants(num_classes, given.product),
         class_alignment_lower=None if rows is None else rows[0],
@@ -320,9 +320,11 @@ def _fraction_inter(given: NormsAndLoss, delta: float, inter: Bound, pairs: bool
     return Bound(value, reason, source)
 
 
-def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds) -> Bound:
+def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
     vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
     reason = vacuous if bounds.intra_lower <= 0 else ""
+    if printed and given.excess >= excess_to_leave(given.num_classes, given.product):
+        reason = reason or "at this loss a score may leave the range of the proof"
     reason = "the theorem has no bias" if given.bias_norm > 0 else reason
     return Bound(bounds.intra_lower, reason, EXPLICIT)
 

@@ -66,6 +66,25 @@ def score_range(given: NormsAndLoss) -> tuple[float, float]:
     return ends[0], min(ends[1], classes * product)
 
 
+def excess_to_leave(num_classes: int, product: float) -> float:
+    r"""The excess loss below which no argument of the convex function leaves the thesis's range.
+
+    $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
+    \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad
+    x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
+
+    Source: pan2023, Thm 2.3.1 (proof)
+    Range: [0, inf); 0 for two classes, which the theorem leaves out, and without a bias only.
+
+    >>> round(excess_to_leave(10, 5.0), 4), excess_to_leave(2, 5.0)
+    (1.5563, 0.0)
+    """
+    steps = product * np.array([num_classes - 2.0, -num_classes])
+    own = g_rise(steps, num_classes, product)
+    rest = g_rise(-steps / (num_classes - 1), num_classes, product)
+    return float(((own + (num_classes - 1) * rest) / num_classes).min())
+
+
 def bias_shift(given: NormsAndLoss) -> float:
     r"""How far a centred bias of the given norm can move the score of one class.
 

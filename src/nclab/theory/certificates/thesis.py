@@ -25,19 +25,20 @@ class ThesisBounds:
 
 
 def curvature_printed(given: NormsAndLoss) -> float:
-    r"""Strong convexity on the range the proof allows for, with the range repaired.
+    r"""Strong convexity on the range that the proof takes, [-C alpha beta, C alpha beta].
 
-    $$\lambda = \varphi''(B) = q(1-q),\quad B = C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta$$
+    $$\lambda = \varphi''(C\alpha\beta) = q(1-q)$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, 1/4]; about e^(-B), which is what makes the constants vacuous.
+    Range: (0, 1/4]; about e^(-C alpha beta), which is what makes the constants vacuous. The range
+    is right for an excess below `excess_to_leave`.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
-    '1.4e-24'
+    '2.1e-23'
     """
     classes = given.num_classes
-    worst = math.sqrt(classes * (classes - 1)) * given.product  # the score at B
+    worst = (classes - 1) * given.product  # the score at the ends of the range
     return min(_bend(classes, -worst), _bend(classes, worst))
 
 

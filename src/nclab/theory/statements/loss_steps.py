@@ -83,7 +83,7 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
       \log\bigl(1+(C-1)e^{-\frac{C}{C-1}\dot w_c\cdot\tilde h_c}\bigr)$$
 
     Source: pan2023, Eq. (2.9)
-    Range: shape (..., C); the printed steps (2.2), (2.3), (2.10), (2.11) lack their -log.
+    Range: shape (..., C).
 
     >>> both = class_loss_bound([[1.0], [-1.0]], [[[2.0]], [[-1.0]]])
     >>> [round(slack, 12) for slack in both.slack.tolist()]
@@ -102,12 +102,12 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Where the arguments of the strongly convex function lie.
+    r"""Where the arguments of the strongly convex function lie, whatever the loss.
 
     $$|x_c| \le C\sqrt{\tfrac{C}{C-1}}\,\alpha\beta,\quad
       x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
-    Source: pan2023, Thm 2.3.1 (proof, range of the arguments repaired)
+    Source: pan2023, Thm 2.3.1 (proof, range of the arguments at every loss)
     Range: shape (..., C). Reached by one class that takes all of the norms.
 
     >>> both = argument_range([[1.0], [-1.0]], [[[2.0]], [[0.0]]])
@@ -118,12 +118,13 @@ def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""The printed range of the arguments, which one class with long features leaves.
+    r"""The range of the arguments that the proof takes.
 
     $$|x_c| \le C\alpha\beta$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: false, because the mean feature of one class may be longer than alpha.
+    Range: shape (..., C). True of three classes or more whose loss is near m, as the theorem has
+    it; one class that takes nearly all of the norms, at a high loss, leaves it.
 
     >>> argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[0.0]]]).always
     False
@@ -131,33 +132,45 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     return _range(weight, features, printed=True)
 
 
-def log_sum_step_printed(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""The step from (2.17) to (2.18) as printed, which is false: the logarithm is concave.
+def mean_feature_printed(features: ArrayLike) -> Inequality:
+    r"""The reason that the proof has for its range: no class mean is longer than alpha.
 
-    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a},\quad a = 1+(C-1)e^{x}$$
+    $$\|\tilde h_c\| \le \alpha$$
 
-    Source: pan2023, Eq. (2.18)
-    Range: false for every epsilon > 0; see `log_sum_step`.
+    Source: pan2023, Thm 2.3.1 (proof, the reason for the range)
+    Range: shape (..., C). True on average over classes, of squares; not of every class.
 
-    >>> log_sum_step_printed(10, -5.0, 0.1).always
-    False
+    >>> mean_feature_printed([[[2.0]], [[0.0]]]).holds.tolist()
+    [False, True]
     """
-    return _log_sum(num_classes, argument, epsilon, printed=True)
+    h = vectors(features, "features (..., C, N, d)", 3)
+    left = norms(h.mean(-2))
+    alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
+    right = np.broadcast_to(alpha[..., None], left.shape)
+    source = "pan2023, Thm 2.3.1 (proof, the reason for the range)"
+    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
 
 
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
-    r"""The step from (2.17) to (2.18), with the exponential of the loss kept.
+    r"""The step to (2.18): a gap leaves the logarithm divided by C.
 
-    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{a+\varepsilon},\quad
-      a = 1+(C-1)e^{x},\ \varepsilon\ge0$$
+    $$\log(a+\varepsilon) \ge \log a + \frac{\varepsilon}{C},\quad
+      a = 1+(C-1)e^{x},\ \varepsilon\ge0,\ a+\varepsilon\le C$$
 
-    Source: pan2023, Eq. (2.18) (repaired)
-    Range: a + epsilon is the exponential of the bound on the class loss.
+    Source: pan2023, Eq. (2.18)
+    Range: log(a + epsilon) is the bound on the class loss, at most log C near the optimum; each
+    side is less log a.
 
-    >>> log_sum_step(10, -5.0, 0.1).always
-    True
+    >>> both = log_sum_step(10, -5.0, [0.1, 20.0])
+    >>> both.always, both.tested
+    (True, 1)
     """
-    return _log_sum(num_classes, argument, epsilon, printed=False)
+    a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
+    gap = np.asarray(epsilon, dtype=np.float64)
+    left = np.log1p(gap / a)
+    applies = (gap >= 0) & (a + gap <= num_classes)
+    source = "pan2023, Eq. (2.18)"
+    return Inequality(left, ">=", gap / num_classes, source, applies, ROUNDING * left)
 
 
 def tangent_step(num_classes: int, product: ArrayLike, epsilon: ArrayLike) -> Inequality:
@@ -215,17 +228,5 @@ def _range(weight: ArrayLike, features: ArrayLike, *, printed: bool) -> Inequali
     beta = np.sqrt(np.square(w).sum((-1, -2)) / num_classes)
     factor = num_classes * (1.0 if printed else math.sqrt(num_classes / (num_classes - 1)))
     right = np.broadcast_to((factor * alpha * beta)[..., None], left.shape)
-    source = "pan2023, Thm 2.3.1 (proof" + (")" if printed else ", range repaired)")
+    source = "pan2023, Thm 2.3.1 (proof" + (")" if printed else ", range at every loss)")
     return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
-
-
-def _log_sum(
-    num_classes: int, argument: ArrayLike, epsilon: ArrayLike, *, printed: bool
-) -> Inequality:
-    """Both forms of the step from (2.17) to (2.18), each side less log a."""
-    a = 1 + (num_classes - 1) * np.exp(np.asarray(argument, dtype=np.float64))
-    gap = np.asarray(epsilon, dtype=np.float64)
-    left = np.log1p(gap / a)
-    right = gap / (a if printed else a + gap)
-    source = "pan2023, Eq. (2.18)" + ("" if printed else " (repaired)")
-    return Inequality(left, ">=", right, source, gap >= 0, ROUNDING * left)
