@@ -17,8 +17,8 @@ the verdict comes from numbers and would change with them. Both papers were read
 few slips may be those of our copies. Symbols: [notation.md](notation.md).
 
 Most are slips. What matters to a reader who builds on the papers: Lemma 2.4.6 and the steps
-around it in pan2023 (the theorem survives, its constants do not), and equation (11) and what Example
-3.1 says of stochastic descent in ji2022.
+around it in pan2023 (the theorem survives, its constants do not), and equation (11) and what
+Example 3.1 says of stochastic descent in ji2022.
 """
 
 

@@ -28,6 +28,7 @@ from nclab.progress import track
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.layer_peeled import g
 from nclab.theory.statements.worst_case import worst_inter, worst_intra
 from nclab.threads import one_thread
 

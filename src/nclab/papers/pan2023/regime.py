@@ -11,11 +11,12 @@ the best curvature that it could use, for the same fraction of the classes.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nclab.engine import LOCAL, Engine
-from nclab.figures.picture import HeatMap, Panel, Picture, Series
+from nclab.figures.picture import HeatMap, Panel, Picture, Series, Style
 from nclab.papers.tables import Table, group
 from nclab.progress import track
 from nclab.text import number
@@ -59,10 +60,8 @@ def run(
             {**place, "excess": excess, "intra": certified(classes, product, excess)}
             for excess in config.excess
         ]
-        every = largest_excess(lambda excess, at=(classes, product): certified(*at, excess))
-        chain = largest_excess(
-            lambda excess, at=(classes, product): of_the_chain(*at, excess, config.delta)
-        )
+        every = largest_excess(partial(certified, classes, product))
+        chain = largest_excess(partial(of_the_chain, classes, product, delta=config.delta))
         limits.append(
             {**place, "optimal_loss": g(product, classes), "certify": every, "thesis": chain}
         )
@@ -86,11 +85,11 @@ def certified(classes: int, product: float, excess: float) -> float:
     return float(found.value or 0.0) if found.valid else 0.0
 
 
-def of_the_chain(classes: int, product: float, excess: float, delta: float) -> float:
+def of_the_chain(classes: int, product: float, excess: float, *, delta: float) -> float:
     """The same by the thesis's proof, repaired, for most classes.
 
-    >>> round(of_the_chain(10, 5.0, 1e-5, 0.05), 2), of_the_chain(10, 5.0, 1e-3, 0.05)
-    (0.71, 0.0)
+    >>> [round(of_the_chain(10, 5.0, excess, delta=0.05), 2) for excess in (1e-5, 1e-3)]
+    [0.71, 0.0]
     """
     root = math.sqrt(product)
     given = norms_and_loss(classes, root, root, g(product, classes) + excess)
@@ -185,12 +184,14 @@ def _map(classes: int, rows: Sequence[Mapping[str, Any]]) -> HeatMap:
 
 def _limits(rows: Sequence[Mapping[str, Any]]) -> Panel:
     series = []
+    styles: tuple[tuple[str, str, Style], ...] = (
+        ("certify", "", "solid"),
+        ("thesis", ", the thesis's chain", "dashed"),
+    )
     for colour, ((classes,), own) in enumerate(group(rows, "classes").items()):
         products = [float(row["product"]) for row in own]
-        for key, label, style in (
-            ("certify", f"C = {classes}", "solid"),
-            ("thesis", f"C = {classes}, the thesis's chain", "dashed"),
-        ):
+        for key, label, style in styles:
             values = [row[key] for row in own]
-            series.append(Series(label, products, values, colour=colour, style=style))
+            line = Series(f"C = {classes}{label}", products, values, colour=colour, style=style)
+            series.append(line)
     return Panel("", "αβ", "largest excess loss ε", tuple(series), "linear", "log")
