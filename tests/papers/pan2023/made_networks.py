@@ -59,5 +59,6 @@ def _networks(pair: Pair, turned: str) -> list[dict[str, Any]]:
         ]
         if turned == "measured":
             measured.reverse()
-        found.append({"weight_decay": decay, **measured[-1], "measured": measured})
+        end = {"weight_decay": decay, "accuracy": 1.0, **measured[-1]}
+        found.append({**end, "measured": measured})
     return found

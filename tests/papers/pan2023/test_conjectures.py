@@ -29,7 +29,7 @@ def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]
 def test_one_seed_has_no_interval_in_table_and_picture() -> None:
     numbers = thesis_rows.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["seed"] == 5]
-    assert conjectures.tables(numbers)[0].rows[0][3:] == ("0.0100", "–", "0.0100")
+    assert conjectures.tables(numbers)[0].rows[0][4:] == ("0.0100", "–", "0.0100")
     first = conjectures.pictures(numbers)[0].panels[0]
     assert isinstance(first, Panel)
     assert first.series[0].low is None
@@ -68,7 +68,7 @@ def test_one_hard_place_decides() -> None:
             row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
     found = conjectures.sharpens_with_depth.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert found.numbers["weakest"] == "0.05 − e, conic, 15 layers"
+    assert found.numbers["weakest"] == "accuracy 0.99 or more, 0.05 − e, conic, 15 layers"
 
 
 def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
@@ -76,7 +76,35 @@ def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     found = conjectures.grows_with_decay.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert "nowhere measured: 0.05 − e, conic, 15 layers" in found.evidence
+    assert "nowhere measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in found.evidence
+
+
+def test_a_conjecture_that_fails_only_off_perfect_accuracy_is_a_matter_of_reading() -> None:
+    numbers = thesis_rows.conjectures()
+    for row in numbers["worst"]:
+        if row["reading"] == conjectures.CONVERGED:
+            row["smallest_e"] = 0.4
+    found = conjectures.grows_with_decay.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.numbers["choices"] == {
+        conjectures.CONVERGED: "contradicted",
+        conjectures.PERFECT: "reproduced",
+    }
+
+
+def test_networks_short_of_accuracy_1_count_for_one_reading_alone() -> None:
+    def network(decay: float, gap: float, accuracy: float) -> dict[str, Any]:
+        layer = {"min_intra": gap, "max_inter": 0.0, "nc4_ncc_accuracy": 1.0}
+        return {"weight_decay": decay, "accuracy": accuracy, **layer, "measured": [layer, layer]}
+
+    networks = [network(1e-4, 0.3, 1.0), network(1e-3, 0.4, 1.0), network(1e-2, 0.1, 0.995)]
+    found = {
+        (row["conjecture"], row["reading"]): row["smallest_e"]
+        for row in conjectures.smallest(networks)
+    }
+    assert found["3.1.1", conjectures.CONVERGED] == pytest.approx(0.3 / 2.302585092994046)
+    assert found["3.1.1", conjectures.PERFECT] == 0
+    assert found["3.2.1", conjectures.PERFECT] == 0
 
 
 def test_conjectures_show_seeds_and_intervals() -> None:
