@@ -11,7 +11,6 @@ from typing import Any
 from nclab.papers.field.rows import as_columns, as_rows
 from nclab.papers.zhao2026.optimizers import LARGE, NO_MOMENTUM, USUAL
 from tests.papers.pan2023.made_networks import LAYER_BY_LAYER, conjectured
-from tests.papers.trained import QUANTITIES
 
 Numbers = dict[str, Any]
 Row = dict[str, Any]
@@ -68,20 +67,6 @@ def epochs(numbers: Numbers) -> Numbers:
     shuffled = turned("rows", "epoch")(numbers)
     rows = [{**row, "accuracy": kept[row["epoch"]]} for row in shuffled["rows"]]
     return {**numbers, "rows": sorted(rows, key=lambda row: (row["seed"], row["epoch"]))}
-
-
-def steps(numbers: Numbers) -> Numbers:
-    """In half of the seeds every curve of descent runs backwards."""
-
-    def backwards(start: Row) -> Row:
-        curves = {name: start["descent"][name][::-1] for name in QUANTITIES}
-        return {**start, "descent": {**start["descent"], **curves}}
-
-    per_seed = [
-        {**one, "starts": [backwards(start) for start in one["starts"]]} if one["seed"] % 2 else one
-        for one in numbers["per_seed"]
-    ]
-    return {**numbers, "per_seed": per_seed}
 
 
 def made_again(column: str) -> Shuffle:
