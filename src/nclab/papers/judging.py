@@ -44,6 +44,8 @@ class Part(NamedTuple):
     wide as the exact one of that many independent things, whatever the spread over seeds."""
     ends: tuple[float, float] = (-1.0, 1.0)
     """The values of such shares where it never happens and where it always does."""
+    margin: float | None = None
+    """Its own, where the parts of a claim have different units."""
 
 
 class Share(NamedTuple):
@@ -219,8 +221,9 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
             exact = share_interval(happened, part.items, level)
             ends = [never + (always - never) * end for end in exact]
             low, high = min(low, ends[0]), max(high, ends[1])
-    verdict = decide(low, high, margin, stated=stated)
-    return Effect(part.what, middle, low, high, margin, len(values), verdict)
+    own = margin if part.margin is None else part.margin
+    verdict = decide(low, high, own, stated=stated)
+    return Effect(part.what, middle, low, high, own, len(values), verdict)
 
 
 def _share(part: Share, level: float) -> Effect:

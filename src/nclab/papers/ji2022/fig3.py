@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,15 +27,10 @@ from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
 from nclab.papers.ji2022.decay_models import FEWEST, advantage, fall
 from nclab.papers.ji2022.vgg_training import KIND, Config, read_rows, train
 from nclab.papers.judging import (
-    LEVEL,
-    Effect,
     Part,
     Share,
-    decide,
     judge_effects,
     judge_shares,
-    t_interval,
-    weakest,
 )
 from nclab.papers.tables import Table
 from nclab.papers.verdict import Finding, Verdict
@@ -305,8 +299,8 @@ def fig_3b(numbers: Numbers) -> Finding:
 )
 def fig_3c(numbers: Numbers) -> Finding:
     def falls_and_ends_small(seeds: Seeds) -> Finding:
-        ends = [(part, 0.0) for part in _ends_small(seeds, COSINES)]
-        return _beside_margins([*ends, *((_falls(seeds, name), NET_FALL) for name in COSINES)])
+        falls = [_falls(seeds, name)._replace(margin=NET_FALL) for name in COSINES]
+        return judge_effects([*_ends_small(seeds, COSINES), *falls], margin=0.0)
 
     return _judged(numbers, falls_and_ends_small)
 
@@ -369,18 +363,6 @@ def _ends_small(seeds: Seeds, names: Sequence[str]) -> list[Part]:
         )
         for name in names
     ]
-
-
-def _beside_margins(parts: Sequence[tuple[Part, float]]) -> Finding:
-    """As `judge_effects`, for parts of different units, each with its margin."""
-    level = 1 - (1 - LEVEL) / len(parts)
-    effects = []
-    for part, margin in parts:
-        values = list(part.values.values())
-        low, high = t_interval(values, level) or (None, None)
-        verdict = decide(low, high, margin)
-        effects.append(Effect(part.what, fmean(values), low, high, margin, len(values), verdict))
-    return weakest(effects)
 
 
 def line_in_log_log_t(seeds: Seeds) -> Finding:

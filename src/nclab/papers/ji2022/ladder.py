@@ -234,7 +234,6 @@ def furthest(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
         "preset": f"{rung['name']} of the ladder",
         "config": config,
         "size": f"{rung['images']} images, width {rung['width']:g}, {config['epochs']} epochs",
-        "variant": "plain",
         "seeds": numbers["seeds"],
         "rows": [row for row in numbers["rows"] if row["rung"] == rung["name"]],
         "manifest": {"commit": numbers.get("manifest", {}).get("commit"), "command": command},
