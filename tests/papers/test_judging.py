@@ -158,3 +158,25 @@ def test_two_readings_that_disagree_are_undecided_and_without_seeds_open() -> No
     assert judge_choices({"nearly": [Share("every network", {})]}, margin=0.0).verdict is (
         Verdict.OPEN
     )
+
+
+def test_equal_values_decide_where_as_many_seeds_would_decide_a_share() -> None:
+    def equal(seeds: int) -> Part:
+        return Part("step", dict.fromkeys(range(seeds), 0.5))
+
+    assert judge_effects([equal(2)], margin=0.0).verdict is Verdict.UNDECIDED
+    assert judge_effects([equal(5)], margin=0.0).verdict is Verdict.UNDECIDED
+    assert judge_effects([equal(6)], margin=0.0).verdict is Verdict.REPRODUCED
+    rounded = Part("step", {0: 0.1 + 0.2, 1: 0.3})
+    assert judge_effects([rounded], margin=0.0).verdict is Verdict.UNDECIDED
+
+
+def test_choices_are_told_apart_by_their_names_not_by_beginnings() -> None:
+    up, down = part(1.0, 0.1), part(-1.0, 0.1)
+    found = judge_choices({"start 0.1": [up], "start 0.1, big": [down]}, margin=0.0)
+    assert found.numbers["choices"] == {"start 0.1": "reproduced", "start 0.1, big": "contradicted"}
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="finite numbers"):
+        judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)

@@ -223,7 +223,7 @@ def test_a_claim_without_numbers_is_open() -> None:
     claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, needs="ji2022_fig3")
     finding = claim.check()
     assert finding.verdict is Verdict.OPEN
-    assert finding.evidence == "no numbers of ji2022_fig3"
+    assert finding.evidence == "no numbers; nclab reproduce ji2022_fig3 makes them"
 
 
 def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ class Claim:
         """Judge the numbers of the experiment, or those that are gathered for the preset."""
         if numbers is None:
             if self.gather is None:
-                return Finding(Verdict.OPEN, f"no numbers of {self.needs}", {})
+                why = f"no numbers; nclab reproduce {self.needs} makes them"
+                return Finding(Verdict.OPEN, why, {})
             return self.judge(self.gather(preset))
         if UNREADABLE in numbers:
             return self._unjudged(str(numbers[UNREADABLE]))

@@ -40,10 +40,10 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             (panel,),
             1,
             "Right of the grey margin a part of a claim is reproduced (green), left of it "
-            "contradicted (red), inside there is no effect, or one smaller than a source states "
-            "that itself states a size (yellow); an interval that crosses an edge is undecided "
-            "(blue). Every claim has its own scale. Filled: the recorded evidence; hollow: this "
-            f"machine's run.{CHOICES if open_choices else ''}",
+            "contradicted (red), inside there is no effect (yellow) or, where the source itself "
+            "states a size, less than it states (red); an interval that crosses an edge is "
+            "undecided (blue). Every claim has its own scale. Filled: the recorded evidence; "
+            f"hollow: this machine's run.{CHOICES if open_choices else ''}",
             (6.6, INCHES * depth + 0.9),
         )
     ]

@@ -21,6 +21,8 @@ LEVEL = 0.95
 """Of the intervals, for all parts of one claim together."""
 HALF = 0.5
 """Of the seeds: what happens in more of them happens."""
+SAME = 1e-12
+"""Of the largest value: values that differ by no more are equal."""
 WEAKEST = (
     Verdict.CONTRADICTED,
     Verdict.NO_EFFECT,
@@ -171,23 +173,24 @@ def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: floa
     >>> found.verdict.value, found.numbers["choices"]
     ('undecided', {'size 1': 'reproduced', 'size 2': 'contradicted'})
     """
-    named: list[Part | Share] = [
-        part._replace(what=f"{choice}, {part.what}")
+    named: dict[str, list[Part | Share]] = {
+        choice: [part._replace(what=f"{choice}, {part.what}") for part in parts]
         for choice, parts in choices.items()
-        for part in parts
-    ]
-    effects = _effects(named, margin)
-    missing = [part.what for part in named if not part[1]]
+    }
+    every = [part for parts in named.values() for part in parts]
+    effects = _effects(every, margin)
+    missing = [part.what for part in every if not part[1]]
     found = weakest(effects, missing=missing)
+    if not effects:
+        return Finding(found.verdict, found.evidence, {**found.numbers, "choices": {}})
+    own = {choice: {part.what for part in parts} for choice, parts in named.items()}
     verdicts = {
         choice: weakest(
-            [one for one in effects if one.what.startswith(f"{choice}, ")],
-            missing=[what for what in missing if what.startswith(f"{choice}, ")],
+            [one for one in effects if one.what in names],
+            missing=[what for what in missing if what in names],
         ).verdict
-        for choice in choices
+        for choice, names in own.items()
     }
-    if not effects:
-        return found
     same = len(set(verdicts.values())) == 1
     verdict = next(iter(verdicts.values())) if same else Verdict.UNDECIDED
     said = "; ".join(
@@ -211,8 +214,12 @@ def _effects(parts: Iterable[Part | Share], margin: float, *, stated: bool = Fal
 def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
     """The mean over seeds with Student's interval, wider where values are rounded or shares."""
     values = list(part.values.values())
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"Expected finite numbers, got {values} for {part.what}.")
     middle = math.fsum(values) / len(values)
     low, high = t_interval(values, level) or (None, None)
+    if not (part.step or part.items or _tell(values)):
+        low = high = None
     if low is not None and high is not None:
         low, high = low - part.step / 2, high + part.step / 2
         if part.items:
@@ -224,6 +231,14 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
     own = margin if part.margin is None else part.margin
     verdict = decide(low, high, own, stated=stated)
     return Effect(part.what, middle, low, high, own, len(values), verdict)
+
+
+def _tell(values: Sequence[float]) -> bool:
+    """Whether the spread over seeds says something: equal values do where as many seeds would
+    decide a share, which six do."""
+    spread = max(values) - min(values)
+    alike = spread <= SAME * max(map(abs, values))
+    return not alike or share_interval(len(values), len(values))[0] > HALF
 
 
 def _share(part: Share, level: float) -> Effect:

@@ -100,13 +100,6 @@ ERRATA = (
         ("ji2022/remark-3.2",),
     ),
     Erratum(
-        "ji2022, Thm 3.4",
-        "L(W + δΔW, H + δΔH) ≤ L(W, H), and L(W′, H′) ≤ L(W, H) on the sphere.",
-        "With <, “a lower objective value” as the sentence before says.",
-        "True as printed, but Δ = 0 will do; it is true with <, too, wherever it was tried.",
-        confidence="likely",
-    ),
-    Erratum(
         "ji2022, Sec. 4",
         "Gradient descent with learning rate 5 on the objective (4).",
         "On the mean of the losses, (4) divided by nK.",

@@ -266,7 +266,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 "",
                 "" if panels else "smallest e",
                 tuple(lines),
-                references=(Reference("called small", y=float(numbers["small"])),),
+                references=(Reference("", y=float(numbers["small"])),),
                 x_ticks=tuple(range(1, len(places) + 1)),
                 x_names=tuple(f"{data},\n{layers} layers" for data, layers in places),
             )
@@ -279,7 +279,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
             3,
             "Each conjecture says that something holds up to an e; smaller is better. The "
             "conjectures are about conic hulls. Circles are the seeds, dots their means with "
-            "95 % intervals; by colour, which networks count as perfect.",
+            "95 % intervals; by colour, which networks count as perfect. Dashed: up to there an e "
+            "is called small.",
         )
     ]
 

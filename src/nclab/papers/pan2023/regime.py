@@ -149,8 +149,8 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             tuple(maps),
             len(maps),
             "The intra-class cosine that `nclab certify` guarantees every class; 0 says nothing. A "
-            "small excess is not enough: near the optimum 1 − intra is 2(C−1)ε/(mαβ), where the "
-            "smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
+            "small excess is not enough. Where αβ is large, 1 − intra begins as 2(C−1)ε/(mαβ), and "
+            "the smallest loss m is about (C−1) exp(−Cαβ/(C−1)).",
             (4.6, 4.2),
         ),
         Picture(
@@ -160,7 +160,7 @@ def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
             1,
             "The largest excess loss at which an intra-class cosine of 0.5 is guaranteed, by nclab "
             "to every class (solid), by the thesis's chain, repaired, to most of them (dashed). "
-            "Both fall like the smallest loss itself, exponentially in αβ.",
+            "From αβ of a few on both fall exponentially in αβ.",
             (5.4, 4.0),
         ),
     ]

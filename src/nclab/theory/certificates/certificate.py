@@ -75,7 +75,8 @@ class Certificate(Printed):
     inter_proof: MeanCosineProof | None = field(repr=False)
     """The dual proof behind `inter_upper`."""
     thesis_delta: float
-    """The delta of the four bounds below, which hold for a share 1 - 2 delta of the classes."""
+    """The delta of the four bounds below, which hold for a share 1 - 2 delta of the classes: half
+    of the delta that was asked for, so that it is the `fraction` of the others."""
     thesis_intra_lower: Bound
     """pan2023 with explicit constants and the curvature of the scores that can be reached."""
     thesis_inter_upper: Bound
@@ -235,8 +236,9 @@ def certify(
         some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
     inter, proof = _inter(given, rho, intra.value, pairs)
     some_inter = inter if delta is None else _fraction_inter(given, delta, inter, pairs)
-    # Below half a class neither of the two exceptional sets of the thesis has a member.
-    thesis_delta = 1 / (2 * num_classes) if delta is None else delta
+    # The thesis leaves out 2 delta of the classes; below half a class neither of its two sets of
+    # exceptions has a member.
+    thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
     reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
     printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
     if rows is not None:

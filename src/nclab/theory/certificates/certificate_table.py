@@ -113,7 +113,9 @@ def _whole(certificate: "Certificate") -> str:
 def _of_classes(certificate: "Certificate", alignment: float) -> str:
     intra = certificate.fraction_intra_lower
     who = (
-        "Every class" if certificate.fraction == 1 else f"{certificate.fraction:.0%} of the classes"
+        "Every class"
+        if certificate.fraction == 1
+        else f"{_percent(certificate.fraction)} of the classes"
     )
     text = f"{who}: the mean feature has cosine at least {_down(alignment)} with its classifier"
     if intra.valid and intra.value is not None:
@@ -127,7 +129,7 @@ def _of_classes(certificate: "Certificate", alignment: float) -> str:
     most = certificate.fraction_inter_upper
     if certificate.fraction < 1 and most.valid and most.value is not None:
         text += (
-            f" In {certificate.fraction:.0%} of the pairs of classes it is guaranteed: there "
+            f" In {_percent(certificate.fraction)} of the pairs of classes it is guaranteed: there "
             f"features have cosine at most {_up(most.value)} on average."
         )
     return text
@@ -137,7 +139,10 @@ def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | Non
     def seen(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""
 
-    share, thesis = f" ({certificate.fraction:.0%})", _cell(certificate.thesis_intra_lower, ">=")
+    share, thesis = (
+        f" ({_percent(certificate.fraction)})",
+        _cell(certificate.thesis_intra_lower, ">="),
+    )
     alignment, intra = (
         _cell(bound, ">=") for bound in (certificate.alignment_lower, certificate.intra_lower)
     )
@@ -158,7 +163,8 @@ def _rows(certificate: "Certificate", measured: Mapping[str, float | None] | Non
         _cell(bound, "<=") for bound in (certificate.inter_upper, certificate.thesis_inter_upper)
     )
     ideal = number(-1 / (certificate.num_classes - 1))
-    rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), thesis, ideal))
+    leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
+    rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), leading, ideal))
     if certificate.fraction < 1:
         most = _cell(certificate.fraction_inter_upper, "<=")
         rows.append(_Row("inter cosine" + share, most, ideal=ideal))
@@ -177,6 +183,10 @@ def _cell(bound: Bound, sign: str) -> str:
     if vacuous:
         return f"vacuous ({number(bound.value)})"
     return f">= {_low(bound.value)}" if sign == ">=" else f"<= {_high(bound.value)}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.4g}%"
 
 
 def _low(value: float) -> str:

@@ -24,6 +24,7 @@ def smallest_decay_slack(weight_decays: Sequence[float], gaps: Sequence[float]) 
     >>> smallest_decay_slack([1e-4, 1e-3, 1e-2], [0.5, 1.25, 1.0]) == 0.25 / math.log(10)
     True
     """
+    _check_finite(gaps)
     line = _ordered(weight_decays, gaps)
     falls = [
         (before - after) / math.log(larger / smaller)
@@ -46,6 +47,7 @@ def smallest_layer_slack(gaps: Sequence[float]) -> float:
     """
     if len(gaps) < 2:
         raise DataError(f"Expected at least two layers, got {len(gaps)}.")
+    _check_finite(gaps)
     return max(0.0, *(before - after for before, after in pairwise(gaps)))
 
 
@@ -67,6 +69,8 @@ def smallest_depth_error(
     >>> smallest_depth_error([1e-4, 1e-3], [[0.75, 1.0, 1.0], [0.5, 0.75, 1.0]])
     0.5
     """
+    for own in ncc_accuracies:
+        _check_finite(own)
     line = _ordered(weight_decays, ncc_accuracies)
     errors = [[max(1 - float(value), 0.0) for value in layers] for _, layers in line]
     reached = max(min(own) for own in errors)
@@ -76,6 +80,11 @@ def smallest_depth_error(
         if all(before >= after for before, after in pairwise(depths)):
             return error
     return 1.0  # some layer gets every sample wrong
+
+
+def _check_finite(values: Sequence[float]) -> None:
+    if not all(map(math.isfinite, values)):
+        raise DataError(f"Expected finite numbers, got {list(values)}. Leave such networks out.")
 
 
 def _ordered(weight_decays: Sequence[float], values: Sequence[Value]) -> list[tuple[float, Value]]:
