@@ -35,10 +35,10 @@ def test_a_beginning_as_json() -> None:
 
 
 def test_numbers_of_runs_stand_beside_what_is_recorded(tmp_path: Path) -> None:
-    folder = tmp_path / "ji2022_fig2"
+    folder = tmp_path / "pan2023_fig33"
     folder.mkdir()
-    (folder / "numbers.json").write_text(json.dumps(NUMBERS["ji2022_fig2"]))
-    asked = ("claims", "ji2022/fig-2b", "--json", "--runs", tmp_path)
+    (folder / "numbers.json").write_text(json.dumps(NUMBERS["pan2023_fig33"]))
+    asked = ("claims", "pan2023/sec-3.2-intra-rises", "--json", "--runs", tmp_path)
     [row] = json.loads(call(*asked).out)
     assert row["verdict"] == "contradicted"
     assert row["size"].startswith("preset paper")
