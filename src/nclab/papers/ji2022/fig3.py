@@ -48,7 +48,7 @@ FULL = Config(
     device="auto",
 )
 PRESETS = {
-    "quick": QUICK,
+    "quick": replace(QUICK, images=500),
     "accelerated": replace(QUICK, clip=1.0, power=0.25, most=20.0),
     "paper": FULL,
     "published": replace(FULL, batch_norm=False, dense=4096),
