@@ -105,6 +105,7 @@ def run(
         train_runs(missing, engine=engine)
     return {
         "config": asdict(config),
+        "size": f"{config.images} images, width {config.width:g}, {config.epochs} epochs",
         "seeds": list(seeds),
         "runs": [str(folder.relative_to(out)) for folder in folders.values()],
         "rows": [row for folder in folders.values() for row in read_rows(folder)],
