@@ -59,7 +59,7 @@ def test_networks_of_a_reduced_size_are_not_kept(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", "quick"])
-    TINY.train(tmp_path, seeds=(0,), layers=2, weight_decays=(1e-3,))
+    TINY.train(tmp_path, TINY.sweeps(seeds=(0,), layers=2, weight_decays=(1e-3,)))
     assert keep_networks(PAPER, tmp_path) == 0
 
 

@@ -40,17 +40,21 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Rows of networks by the depth of their teacher."""
-    rows = [
-        {**row, "teacher_depth": depth}
+    planned = [
+        (depth, sweep)
         for depth in config.teacher_depths
-        for row in config.networks.train(
-            out,
+        for sweep in config.networks.sweeps(
             seeds=seeds,
             layers=config.layers,
             weight_decays=config.weight_decays,
             teacher_depth=depth,
-            engine=engine,
         )
+    ]
+    found = config.networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    rows = [
+        {**row, "teacher_depth": depth}
+        for (depth, _), own in zip(planned, found, strict=True)
+        for row in own
     ]
     return {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},

@@ -89,28 +89,30 @@ def run(
 ) -> dict[str, Any]:
     """The smallest e of every seed."""
     rows, accuracies, trained, skipped = [], [], [], 0
-    for place in config.places:
-        runs = place.networks.train(
-            out,
+    planned = [
+        (place, sweep)
+        for place in config.places
+        for sweep in place.networks.sweeps(
             seeds=seeds[: place.most],
             layers=place.layers,
             weight_decays=place.weight_decays,
             data=place.data,
-            engine=engine,
         )
-        trained += [f"fleet/{run['run']}" for run in runs]
-        for (seed,), own in group(runs, "seed").items():
-            networks = [
-                {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
-            ]
-            known = [network for network in networks if defined(network)]
-            skipped += len(networks) - len(known)
-            where = {"data": place.data, "layers": place.layers, "seed": seed}
-            rows += [{**where, **row} for row in smallest(known)]
-            accuracies += [
-                {**where, **{name: run[name] for name in ("weight_decay", "accuracy")}}
-                for run in own
-            ]
+    ]
+    # All places together, so that no core waits for the last network of each.
+    found = config.places[0].networks.train(out, [sweep for _, sweep in planned], engine=engine)
+    for (place, sweep), own in zip(planned, found, strict=True):
+        trained += [f"fleet/{run['run']}" for run in own]
+        networks = [
+            {**run, "measured": last_layers(out, dict(run))} for run in own if run["converged"]
+        ]
+        known = [network for network in networks if defined(network)]
+        skipped += len(networks) - len(known)
+        where = {"data": place.data, "layers": place.layers, "seed": sweep.seeds[0]}
+        rows += [{**where, **row} for row in smallest(known)]
+        accuracies += [
+            {**where, **{name: run[name] for name in ("weight_decay", "accuracy")}} for run in own
+        ]
     return {
         "config": {
             **asdict(config.places[0].networks),

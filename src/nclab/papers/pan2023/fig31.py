@@ -7,7 +7,7 @@ Source: pan2023, Fig. 3.1
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,13 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Rows of networks."""
-    rows = config.networks.train(
-        out,
+    sweeps = config.networks.sweeps(
         seeds=seeds,
         layers=config.layers,
         norms=config.norms,
         weight_decays=config.weight_decays,
-        engine=engine,
     )
+    rows = [*chain.from_iterable(config.networks.train(out, sweeps, engine=engine))]
     return {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},
         "rows": rows,

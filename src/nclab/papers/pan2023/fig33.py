@@ -7,7 +7,7 @@ Source: pan2023, Fig. 3.3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -70,13 +70,10 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """Rows of layers, and the depths of networks."""
-    runs = config.networks.train(
-        out,
-        seeds=seeds,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
-        engine=engine,
+    sweeps = config.networks.sweeps(
+        seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
     )
+    runs = [*chain.from_iterable(config.networks.train(out, sweeps, engine=engine))]
     rows = [layer for run in runs for layer in layer_rows(out, run)]
     return {
         "config": {**asdict(config.networks), **asdict(config), "seeds": list(seeds)},

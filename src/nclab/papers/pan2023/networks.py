@@ -10,7 +10,10 @@ from nclab.data.teacher import Teacher
 from nclab.engine import LOCAL, Engine
 from nclab.models.mlp import Norm, Shape
 from nclab.papers.recorded_networks import Kept
-from nclab.papers.sweep import SweepConfig, train_sweep
+from nclab.papers.sweep import SweepConfig
+from nclab.papers.sweep.plan import plan_sweep
+from nclab.papers.sweep.rows import rows_of
+from nclab.papers.sweep.train import train_plan
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
 from nclab.training import Recipe
@@ -45,9 +48,8 @@ class Networks:
     workers: int | None = None
     """Processes, one a core by default; 0 trains in this one. The numbers do not depend on it."""
 
-    def train(
+    def sweeps(
         self,
-        out: Path,
         *,
         seeds: Sequence[int],
         layers: int,
@@ -55,19 +57,13 @@ class Networks:
         weight_decays: tuple[float, ...] = DECAYS,
         data: Data = "teacher",
         teacher_depth: int = 3,
-        engine: Engine = LOCAL,
-    ) -> list[Row]:
-        """Train what is not in `out/fleet` yet; a row for every network.
-
-        A seed draws the data, the first weights and the order of batches.
-        """
-        rows = []
-        for seed in seeds:
-            config = SweepConfig(
+    ) -> list[SweepConfig]:
+        """What to train, one sweep a seed, which draws data, first weights and order of batches."""
+        shape = Shape(inputs=self.inputs, classes=self.classes, layers=layers, width=self.width)
+        return [
+            SweepConfig(
                 data=self._source(data, teacher_depth, seed),
-                shape=Shape(
-                    inputs=self.inputs, classes=self.classes, layers=layers, width=self.width
-                ),
+                shape=shape,
                 norms=norms,
                 weight_decays=weight_decays,
                 seeds=(seed,),
@@ -75,8 +71,22 @@ class Networks:
                 moments=self.moments,
                 layers="all",
             )
-            rows += train_sweep(config, out / KEPT.folder, workers=self.workers, engine=engine)
-        return rows
+            for seed in seeds
+        ]
+
+    def train(
+        self, out: Path, sweeps: Sequence[SweepConfig], *, engine: Engine = LOCAL
+    ) -> list[list[Row]]:
+        """Train what is not in `out/fleet` yet; for every sweep a row for each of its networks.
+
+        All sweeps are trained together, so that no core waits for the last network of each.
+        """
+        plan = plan_sweep(sweeps, out / KEPT.folder)
+        train_plan(plan, workers=self.workers, engine=engine)
+        return [
+            rows_of(plan.out, [run.name for run in fleet.runs], threshold=fleet.config.converged)
+            for fleet in plan.fleets
+        ]
 
     def _source(self, data: Data, teacher_depth: int, seed: int) -> Teacher | ConicHull:
         if data == "conic":

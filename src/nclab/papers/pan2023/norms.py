@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,10 @@ def run(
 ) -> dict[str, Any]:
     """Networks with their optimum and their certificate."""
     rows = []
-    for row in config.networks.train(
-        out,
-        seeds=seeds,
-        layers=config.layers,
-        weight_decays=config.weight_decays,
-        engine=engine,
-    ):
+    sweeps = config.networks.sweeps(
+        seeds=seeds, layers=config.layers, weight_decays=config.weight_decays
+    )
+    for row in chain.from_iterable(config.networks.train(out, sweeps, engine=engine)):
         optimum = regularised_optimum(config.networks.classes, row["weight_decay"])
         layers = last_layers(out, row)
         rows.append(
