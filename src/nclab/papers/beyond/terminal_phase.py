@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, get_args
 
 from nclab.data import fashion_mnist
-from nclab.engine import LOCAL, Engine, Job, Progress
+from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Series
 from nclab.papers.beyond.terminal_training import (
@@ -37,7 +37,7 @@ from nclab.papers.judging import Part, judge_effects, t_interval
 from nclab.papers.pan2023.networks import PAPER, QUICK
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
-from nclab.progress import bar
+from nclab.papers.working import work_through
 
 PRESETS = {
     "quick": Config(replace(FIGURE, images=200, epochs=50), QUICK, tested=1000, perturbed=200),
@@ -92,19 +92,9 @@ def _train(config: Config, missing: Mapping[tuple[Network, int], Path], engine: 
         Job(f"{network}, seed {seed}", train, (folder.absolute(), config, network, seed))
         for (network, seed), folder in missing.items()
     ]
-    done = dict.fromkeys(range(len(jobs)), 0)
     total = sum(config.epochs(network) for network, _ in missing)
-    with bar("training on", total=total) as moving:
-
-        def tell(progress: Progress) -> None:
-            done[progress.index] = progress.step
-            moving.update(sum(done.values()), f"{len(jobs)} network(s)")
-
-        folder = next(iter(missing.values())).absolute().parent
-        outcomes = engine.run_jobs(jobs, folder=folder, on_progress=tell)
-    for outcome in outcomes:
-        if not outcome.ok:
-            raise NclabError(f"{outcome.name} failed: {outcome.error}")
+    folder = next(iter(missing.values())).absolute().parent
+    work_through(jobs, "training on", engine=engine, total=total, folder=folder)
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nclab.data import fashion_mnist
-from nclab.engine import LOCAL, Engine, Job, Progress
+from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError, NclabWarning
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.papers.claim import Claim, Judge, Kind, Numbers, claim
@@ -34,7 +34,7 @@ from nclab.papers.judging import (
 )
 from nclab.papers.tables import Table
 from nclab.papers.verdict import Finding, Verdict
-from nclab.progress import bar
+from nclab.papers.working import work_through
 from nclab.records import read_run
 
 QUICK = Config()
@@ -140,21 +140,12 @@ def train_runs(runs: Sequence[Planned], *, engine: Engine) -> None:
     """Train networks, in this order, one process each; raises for the first that failed."""
     # Absolute, as a cluster's processes have working folders of their own.
     jobs = [Job(one.name, train, (one.folder.absolute(), one.config, one.seed)) for one in runs]
-    done = dict.fromkeys(range(len(jobs)), 0)
-    with bar("VGG-13", total=sum(one.config.epochs for one in runs)) as moving:
-
-        def tell(progress: Progress) -> None:
-            done[progress.index] = progress.step
-            moving.update(sum(done.values()), f"{len(jobs)} network(s)")
-
-        workers = None
-        if any(one.config.place != "cpu" for one in runs):
-            engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
-        folder = runs[0].folder.absolute().parent
-        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=tell)
-    for outcome in outcomes:
-        if not outcome.ok:
-            raise NclabError(f"{outcome.name} failed: {outcome.error}")
+    workers = None
+    if any(one.config.place != "cpu" for one in runs):
+        engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
+    total = sum(one.config.epochs for one in runs)
+    folder = runs[0].folder.absolute().parent
+    work_through(jobs, "VGG-13", engine=engine, total=total, folder=folder, workers=workers)
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:

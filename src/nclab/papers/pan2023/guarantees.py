@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nclab.engine import LOCAL, Engine
+from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.measurement import measure
@@ -24,13 +24,12 @@ from nclab.papers.pan2023.rows import COSINE
 from nclab.papers.small_network import NetworkConfig, train
 from nclab.papers.tables import Row, Table, group
 from nclab.papers.verdict import Finding, Verdict
-from nclab.progress import track
+from nclab.papers.working import in_one_step, work_through
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
 from nclab.theory.statements.worst_case import worst_inter, worst_intra
-from nclab.threads import one_thread
 
 Array = NDArray[np.float64]
 
@@ -96,14 +95,17 @@ def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
     """The curves once, the networks for every seed."""
-    with one_thread():
-        curve = [
-            curve_row(config, relative, seeds[0])
-            for relative in track(config.relative_excess, "worst cases")
-        ]
-        networks = [
-            network_row(config, decay, seed) for seed in seeds for decay in config.weight_decays
-        ]
+    curves = [
+        Job(f"worst case at {relative:g}", in_one_step, (curve_row, config, relative, seeds[0]))
+        for relative in config.relative_excess
+    ]
+    trainings = [
+        Job(f"weight decay {decay:g}, seed {seed}", in_one_step, (network_row, config, decay, seed))
+        for seed in seeds
+        for decay in config.weight_decays
+    ]
+    rows = work_through([*curves, *trainings], "worst cases and networks", engine=engine)
+    curve, networks = rows[: len(curves)], rows[len(curves) :]
     low, high = min(config.weight_decays) / 2, max(config.weight_decays) * 2
     optima = [
         regularised_optimum(config.network.num_classes, float(decay)).to_dict()

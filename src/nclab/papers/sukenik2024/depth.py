@@ -16,8 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
-from nclab.engine import LOCAL, Engine, Job, Progress
-from nclab.errors import NclabError
+from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Panel, Picture
 from nclab.files import write_whole
 from nclab.papers.claim import Kind as ClaimKind
@@ -38,7 +37,7 @@ from nclab.papers.judging import Part, judge_effects
 from nclab.papers.sukenik2024.descent import DeepLoss, Kind, Model, descend
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
-from nclab.progress import bar
+from nclab.papers.working import in_one_step, work_through
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.setting import checked
 from nclab.threads import one_thread
@@ -205,27 +204,14 @@ def run(
 
 def _descend(missing: Sequence[Cell], folder: Path, engine: Engine, workers: int | None) -> None:
     jobs = [
-        Job(f"batch {n} of {len(missing)}", _job, (cell, folder / cell.name))
+        Job(f"batch {n} of {len(missing)}", in_one_step, (_write_cell, cell, folder / cell.name))
         for n, cell in enumerate(missing, start=1)
     ]
-    done = 0
-    with bar("descending", total=len(jobs)) as moving:
-
-        def tell(progress: Progress) -> None:
-            nonlocal done
-            done += 1
-            moving.update(done, f"{len(jobs)} batches")
-
-        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=tell)
-    for outcome in outcomes:
-        if not outcome.ok:
-            raise NclabError(f"{outcome.name} failed: {outcome.error}")
+    work_through(jobs, "descending", engine=engine, folder=folder, workers=workers)
 
 
-def _job(report: Any, cell: Cell, file: Path) -> None:
-    rows = descend_cell(cell)
-    write_whole(file, json.dumps(rows, allow_nan=False).encode())
-    report(1, 1)
+def _write_cell(cell: Cell, file: Path) -> None:
+    write_whole(file, json.dumps(descend_cell(cell), allow_nan=False).encode())
 
 
 def below_etf(row: Row) -> float:
