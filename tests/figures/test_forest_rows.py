@@ -1,7 +1,7 @@
 """Where the rows of a forest plot lie."""
 
 from nclab.figures.draw import draw
-from nclab.figures.forest_rows import laid_out
+from nclab.figures.forest_rows import HEIGHT, ZERO, laid_out
 from nclab.figures.interactive import spec
 from nclab.figures.picture import EffectRow, Effects, Forest, Picture
 
@@ -37,3 +37,15 @@ def test_both_renderers_draw_all_intervals() -> None:
     assert len(spec(PICTURE)["data"]) == 3
     texts = [text.get_text() for text in draw(PICTURE).axes[0].texts]
     assert {"small", "large", "a", "b", "-30 [-50, -10]"} <= set(texts)
+
+
+def test_the_line_of_zero_leaves_the_words_alone() -> None:
+    rows, _, _ = laid_out(Forest("", GROUPS))
+    words = [row.at - HEIGHT / 2 for row in rows if row.words]
+    zeros = [(row.at - ZERO[0], row.at + ZERO[1]) for row in rows if row.effect is not None]
+    assert all(abs(end - at) > 0.3 for at in words for end in sum(zeros, ()))
+    assert not any(top < at < bottom for at in words for top, bottom in zeros)
+    lines = [one for one in spec(PICTURE)["layout"]["shapes"] if one["type"] == "line"]
+    assert [(one["y0"], one["y1"]) for one in lines] == zeros
+    drawn = [line for line in draw(PICTURE).axes[0].lines if list(line.get_xdata()) == [0, 0]]
+    assert [tuple(line.get_ydata()) for line in drawn] == zeros

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.figures import axes, canvas
-from nclab.figures.forest_rows import HEIGHT, Row, laid_out
+from nclab.figures.forest_rows import HEIGHT, ZERO, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import (
@@ -146,7 +146,6 @@ def _draw_reference(axis: "Axes", reference: Reference, colours: Colours) -> Non
 
 def _draw_forest(axis: "Axes", panel: Forest, colours: Colours) -> None:
     rows, bands, depth = laid_out(panel)
-    axis.axvline(0.0, color=colours.muted, lw=0.9, zorder=1.8)
     for band in bands:
         x, width = -band.reach, 2 * band.reach
         axis.barh(band.middle, width, band.tall, left=x, color=colours.grid, zorder=1.5, lw=0)
@@ -175,6 +174,7 @@ def _draw_row(axis: "Axes", row: Row, colours: Colours) -> None:
         return
     colour = colours.line(row.effect.colour)
     inside = colours.background if row.effect.hollow else colour
+    axis.plot([0, 0], [row.at - ZERO[0], row.at + ZERO[1]], color=colours.muted, lw=0.9, zorder=1.8)
     axis.plot([row.low, row.high], [row.at] * 2, color=colour, lw=1.6, zorder=2.5)
     axis.plot(row.middle, row.at, "o", ms=5, mfc=inside, mec=colour, mew=1.3, zorder=3)
 

@@ -7,6 +7,8 @@ from nclab.text import number
 
 HEIGHT = 1.1
 """From the middle of a row up to its words."""
+ZERO = (0.2, 0.6)
+"""How far the line of zero reaches up and down from an interval: not into the words of a row."""
 LEAST = 0.004
 """Half the width of a margin that can be seen."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nclab.errors import MissingExtra
-from nclab.figures.forest_rows import HEIGHT, Row, laid_out
+from nclab.figures.forest_rows import HEIGHT, ZERO, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import (
@@ -349,8 +349,6 @@ def _forest(
     }
     layout["annotations"].append(_panel_title(panel.title, box))
     home = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
-    zero = {"x0": 0, "x1": 0, "y0": 0, "y1": depth + 0.4, "line": {"color": colours.muted}}
-    layout["shapes"].append({"type": "line", "layer": "below", **home, **zero})
     for band in bands:
         across = {"x0": -band.reach, "x1": band.reach}
         down = {"y0": band.middle - band.tall / 2, "y1": band.middle + band.tall / 2}
@@ -370,6 +368,10 @@ def _forest(
                 words | look | {"x": -1.02, "xanchor": "left", "text": text},
                 words | look | {"x": 1.02, "xanchor": "right", "text": _plain(row.numbers)},
             ]
+        if row.effect is not None:
+            down = {"x0": 0, "x1": 0, "y0": row.at - ZERO[0], "y1": row.at + ZERO[1]}
+            thin = {"type": "line", "layer": "below", "line": {"color": colours.muted, "width": 1}}
+            layout["shapes"].append({**thin, **home, **down})
     axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
     return [_interval(row, colours) | axes for row in rows if row.effect is not None]
 
