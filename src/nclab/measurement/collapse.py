@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +12,8 @@ from torch import Tensor
 from nclab import metrics
 from nclab.errors import DataError, NclabError
 from nclab.frame import as_frame
+from nclab.measurement.aims import distance_of, map_point, target_of
+from nclab.measurement.guarantees import certificate_of
 from nclab.measurement.interval import Interval
 from nclab.measurement.page import Shown
 from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
@@ -21,16 +23,9 @@ from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondLook
 from nclab.statistics.residuals import Residuals
 from nclab.text import number
-from nclab.theory.certificates.any_counts import (
-    AnyCounts,
-    any_counts,
-    own_probabilities,
-    own_residuals,
-)
-from nclab.theory.certificates.certificate import Certificate, certify
-from nclab.theory.certificates.norms_and_loss import as_number
-from nclab.theory.targets.distance import TargetDistance, distance_to
-from nclab.theory.targets.target import Target, target
+from nclab.theory.certificates.certificate import Certificate
+from nclab.theory.targets.distance import TargetDistance
+from nclab.theory.targets.target import Target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,8 +39,6 @@ PAIRS_NAMED = 5
 CERTIFIED = 1000
 """Up to this many classes `to_dict` includes a certificate; it takes milliseconds, at 1000 classes
 up to a tenth of a second."""
-BESIDE_GUARANTEES = ("nc3_alignment_min", "min_intra", "mean_intra", "max_inter", "accuracy")
-"""What a certificate shows as measured beside what it guarantees."""
 
 
 class ClassPair(NamedTuple):
@@ -183,61 +176,7 @@ class Collapse(Shown):
         >>> bool((promised <= collapse.intra_cosine.numpy()).all())
         True
         """
-        soft = None if self.residuals is None else self.residuals.soft
-        for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
-            if getattr(self, name) is None:
-                raise DataError(
-                    f"Expected a measurement with classifier and loss, but {name} is missing: "
-                    f"{self.notes[name]}."
-                )
-        own: Any = self  # where these two are measured, nothing that follows is None
-        losses, mean = own.class_loss, own.balanced_loss
-        if soft is not None:
-            losses = soft.hard_losses / self.counts
-            mean = float(losses.mean())
-        certificate = certify(
-            *(own.num_classes, own.alpha, own.beta, mean, delta),
-            class_losses=losses.cpu().numpy(),
-            class_alphas=own.class_alpha.cpu().numpy(),
-            class_betas=own.class_beta.cpu().numpy(),
-            bias_norm=self.bias_norm,
-            pairs=pairs,
-        )
-        measured = {name: getattr(self, name) for name in BESIDE_GUARANTEES}
-        measured["within_share"] = self._mean(own.variances) / self._mean(own.class_alpha.square())
-        return replace(certificate, measured=measured, any_counts=self._by_samples(pairs))
-
-    def _by_samples(self, solved: bool) -> AnyCounts | None:
-        """What the mean loss over samples guarantees; of hard labels and equal counts nothing new.
-
-        By the optimum of counts and targets if that is `solved`, else by the own probabilities.
-        """
-        rests = self.residuals
-        soft = None if rests is None else rests.soft
-        if soft is None and len(self.counts.unique()) == 1:
-            return None
-        own: Any = self
-        counts = self.counts.cpu()
-        product = math.sqrt(self._mean(own.class_alpha.square())) * own.beta
-        targets = None
-        if soft is not None:
-            mean = soft.targets.cpu() / counts[:, None]
-            spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
-            targets = mean.T if spread <= 1e-9 * self.samples else None
-        if solved and (soft is None or targets is not None):
-            return any_counts(counts, product, own.loss, bias=self.bias_norm > 0, targets=targets)
-        if rests is None:
-            return None
-        if soft is None:
-            return own_probabilities(
-                counts, rests.sums, product, own.loss, bias_norm=self.bias_norm
-            )
-        probabilities = rests.sums + self.counts.double().diag().to(rests.sums)
-        gain = float((probabilities - soft.targets).sum(0).norm()) / self.samples * self.bias_norm
-        of_q, of_targets = (soft.entropies / self.samples).tolist()
-        return own_residuals(
-            soft.moment.cpu(), (of_q, of_targets), self.samples, product, own.loss, bias=gain
-        )
+        return certificate_of(self, delta, pairs=pairs)
 
     def target(
         self,
@@ -258,45 +197,11 @@ class Collapse(Shown):
         >>> collapse.target().geometry, round(collapse.distance_to(collapse.target()).means, 9)
         ('simplex ETF', 0.0)
         """
-        rows = float(self._classifier().double().square().sum())
-        alpha = math.sqrt(self._mean(self.class_alpha.square()))
-        setting: dict[str, Any] = {"counts": self.counts.cpu(), "dim": self.dim, "loss": loss}
-        setting |= {"bias": 0.0 if self.bias_norm > 0 else None, **options}
-        if weight_decay is None:
-            return target(**setting, norms=(alpha, math.sqrt(rows / self.num_classes)))
-        if isinstance(weight_decay, tuple | list):
-            return target(**setting, weight_decay=weight_decay)
-        inferred = self._inferred(as_number("weight_decay", weight_decay))
-        found = target(**setting, weight_decay=(weight_decay, inferred))
-        note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
-        return replace(found, notes=(note, *found.notes))
-
-    def _classifier(self) -> Tensor:
-        if self.weight is None:
-            raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
-        return self.weight
-
-    def _inferred(self, weight_decay: float) -> float:
-        """That of the features at an optimum, where both penalties are equal."""
-        features = self._mean(self.class_alpha.square()) * self.samples
-        rows = float(self._classifier().double().square().sum())
-        if weight_decay and not min(rows, features) > 0:
-            raise DataError(
-                "Expected features and a classifier that are not zero, whose norms tell the weight "
-                "decay of the features, got zeros. Pass weight_decay=(weights, features)."
-            )
-        return weight_decay * rows / features if features else 0.0
+        return target_of(self, weight_decay, loss=loss, **options)
 
     def distance_to(self, target: Target) -> TargetDistance:
         """How far class means, classifier and loss are from a target, and from the simplex ETF."""
-        if not isinstance(target, Target):
-            raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
-        setting = target.setting
-        soft_there = setting.targets is not None or setting.loss == "label_smoothing"
-        soft_here = self.residuals is not None and self.residuals.soft is not None
-        alike = setting.loss in ("cross_entropy", "label_smoothing") and soft_here == soft_there
-        loss = self.loss if alike else None
-        return distance_to(target, self.moments.means, self.weight, loss, counts=self.counts)
+        return distance_of(self, target)
 
     def map_point(self, weight_decay: float, state: str | None = None) -> dict[str, Any]:
         """This network as a row for `nclab target --map imbalance --points`.
@@ -305,15 +210,7 @@ class Collapse(Shown):
         of norms, and both are given as one, t sqrt n. Without a `state` the map takes that of
         `minority_cosine`.
         """
-        weight = self._classifier()
-        t = math.sqrt(weight_decay * self._inferred(weight_decay))
-        cosine = metrics.minority_cosine(self.moments, weight)
-        return {
-            "imbalance": float(self.counts.max() / self.counts.min()),
-            "weight_decay": t * math.sqrt(self.samples),
-            "minority_cosine": _finite(cosine),
-            **({} if state is None else {"state": state}),
-        }
+        return map_point(self, weight_decay, state)
 
     @cached_property
     def toward(self) -> Toward | None:
@@ -348,10 +245,6 @@ class Collapse(Shown):
     def _shown_strata(self) -> dict[str, Any]:
         """What tables show of groups of classes; empty where they do not."""
         return {"strata": self.strata().to_dicts()} if are_shown(self.counts) else {}
-
-    def _mean(self, values: Tensor) -> float:
-        """Over samples of what is known of every class."""
-        return float((values * self.counts).sum() / self.counts.sum())
 
     def scalars(self) -> dict[str, float | None]:
         """The scalar metrics by name, in the order of the tables."""
