@@ -16,9 +16,10 @@ What the papers print, what they should say, and why. Made by `make docs` from t
 the verdict comes from numbers and would change with them. Both papers were read from scans, so a
 few slips may be those of our copies. Symbols: [notation.md](notation.md).
 
-Most are slips. What matters to a reader who builds on the papers: Lemma 2.4.6 and the steps
-around it in pan2023 (the theorem survives, its constants do not), and equation (11) and what
-Example 3.1 says of stochastic descent in ji2022.
+Most are slips. What matters to a reader who builds on the papers: in pan2023 the steps that turn
+inner products with mean unit features into cosines (Lemma 2.4.6 and the end of the proof; the
+theorem survives, its constants do not), and in ji2022 equation (11) and what Example 3.1 says of
+stochastic descent.
 """
 
 

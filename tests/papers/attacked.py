@@ -156,7 +156,6 @@ MILD: dict[str, Change] = {
     "pan2023/sec-3.1-norm-helps-decay": DEGREE,
     "pan2023/sec-1.4-simpler-data": DEGREE,
     "pan2023/sec-3.1-norms-fall": powered("alpha", "beta"),
-    "pan2023/sec-3.1-guarantee-grows": powered("alpha", "beta"),
     "pan2023/sec-3.2-inter-unstable": scaled("max_inter"),
     "fang2021/minority-networks": of_studies(lambda one, much: one * much, "minority"),
     "thrampoulidis2022/networks-follow-seli": DISTANCES,

@@ -90,7 +90,6 @@ SHUFFLED: dict[str, Shuffle] = {
     "pan2023/sec-3.1-falls-without-norm": DECAYS,
     "pan2023/sec-3.1-norm-helps-decay": DECAYS,
     "pan2023/sec-3.1-norms-fall": DECAYS,
-    "pan2023/sec-3.1-guarantee-grows": DECAYS,
     "pan2023/sec-1.4-simpler-data": turned("rows", "teacher_depth"),
     "pan2023/sec-3.2-largest-decay-fails": turned("runs", "weight_decay"),
     "pan2023/sec-3.2-accuracy-rises": LAYERS,

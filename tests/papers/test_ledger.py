@@ -107,11 +107,12 @@ def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
     assert claim.check().verdict is Verdict.OPEN
 
 
-def test_lemma_246_fails_without_its_hypothesis_and_holds_with_it() -> None:
+def test_lemma_246_fails_for_cosines_and_holds_where_the_mean_is_long() -> None:
     numbers = gathered("pan2023/lemma-2.4.6")
     assert numbers["printed"]["violated"] == 1
     assert numbers["printed"]["left"] > 0.99
-    assert numbers["printed"]["right"] < 0
+    assert numbers["printed"]["right"] < 0.5
+    assert numbers["inner"]["violated"] == 0
     assert numbers["repaired"]["violated"] == 0
     assert numbers["linear"]["violated"] == 0
 
@@ -119,18 +120,22 @@ def test_lemma_246_fails_without_its_hypothesis_and_holds_with_it() -> None:
 def test_theorem_231_is_not_sharp() -> None:
     finding = CLAIMS["pan2023/thm-2.3.1"].judge(gathered("pan2023/thm-2.3.1"))
     slopes = finding.numbers["slopes"]
-    assert slopes["attained_intra"] == pytest.approx(1.0, abs=0.02)
-    assert slopes["attained_inter"] == pytest.approx(0.5, abs=0.02)
+    assert slopes["attained"] == pytest.approx(1.0, abs=0.02)
+    assert slopes["certified"] == pytest.approx(1.0, abs=0.02)
     assert "not sharp" in finding.evidence
 
 
 def test_a_slower_rate_would_refute_theorem_231_and_a_missing_proof_leaves_it_open() -> None:
     numbers = gathered("pan2023/thm-2.3.1")
     judge = CLAIMS["pan2023/thm-2.3.1"].judge
-    slow = [{**row, "attained_inter": row["excess"] ** 0.05} for row in numbers["rows"]]
-    assert judge({**numbers, "rows": slow}).verdict is Verdict.REFUTED
-    unproved = [{**row, "certified_inter": None} for row in numbers["rows"]]
-    assert judge({**numbers, "rows": unproved}).verdict is Verdict.OPEN
+    slow = [{**row, "attained": row["excess"] ** 0.05} for row in numbers["worst"]]
+    assert judge({**numbers, "worst": slow}).verdict is Verdict.REFUTED
+    broken = [{**row, "attained": 2 * row["certified"]} for row in numbers["rows"]]
+    assert judge({**numbers, "rows": broken}).verdict is Verdict.REFUTED
+    unproved = [{**row, "certified": 1.0} for row in numbers["grid"]]
+    assert judge({**numbers, "grid": unproved}).verdict is Verdict.OPEN
+    weak = [{**row, "certified": row["certified"] ** 0.1} for row in numbers["grid"]]
+    assert judge({**numbers, "grid": weak}).verdict is Verdict.OPEN
 
 
 def test_the_printed_formulas_of_the_example_are_refuted_with_numbers() -> None:

@@ -30,7 +30,6 @@ SPOILED: dict[str, Callable[[Numbers], Any]] = {
     "pan2023/sec-3.1-falls-without-norm": each("rows", mirrored),
     "pan2023/sec-3.1-norm-helps-decay": each("rows", mirrored),
     "pan2023/sec-3.1-norms-fall": each("rows", mirrored),
-    "pan2023/sec-3.1-guarantee-grows": each("rows", mirrored),
     "pan2023/sec-1.4-simpler-data": each(
         "rows", lambda row: {"teacher_depth": 10 - row["teacher_depth"]}
     ),
@@ -70,7 +69,6 @@ FLAT: dict[str, Callable[[Numbers], Any]] = {
     "pan2023/sec-3.1-grows": flat("rows", min_intra=0.5, max_inter=0.1),
     "pan2023/sec-3.1-falls-without-norm": flat("rows", min_intra=0.5, max_inter=0.1),
     "pan2023/sec-3.1-norm-helps-decay": flat("rows", min_intra=0.5, max_inter=0.1),
-    "pan2023/sec-3.1-guarantee-grows": flat("rows", alpha=3.0, beta=2.0),
     "pan2023/sec-1.4-simpler-data": flat("rows", min_intra=0.5, max_inter=0.1),
     "pan2023/sec-3.2-accuracy-rises": flat("rows", ncc_accuracy=0.9),
     "pan2023/sec-3.2-intra-rises": flat("rows", min_intra=0.5),

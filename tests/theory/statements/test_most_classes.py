@@ -18,7 +18,7 @@ STEPS = (
     steps.large_norms,
     steps.high_differences,
     steps.high_scores_of_others,
-    steps.self_duality_printed,
+    steps.self_duality,
 )
 
 
@@ -104,11 +104,13 @@ def test_a_bound_that_is_shrunk_is_broken() -> None:
         assert (np.abs(both.left - middle) > 0.5 * np.abs(both.right - middle)).any()
 
 
-def test_nc3_as_printed_fails_at_small_norms_only() -> None:
+def test_nc3_needs_its_factor_at_small_norms() -> None:
     W, H = networks(np.random.default_rng(1), 500, 3, 1)
-    small, whole = (steps.self_duality_printed(s * W, s * H, 0.1).holds for s in (1e-3, 1.0))
-    assert (~small).mean() > 0.2
-    assert (~whole).mean() < (~small).mean() / 2
+    both = steps.self_duality(1e-3 * W, 1e-3 * H, 0.1)
+    assert both.always
+    product = 1e-6 * np.sqrt(np.square(W).sum((1, 2)) / 3 * np.square(H).sum((1, 2, 3)) / 3)
+    without = 1 - (1 - both.right) / (2 / (3 * product))
+    assert (both.left < without - 1e-6).mean() > 0.2
 
 
 @pytest.mark.parametrize("step", STEPS)

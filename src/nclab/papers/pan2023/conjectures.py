@@ -81,7 +81,7 @@ def _places(networks: Networks, most: int | None = None) -> tuple[Place, ...]:
     )
 
 
-PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER, most=2))}
+PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER))}
 
 
 def run(
@@ -334,7 +334,7 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
     return Claim(
         f"pan2023/conjecture-{number}" if own else f"beyond/conjecture-{number}-{data}",
         Kind.CONJECTURE if own else Kind.RESULT,
-        text if own else f"On data of a teacher, too: {text[0].lower()}{text[1:]}",
+        text if own else text.replace("On conic hulls", "On data of a teacher, too"),
         f"pan2023, Conj. {number} “{quote}”",
         partial(judged, number, data),
         needs="pan2023_conjectures",
@@ -345,17 +345,19 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
 
 GROWS = (
     "3.1.1",
-    "Collapse improves with weight decay, up to e log(λ₂/λ₁).",
+    "On conic hulls, of networks with perfect accuracy, collapse improves with weight decay, up to "
+    "e log(λ₂/λ₁).",
     "NC improves with weight decay",
 )
 SHARPENS = (
     "3.2.1",
-    "Collapse sharpens from layer to layer, up to e.",
+    "On conic hulls collapse sharpens from layer to layer, up to e.",
     "NC sharpens with model depth",
 )
 FALLS = (
     "3.2.2",
-    "Effective depth at some small error e does not grow with weight decay.",
+    "On conic hulls, of networks with perfect accuracy, the effective depth at some small error e "
+    "does not grow with weight decay.",
     "Depth minimization improves with weight decay",
 )
 grows_with_decay = _conjecture(*GROWS, "conic")

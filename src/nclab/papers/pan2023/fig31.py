@@ -178,7 +178,7 @@ def converges(numbers: Numbers) -> Finding:
     "pan2023/sec-3.1-fails-without-norm",
     Kind.RESULT,
     "Without batch norm training fails for weight decay above 0.005.",
-    "pan2023, Sec. 3.1.2 “in the no BN case, weight decay negatively impacts”",
+    "pan2023, Sec. 3.1.2 “fails to converge when”",
 )
 def fails_without_norm(numbers: Numbers) -> Finding:
     """In how many seeds none of these networks converges."""
@@ -237,8 +237,8 @@ def grows(numbers: Numbers) -> Finding:
 @claimed(
     "pan2023/sec-3.1-affine-above-plain",
     Kind.RESULT,
-    "Without the affine transformation there is less collapse at every weight decay.",
-    "pan2023, Sec. 3.1.2 “less degree of neural collapse under all decay values”",
+    "Without the affine transformation there is significantly less collapse at every weight decay.",
+    "pan2023, Sec. 3.1.2 “significantly less degree of neural collapse under all decay values”",
     code="nclab.papers.pan2023.rows.degree",
 )
 def affine_above_plain(numbers: Numbers) -> Finding:

@@ -1,22 +1,19 @@
 """Steps (2.19) to (2.23) of the proof of pan2023, Theorem 2.3.1, and the bound on NC3 it prints."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.papers.claim import Claim, Kind, Numbers
-from nclab.papers.evidence import by_hand, draws, judge_repair, judge_statement, tally, worked
+from nclab.papers.claim import Claim, Kind, Numbers, claim
+from nclab.papers.evidence import by_hand, draws, judge_statement, tally, worked
 from nclab.papers.pan2023.trial_data import networks
-from nclab.theory.certificates.alignment import alignment_lower
-from nclab.theory.certificates.norms_and_loss import norms_and_loss
-from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
+from nclab.papers.verdict import Finding
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import most_classes as steps
 from nclab.theory.statements.inequality import Inequality
-from nclab.theory.statements.loss_steps import sample_losses
 
 Step = Callable[[ArrayLike, ArrayLike, float], Inequality]
 
@@ -33,14 +30,16 @@ ROW: FloatArray = np.array([[2.0], [0.0], [1.0]])
 """Weights of the case with three classes, all with the feature 1."""
 
 
-def _all_of(step: Step, preset: str, seed: int) -> list[Inequality]:
+def _all_of(
+    step: Step, preset: str, seed: int, classes: Sequence[int] = (2, 3, 4, 10)
+) -> list[Inequality]:
     """A step on networks near the minimum and far from it, some with one heavy class."""
     rng = np.random.default_rng(seed)
     found = []
-    for classes in (2, 3, 4, 10):
-        W, H = networks(rng, draws(preset) // 20, classes, 2)
+    for number in classes:
+        W, H = networks(rng, draws(preset) // 20, number, 2)
         # Weights and features of one class are longer, and its features turned away.
-        heavy = np.where(np.arange(classes) == 0, rng.uniform(1, 3, (len(W), 1)), 1.0)
+        heavy = np.where(np.arange(number) == 0, rng.uniform(1, 3, (len(W), 1)), 1.0)
         away = rng.normal(size=(len(W), 1, H.shape[-1])) * (heavy - 1)[..., None]
         for rows, columns in (
             (W, H),
@@ -146,45 +145,35 @@ eq_2_23 = Claim(
 
 def _self_duality(preset: str) -> Numbers:
     rng = np.random.default_rng(14)
-    printed = _all_of(steps.self_duality_printed, preset, 15)
-    cosines, bounds = [], []
+    batches = _all_of(steps.self_duality, preset, 15, classes=(3, 4, 10))
+    telling = sum(int((both.right > 0).sum()) for both in batches)
     for classes in (3, 10):
         W, H = networks(rng, draws(preset) // 50, classes, 2)
-        printed += [steps.self_duality_printed(SMALL * W, SMALL * H, delta) for delta in DELTAS]
-        for w, h in zip(W, H, strict=True):
-            lost, delta = float(sample_losses(w, h).mean()), float(rng.choice(DELTAS))
-            alpha = math.sqrt(float(np.square(h).sum(-1).mean()))
-            beta = math.sqrt(float(np.square(w).sum()) / classes)
-            given = norms_and_loss(classes, alpha, beta, lost)
-            gap = thesis_bounds(given, delta, curvature_reachable(given)).alignment_gap
-            centred, mean = w - w.mean(0), h.mean(1)
-            scale = np.linalg.norm(centred, axis=1) * np.linalg.norm(mean, axis=1)
-            few = math.floor(2 * delta * classes + 1e-9)
-            cosines += [float(np.sort((centred * mean).sum(1) / scale)[few])] * 2
-            ours = alignment_lower(given, few)
-            bounds += [max(1 - gap, -1.0), ours if ours > 0 else -1.0]
-    source = "pan2023, Thm 2.3.1 (proof, NC3)"
-    repaired = Inequality(np.array(cosines), ">=", np.array(bounds), source, True, 1e-9)
-    hand = steps.self_duality_printed(PAIR, SCORES, HAND_DELTA)
+        batches += [steps.self_duality(SMALL * W, SMALL * H, delta) for delta in DELTAS]
+    hand = steps.self_duality(PAIR, SCORES, HAND_DELTA)
     reach = 2 * math.sqrt(2.5)
     lost = (math.log1p(math.exp(-4)) + math.log1p(math.exp(-2))) / 2 - math.log1p(math.exp(-reach))
     bend = math.exp(-reach) / (1 + math.exp(-reach)) ** 2
-    right = 1 - 2 * math.sqrt(2 * lost * (1 - HAND_DELTA) / (bend * HAND_DELTA))
+    right = 1 - 2 * math.sqrt(2 * lost * (1 - HAND_DELTA) / (bend * HAND_DELTA)) / reach
     return {
-        "printed": tally(*printed),
-        "repaired": tally(repaired),
-        "telling": int((np.array(bounds) > 0).sum()),
+        **tally(*batches),
+        "telling": telling,
         "hand_error": by_hand((hand.left, 1.0), (hand.right, right)),
     }
 
 
-nc3 = Claim(
+@claim(
     "pan2023/proof-nc3",
     Kind.PROOF_STEP,
     "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
-    "1 - 2 sqrt(2 epsilon (1-delta)/(lambda delta)), which is the bound on NC3.",
+    "1 - (C-1)/(C alpha beta) 2 sqrt(2 epsilon (1-delta)/(lambda delta)), which is the bound on "
+    "NC3; read with the factor of (2.21), which our copy does not show in this line.",
     "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
-    worked(judge_repair),
-    _self_duality,
-    code="nclab.theory.statements.most_classes.self_duality_printed",
+    gather=_self_duality,
+    code="nclab.theory.statements.most_classes.self_duality",
 )
+@worked
+def nc3(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
+    evidence = f"{found.evidence} ({numbers['telling']} of the bounds above 0)"
+    return Finding(found.verdict, evidence, numbers)

@@ -104,9 +104,13 @@ def _bounds(classes: int, attained: float | None, upper: float | None) -> dict[s
     return {k: None if v is None else v + 1 / (classes - 1) for k, v in known.items()}
 
 
-def slopes(grid: Sequence[Numbers]) -> dict[str, float]:
+def slopes(grid: Sequence[Numbers], power: float = 0.5) -> dict[str, float]:
     """Powers of epsilon and of delta in what is certified, and its rate per unit of alpha beta;
     the least favourable over the rest of the grid.
+
+    Args:
+        power: of epsilon with which what is certified falls, by which that at different epsilon is
+            compared.
 
     >>> grid = [{"classes": 4, "product": a, "excess": e, "delta": d,
     ...          "certified": math.exp(a) * (e / d) ** 0.5}
@@ -120,7 +124,7 @@ def slopes(grid: Sequence[Numbers]) -> dict[str, float]:
         for row in grid:
             rest = tuple(row[k] for k in ("classes", "product", "excess", "delta") if k != key)
             groups.setdefault(rest, []).append(row)
-        found[name] = [_slope(own, key) for own in groups.values() if len(own) > 1]
+        found[name] = [slope(own, key) for own in groups.values() if len(own) > 1]
     places = {(row["classes"], row["delta"]) for row in grid}
     for classes, delta in places:
         own = [row for row in grid if (row["classes"], row["delta"]) == (classes, delta)]
@@ -128,8 +132,7 @@ def slopes(grid: Sequence[Numbers]) -> dict[str, float]:
             p: min((r for r in own if r["product"] == p), key=lambda r: r["excess"])
             for p in {row["product"] for row in own}
         }
-        # At the same epsilon: what is certified falls like its root.
-        logs = [math.log(r["certified"] / math.sqrt(r["excess"])) for r in small.values()]
+        logs = [math.log(r["certified"] / r["excess"] ** power) for r in small.values()]
         rate = float(np.polyfit(list(small), logs, 1)[0])
         found["product"].append(rate * (classes - 1) / classes)
     return {
@@ -139,24 +142,25 @@ def slopes(grid: Sequence[Numbers]) -> dict[str, float]:
     }
 
 
-def _slope(rows: Sequence[Numbers], key: str) -> float:
-    logs = np.log([[row[key], row["certified"]] for row in rows])
+def slope(rows: Sequence[Numbers], key: str, of: str = "certified") -> float:
+    """The power of one number of the rows in another."""
+    logs = np.log([[row[key], row[of]] for row in rows])
     return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
 
-def printed(row: Numbers) -> float:
+def printed(row: Numbers, power: float) -> float:
     """The deviation that the theorem allows with constant 1 in both of its O: the exponent of its
-    remark, over alpha beta, times the sixth root of epsilon / delta."""
+    remark, over alpha beta, times a power of epsilon / delta."""
     classes, product = int(row["classes"]), float(row["product"])
     factor = math.exp(classes / (classes - 1) * product) / product
-    return float(factor * (row["excess"] / row["delta"]) ** POWER)
+    return float(factor * (row["excess"] / row["delta"]) ** power)
 
 
 @claim(
     "pan2023/thm-2.3.1-pairs",
     Kind.THEOREM,
     "For at least 1 - delta of the pairs of classes the inter-class cosine is at most -1/(C-1) + "
-    "O(e^O(alpha beta)/(alpha beta) (epsilon/delta)^(1/6)), for every delta, C and alpha beta.",
+    "O(e^O(alpha beta)/(alpha beta) (epsilon/delta)^(1/6)), where epsilon/delta is small.",
     "pan2023, Thm 2.3.1 “fraction of all pairs of classes”",
     gather=_pairs,
     code="nclab.theory.certificates.fraction_of_pairs.pairs_upper",
@@ -173,7 +177,7 @@ def pairs(numbers: Numbers) -> Finding:
         for row in rows
         if row["attained"] > 0 and row["certified"] <= NEAR * row["attained"]
     }
-    constant = max(row["certified"] / printed(row) for row in (*rows, *grid))
+    constant = max(row["certified"] / printed(row, POWER) for row in (*rows, *grid))
     evidence = (
         f"C = {CLASSES[0]} to {CLASSES[-1]}, alpha beta = {PRODUCTS[0]:g} to {PRODUCTS[-1]:g}: of "
         f"{len(rows)} networks with raised pairs {sum(o > 1e-9 for o in over)} exceed what is "

@@ -25,13 +25,8 @@ from nclab.papers.pan2023.rows import decade_slopes
 from nclab.papers.tables import Row, Table, cell, group
 from nclab.papers.verdict import Finding
 from nclab.theory.certificates.certificate import certify
-from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.certificates.regularised import regularised_optimum
-from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
-from nclab.theory.layer_peeled import g
 
-NEAR_OPTIMAL, DELTA = 1e-6, 0.05
-"""Excess loss and delta at which the guarantees of the theorem are compared."""
 LOG_NORM = 0.01
 """Slopes of log10 of a norm per decade smaller than this are none."""
 POINTS = 40
@@ -219,32 +214,6 @@ def norms_fall(numbers: Numbers) -> Finding:
         for log in [partial(_log, name)]
     ]
     return judge_effects(parts, margin=LOG_NORM, unit="a decade")
-
-
-@claimed(
-    "pan2023/sec-3.1-guarantee-grows",
-    Kind.RESULT,
-    "Larger weight decay gives norms for which the theorem guarantees more at near-optimal loss.",
-    "pan2023, Sec. 3.1.2 “stronger guarantees of Neural Collapse at near-optimal values”",
-    code="nclab.papers.pan2023.rows.decade_slopes",
-)
-def guarantee_grows(numbers: Numbers) -> Finding:
-    """The slope of the logarithm of what the proof of Thm 2.3.1 allows, turned round.
-
-    At the same small excess over the smallest loss for everyone: what networks really lose beyond
-    it is another matter, and so is what nclab's own certificates say of it.
-    """
-    classes = int(numbers["config"]["classes"])
-    falls = decade_slopes(_known(numbers, "alpha"), partial(_allowed, classes), sign=-1)
-    part = Part(f"fall of log10 of the deviation allowed at ε = {NEAR_OPTIMAL:g}", falls)
-    return judge_effects([part], margin=LOG_NORM, unit="a decade")
-
-
-def _allowed(classes: int, row: Row) -> float:
-    """log10 of E: most classes are aligned to 1 − E, by the thesis's chain, repaired."""
-    best = g(row["alpha"] * row["beta"], classes)
-    given = norms_and_loss(classes, row["alpha"], row["beta"], best + NEAR_OPTIMAL)
-    return math.log10(thesis_bounds(given, DELTA, curvature_reachable(given)).alignment_gap)
 
 
 def _log(name: str, row: Row) -> float:

@@ -1,49 +1,32 @@
 """The steps of the proof of pan2023, Theorem 2.3.1, one by one."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from nclab.papers.claim import Claim, Kind, Numbers, claim
 from nclab.papers.evidence import (
-    SAME,
     by_hand,
     draws,
-    in_words,
-    judge_repair,
     judge_statement,
     tally,
     worked,
 )
-from nclab.papers.pan2023.trial_data import SIZES, networks, vectors_around
-from nclab.papers.verdict import Finding, Verdict
+from nclab.papers.pan2023.trial_data import networks
+from nclab.papers.verdict import Finding
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
-from nclab.theory.certificates.inter import inter_from_means
-from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
-from nclab.theory.certificates.scores import excess_to_leave
-from nclab.theory.certificates.thesis import (
-    curvature_printed,
-    curvature_reachable,
-    thesis_bounds,
-)
-from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements.inequality import ROUNDING, Inequality, units
+from nclab.theory.certificates.scores import excess_for_zero, excess_to_leave
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.inequality import Inequality
 from nclab.theory.statements.loss_steps import (
     argument_range_printed,
     class_loss_bound,
     log_sum_step,
-    mean_feature_printed,
     minimal_loss,
-    sample_losses,
+    tangent_step,
 )
-from nclab.theory.statements.unit_means import pairing, unit_mean_norm
-
-SMALL_ANGLE = 0.1
-"""Angle, in radians, at which a printed step of the inter-class bound is evaluated."""
 
 
 def _class_loss(preset: str) -> Numbers:
@@ -97,25 +80,23 @@ log_sum = Claim(
 
 def _range(preset: str) -> Numbers:
     rng = np.random.default_rng(2)
-    reasons, ranges, beyond = [], [], []
+    ranges, beyond = [], []
     for classes in (3, 4, 10):
         W, H = networks(rng, draws(preset) // 20, classes, 2)
         # One class that takes most of the norms is what could leave the range.
         light = 10 ** rng.uniform(-3, 0, size=(len(W), 1))
         heavy = np.where(np.arange(classes) == 0, 1.0, light)  # (count, C)
         for rows, columns in ((W, H), (W * heavy[..., None], H * heavy[..., None, None])):
-            share = _excess(rows, columns) / _enough_to_leave(rows, columns)
+            share = _excess(rows, columns) / _enough(excess_to_leave, rows, columns)
             near = share < 1
-            reason, inside = mean_feature_printed(columns), argument_range_printed(rows, columns)
-            reasons.append(replace(reason, applies=near[:, None]))
+            inside = argument_range_printed(rows, columns)
             ranges.append(replace(inside, applies=near[:, None]))
             beyond += share[(~inside.holds).any(-1)].tolist()
     hand = argument_range_printed([[1.0], [-1.0]], [[[2.0]], [[1.0]]])
     leaving = [math.log1p(2 * math.exp(-1.5 * score)) for score in (2.0, 0.5, 1.0)]
     return {
-        "printed": tally(*reasons),
-        "repaired": tally(*ranges),
-        "left": len(beyond),
+        **tally(*ranges),
+        "beyond": len(beyond),
         "least_share": min(beyond, default=math.inf),
         "excess_to_leave": excess_to_leave(10, 5.0),
         "hand_error": by_hand(
@@ -132,237 +113,91 @@ def _excess(W: FloatArray, H: FloatArray) -> FloatArray:
     return np.asarray(both.left - both.right)
 
 
-def _enough_to_leave(W: FloatArray, H: FloatArray) -> FloatArray:
-    """(count,) the excess below which every argument is in the range."""
+def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) -> FloatArray:
+    """(count,) an excess that depends on classes and norms."""
     alpha = np.sqrt(np.square(H).sum(-1).mean((-1, -2)))
     beta = np.sqrt(np.square(W).sum((-1, -2)) / W.shape[-2])
-    return np.array([excess_to_leave(W.shape[-2], float(product)) for product in alpha * beta])
+    return np.array([least(W.shape[-2], float(product)) for product in alpha * beta])
 
 
 @claim(
     "pan2023/proof-range",
     Kind.PROOF_STEP,
-    "The mean feature of every class has norm at most alpha, so the arguments of the strongly "
-    "convex function lie in [-C alpha beta, C alpha beta].",
+    "The arguments of the strongly convex function lie in [-C alpha beta, C alpha beta].",
     "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
     gather=_range,
     code="nclab.theory.statements.loss_steps.argument_range_printed",
 )
 @worked
 def norm_range(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers["repaired"])
+    found = judge_statement(numbers)
     evidence = (
         f"where the excess loss is too small to leave the range, which at C = 10, alpha beta = 5 "
-        f"it is below {number(numbers['excess_to_leave'])}, the arguments: {found.evidence}; the "
-        f"reason, a mean feature of norm at most alpha: {in_words(numbers['printed'])}; at a "
-        f"higher loss, from {number(numbers['least_share'])} times that on, {numbers['left']} "
-        f"networks leave the range"
+        f"it is below {number(numbers['excess_to_leave'])}: {found.evidence}; at a higher loss, "
+        f"from {number(numbers['least_share'])} times that on, {numbers['beyond']} networks leave "
+        "the range"
     )
-    if found.verdict is not Verdict.HOLDS:
-        return Finding(found.verdict, evidence, numbers)
-    wrong = numbers["printed"]["violated"] > 0
-    return Finding(Verdict.CORRECTED if wrong else Verdict.HOLDS, evidence, numbers)
-
-
-def _alignment(preset: str) -> Numbers:
-    rng = np.random.default_rng(3)
-    alignments, bounds = [], []
-    for classes in (3, 10):
-        for W, H in zip(*networks(rng, draws(preset) // 50, classes, 2), strict=True):
-            alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
-            beta = math.sqrt(float(np.square(W).sum()) / classes)
-            given = norms_and_loss(classes, alpha, beta, float(sample_losses(W, H).mean()))
-            # Below half a class neither exceptional set has a member: the bound is for all.
-            delta = 0.999 / (2 * classes)
-            gap = thesis_bounds(given, delta, curvature_reachable(given)).alignment_gap
-            centred, mean = W - W.mean(0), H.mean(1)
-            scale = np.linalg.norm(centred, axis=1) * np.sqrt(np.square(H).sum(-1).mean(1))
-            alignments.append(float(((centred * mean).sum(1) / scale).min()))
-            bounds.append(max(1 - gap, -1.0))
-    both = Inequality(np.array(alignments), ">=", np.array(bounds), "pan2023, Eq. (2.21)")
-    ratios, limits = zip(*map(_split, *zip(*SPLITS, strict=True)), strict=True)
-    return {
-        **tally(both),
-        "telling": int((np.array(bounds) > 0).sum()),
-        "splits": len(SPLITS),
-        "split_ratio": max(ratios),
-        "split_limit": min(limits),
-        "hand_error": by_hand(*((_gap_by_code(case), _gap_by_search(case)) for case in CASES)),
-    }
-
-
-SPLITS = [
-    (classes, product, delta, share)
-    for classes in (3, 4, 10, 50)
-    for product in (0.01, 0.3, 1.0, 3.0, 6.0)
-    for delta in (0.001, 0.999 / (2 * classes), 0.3, 0.499)
-    for share in (1e-8, 1e-4, 0.1, 0.999)
-]
-"""C, alpha beta, delta and epsilon/delta < 1 at which epsilon_2 = epsilon is compared."""
-
-
-class Case(NamedTuple):
-    """Where (2.21) is worked out by a search over the distributions of epsilon."""
-
-    classes: int
-    product: float
-    excess: float
-    delta: float
-    curvature: float
-
-
-CASES = (Case(10, 5.0, 1e-4, 0.01, 0.02), Case(10, 5.0, 1e-4, 1e-4, 0.02))
-"""All of epsilon is epsilon_2 at the worst of the first, a part of it at that of the second."""
-
-
-def _gap_by_code(case: Case) -> float:
-    best = g(case.product, case.classes)
-    given = NormsAndLoss(case.classes, case.product, best, case.excess, 0.0)
-    return thesis_bounds(given, case.delta, case.curvature).alignment_gap
-
-
-def _gap_by_search(case: Case) -> float:
-    from scipy.optimize import minimize_scalar
-
-    classes, product, excess, delta, curvature = case
-    wrong = (classes - 1) * math.exp(-classes / (classes - 1) * product)
-
-    def gap(second: float) -> float:
-        third = (excess - second) * (1 + wrong) / wrong
-        spread = third / delta + 2 * math.sqrt(2 * second * (1 - delta) / (curvature * delta))
-        return (classes - 1) / (classes * product) * spread
-
-    found = minimize_scalar(lambda share: -gap(share * excess), bounds=(0, 1), method="bounded")
-    return max(gap(0.0), gap(excess), -float(found.fun))
-
-
-def _split(classes: int, product: float, delta: float, share: float) -> tuple[float, float]:
-    """The worst distribution of epsilon over all of it in epsilon_2, and up to which epsilon/delta
-    there is none worse; lambda as the proof takes it."""
-    excess = share * delta
-    given = NormsAndLoss(classes, product, g(product, classes), excess, 0.0)
-    curvature = curvature_printed(given)
-    worst = thesis_bounds(given, delta, curvature).alignment_gap
-    alone = 2 * math.sqrt(2 * excess * (1 - delta) / (curvature * delta))
-    wrong = (classes - 1) * math.exp(-classes / (classes - 1) * product)
-    limit = 2 * (wrong / (1 + wrong)) ** 2 * (1 - delta) / curvature
-    return worst / ((classes - 1) / (classes * product) * alone), limit
-
-
-@claim(
-    "pan2023/eq-2.21",
-    Kind.EQUATION,
-    "For at least (1 - 2 delta) C classes the cosine of weight and mean feature is at least "
-    "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))),"
-    " and where epsilon < delta the worst case is epsilon_2 = epsilon.",
-    "pan2023, Eq. (2.21) “and also there are at most”",
-    gather=_alignment,
-    code="nclab.theory.certificates.thesis.thesis_bounds",
-)
-@worked
-def alignment(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers)
-    ratio, limit = numbers["split_ratio"], numbers["split_limit"]
-    evidence = (
-        f"{found.evidence} ({numbers['telling']} of the bounds above 0); no distribution of "
-        f"epsilon over the steps is worse than all of it in epsilon_2 in {numbers['splits']} "
-        f"cases with epsilon < delta (ratio {number(ratio)}), and none could be up to "
-        f"epsilon = {number(limit)} delta"
-    )
-    if found.verdict is Verdict.HOLDS and not (abs(ratio - 1) <= SAME and limit > 1):
-        return Finding(Verdict.CORRECTED, evidence, numbers)
     return Finding(found.verdict, evidence, numbers)
 
 
-def _intra(preset: str) -> Numbers:
-    rng = np.random.default_rng(4)
-    printed: list[Inequality] = []
-    repaired: list[Inequality] = []
-    turned = np.array([[[1.0, 0.0]] * 3 + [[-1e-9, 0.0]]])
-    for u, v in [
-        (np.array([[1.0, 0.0]]), turned),
-        *(vectors_around(rng, draws(preset) // 4, size) for size in SIZES),
-    ]:
-        data = pairing(u, v)
-        short = 1 - data.inner / (data.rms * data.length)
-        intra = np.square(units(v).mean(-2)).sum(-1)
-        applies = short <= 1 - math.sqrt(0.5)
-        for factor, batches in ((4, printed), (8, repaired)):
-            right = 1 - factor * short
-            source = "pan2023, Eq. (2.21)"
-            batches.append(Inequality(intra, ">=", right, source, applies, 8 * ROUNDING))
-    hand = unit_mean_norm([2.0, 0.0], [[4.0, 0.0], [4.0, 3.0]])
-    lemma = (math.hypot(1.8, 0.6) / 2, 2 * 16 / 20.5 - 1)  # what the step applies
-    return {
-        "printed": tally(*printed),
-        "repaired": tally(*repaired),
-        "hand_error": by_hand((hand.left, lemma[0]), (hand.right, lemma[1])),
-    }
+def _third_gap(preset: str) -> Numbers:
+    rng = np.random.default_rng(5)
+    batches = []
+    for classes in (3, 10, 100):
+        product = 10 ** rng.uniform(-1, 1.3, size=draws(preset) // 10)
+        gap = rng.choice([-1, 1], size=len(product)) * 10 ** rng.uniform(-6, 1, size=len(product))
+        batches.append(tangent_step(classes, product, gap))
+    hand = tangent_step(3, 2 * math.log(2) / 3, math.log(4))  # C A/(C-1) = log 2
+    sides = (hand.left, math.log(5)), (hand.right, math.log(2) + math.log(4) / 2)
+    return {**tally(*batches), "hand_error": by_hand(*sides)}
 
 
-intra = Claim(
-    "pan2023/proof-intra",
+third_gap = Claim(
+    "pan2023/proof-third-gap",
     Kind.PROOF_STEP,
-    "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
-    "of at least 1 - 4 E.",
-    "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
-    worked(judge_repair),
-    _intra,
-    code="nclab.theory.statements.unit_means.unit_mean_norm",
+    "A gap epsilon_3 in the exponent makes the loss larger by about gamma/(1 + gamma) epsilon_3, "
+    "gamma = (C-1) exp(-C/(C-1) alpha beta), and by no less.",
+    "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
+    worked(judge_statement),
+    _third_gap,
+    code="nclab.theory.statements.loss_steps.tangent_step",
 )
 
 
-def _inter(preset: str) -> Numbers:
-    a, b = np.meshgrid(np.linspace(math.pi / 2, math.pi, 200), np.linspace(0, math.pi / 2, 200))
-    right = np.cos(a) + np.sqrt(2 * (1 - np.cos(b)))
-    turned = Inequality(np.cos(a - b), "<=", right, "pan2023, Thm 2.3.1 (proof)", True, ROUNDING)
-    classes, product = 4, 3.0
-    best, root = g(product, classes), math.sqrt(product)
-    rows = []
-    for relative in (1e-5, 1e-4, 1e-3):
-        upper = certify(classes, root, root, best * (1 + relative)).inter_upper.value
-        rows.append({"excess": relative * best, "certified": upper})
-    cosine, length = -1 / (classes - 1), 0.5
+def _positive(preset: str) -> Numbers:
+    rng = np.random.default_rng(6)
+    excess, enough = [], []
+    for classes in (3, 4, 10):
+        W, H = networks(rng, draws(preset) // 20, classes, 2)
+        turned = H.copy()
+        turned[:, 0] *= -1  # a class whose features point away from its row
+        for columns in (H, turned):
+            scores = ((W - W.mean(1, keepdims=True)) * columns.mean(2)).sum(-1).min(-1)
+            excess += _excess(W, columns)[scores <= 0].tolist()
+            enough += _enough(excess_for_zero, W, columns)[scores <= 0].tolist()
+    both = Inequality(np.array(excess), ">=", np.array(enough), "pan2023, Thm 2.3.1 (proof)")
+    others, all_alike = (math.log1p(2 * math.exp(-1.5 * score)) for score in (1.5, 1.0))
+    hand = (math.log(3) + 2 * others) / 3 - all_alike
     return {
-        "root_argument": 1 - 2 * math.cos(SMALL_ANGLE),
-        "turned": tally(turned),
-        "cosine": cosine,
-        "inner_product": length**2 * cosine,
-        "limit": -1 / (classes - 1),
-        "rows": rows,
-        "hand_error": by_hand((inter_from_means(-0.25, 0.8, 0.36), -0.16 + 2 * 0.6)),
+        **tally(both),
+        "enough": excess_for_zero(10, 5.0),
+        "hand_error": by_hand((excess_for_zero(3, 1.0), hand)),
     }
 
 
 @claim(
-    "pan2023/proof-inter",
+    "pan2023/proof-positive",
     Kind.PROOF_STEP,
-    "From the cosines of weights with mean features follows the inter-class bound, by "
-    "cos(a - b) <= cos a + sqrt(1 - 2 cos b) and because mean unit features have norm at "
-    "most 1.",
-    "pan2023, Thm 2.3.1 (proof) “Finally, we derive an upper bound on”",
-    gather=_inter,
-    code="nclab.theory.certificates.inter.inter_from_means",
-    figure="guarantees",
+    "Where epsilon is small enough every class has a positive score w_c h_c.",
+    "pan2023, Thm 2.3.1 (proof) “there must be”",
+    gather=_positive,
+    code="nclab.theory.certificates.scores.excess_for_zero",
 )
 @worked
-def inter(numbers: Numbers) -> Finding:
-    turned = judge_statement(numbers["turned"])
-    gaps = [
-        math.inf if row["certified"] is None else row["certified"] - numbers["limit"]
-        for row in numbers["rows"]
-    ]
-    survives = all(before < after < 0.5 for before, after in pairwise(gaps))
-    survives = survives and turned.verdict is Verdict.HOLDS
-    broken = numbers["root_argument"] < 0 or numbers["inner_product"] > numbers["cosine"]
+def positive(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
     evidence = (
-        f"sqrt(1 - 2 cos b) is the root of {number(numbers['root_argument'])} at b = "
-        f"{SMALL_ANGLE:g}; mean unit features of norm 1/2 at cosine {number(numbers['cosine'])} "
-        f"have inner product {number(numbers['inner_product'])}, not less; with sqrt(2 - 2 cos b): "
-        f"{in_words(numbers['turned'])}; inter + 1/(C-1) is provably at most "
-        f"{', '.join(number(gap) for gap in gaps)} at excess "
-        f"{', '.join(number(row['excess']) for row in numbers['rows'])}"
+        f"of networks with a score of 0 or less, the excess against what that takes: "
+        f"{found.evidence}; at C = 10, alpha beta = 5 it takes {number(numbers['enough'])}"
     )
-    if not survives:
-        return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(Verdict.CORRECTED if broken else Verdict.HOLDS, evidence, numbers)
+    return Finding(found.verdict, evidence, numbers)

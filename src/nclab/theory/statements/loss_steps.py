@@ -132,25 +132,6 @@ def argument_range_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     return _range(weight, features, printed=True)
 
 
-def mean_feature_printed(features: ArrayLike) -> Inequality:
-    r"""The reason that the proof has for its range: no class mean is longer than alpha.
-
-    $$\|\tilde h_c\| \le \alpha$$
-
-    Source: pan2023, Thm 2.3.1 (proof, the reason for the range)
-    Range: shape (..., C). True on average over classes, of squares; not of every class.
-
-    >>> mean_feature_printed([[[2.0]], [[0.0]]]).holds.tolist()
-    [False, True]
-    """
-    h = vectors(features, "features (..., C, N, d)", 3)
-    left = norms(h.mean(-2))
-    alpha = np.sqrt(np.square(h).sum(-1).mean((-1, -2)))
-    right = np.broadcast_to(alpha[..., None], left.shape)
-    source = "pan2023, Thm 2.3.1 (proof, the reason for the range)"
-    return Inequality(left, "<=", right, source, tolerance=ROUNDING * right)
-
-
 def log_sum_step(num_classes: int, argument: ArrayLike, epsilon: ArrayLike) -> Inequality:
     r"""The step to (2.18): a gap leaves the logarithm divided by C.
 

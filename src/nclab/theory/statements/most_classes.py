@@ -105,17 +105,20 @@ def high_scores_of_others(weight: ArrayLike, features: ArrayLike, delta: float) 
     return _others(weight, features, delta, "pan2023, Eq. (2.23)", centred=True)
 
 
-def self_duality_printed(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
+def self_duality(weight: ArrayLike, features: ArrayLike, delta: float) -> Inequality:
     r"""The bound on NC3 that the proof prints, for all but a share 2 delta of the classes.
 
-    $$\cos(\dot w_c,\tilde h_c) \ge 1 - 2\sqrt{\tfrac{2\varepsilon(1-\delta)}{\lambda\delta}}$$
+    $$\cos(\dot w_c,\tilde h_c) \ge 1 - \tfrac{C-1}{C\alpha\beta}\cdot
+      2\sqrt{\tfrac{2\varepsilon(1-\delta)}{\lambda\delta}}$$
 
     Source: pan2023, Thm 2.3.1 (proof, NC3)
     Range: shape (...), delta below 1/2, lambda on [-C alpha beta, C alpha beta] as the proof takes
-    it. False at small norms: the factor (C-1)/(C alpha beta) of (2.21) is missing.
+    it, epsilon below delta. Our copy shows the factor (C-1)/(C alpha beta) in the lines before and
+    after, not in this one; at small norms the bound needs it.
 
-    >>> self_duality_printed([[0.1], [-0.1]], [[[-0.01]], [[0.01]]], 0.2).always
-    False
+    >>> both = self_duality([[2.0], [-2.0]], [[[0.1]], [[-0.1]]], 0.2)
+    >>> both.tested, round(float(both.right), 9)
+    (1, 1.0)
     """
     if delta >= 0.5:
         raise DataError(f"Expected delta between 0 and 1/2, got {delta}.")
@@ -128,12 +131,14 @@ def self_duality_printed(weight: ArrayLike, features: ArrayLike, delta: float) -
     reach = near.classes * near.product
     convexity = loss_strong_convexity(near.classes, -reach, reach)
     excess, rounding = np.maximum(loss - best, 0.0), ROUNDING * (1 + near.product) * best
-    factor = 8 * (1 - delta) / (np.where(convexity > LEAST, convexity, 1.0) * delta)
-    right = 1 - np.sqrt(factor * excess)
-    tolerance = np.sqrt(factor * (excess + rounding)) - np.sqrt(factor * excess) + ROUNDING
+    applies = (convexity > LEAST) & (near.product > 0) & (excess < delta)
+    spread = 8 * (1 - delta) / (np.where(applies, convexity, 1.0) * delta)
+    share = (near.classes - 1) / (near.classes * np.where(applies, near.product, 1.0))
+    right = 1 - share * np.sqrt(spread * excess)
+    tolerance = share * (np.sqrt(spread * (excess + rounding)) - np.sqrt(spread * excess))
     left = np.sort(cosines, -1)[..., few]
     source = "pan2023, Thm 2.3.1 (proof, NC3)"
-    return Inequality(left, ">=", right, source, convexity > LEAST, tolerance)
+    return Inequality(left, ">=", right, source, applies, tolerance + ROUNDING)
 
 
 class _NearOptimal(NamedTuple):

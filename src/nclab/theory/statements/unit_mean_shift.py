@@ -5,71 +5,69 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, units, vectors
-from nclab.theory.statements.unit_means import pairing
+from nclab.theory.statements.unit_means import Pairing, pairing
 
 
-def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike, epsilon: float) -> Inequality:
+def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""A vector opposed to the mean feature is opposed to the mean unit feature; as printed.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta}
-      + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0$$
+      + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0,\
+      \tfrac1N\sum_i\|h_i\| \ge \alpha - \varepsilon/\beta$$
 
     Source: pan2023, Lemma 2.4.6
-    Range: false, see `opposed_cosine_counterexample`: no hypothesis says what epsilon is, so it
-    may be any positive number. `opposed_cosine` has the missing one.
+    Range: false, see `opposed_cosine_counterexample`; `opposed_cosine` asks more of the features.
+    What epsilon is, our copy of the lemma does not say: this is what its proof begins with, and
+    here epsilon is measured from the data, the strongest choice.
 
-    >>> opposed_cosine_printed([1.0, 0.0], [[-1.0, 0.0], [-1.0, 0.1]], 1e-3).always
+    >>> opposed_cosine_printed([1.0, 0.0], [[-1.0, 0.0], [-1.0, 0.1]]).always
     True
     """
     data = pairing(weight, features)
-    product = data.rms * data.length
-    applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = data.inner_units / (data.length * data.unit_mean_norm)
-        right = data.inner / product + 4 * np.cbrt(epsilon / product)
-    tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.6", applies, tolerance)
+    return _cosine(data, data.length_ratio, "pan2023, Lemma 2.4.6")
 
 
 def opposed_cosine_counterexample() -> Inequality:
-    """Where Lemma 2.4.6 as printed fails: one long feature against w, two short ones along it.
+    """Where Lemma 2.4.6 as printed fails: features of nearly one norm that nearly cancel.
+
+    Eleven are (1, 0) and ten are (-1.1, 0): their mean is 0, and so is c, but the mean unit
+    feature, however short, points along w.
 
     Source: pan2023, Lemma 2.4.6
-    Range: cosine above 0.99 against a claimed -0.57 for epsilon -> 0, -0.17 for 0.001 αβ.
+    Range: cosine 1 against a claimed 0.42; the mean norm is within 0.0012 of alpha.
 
     >>> both = opposed_cosine_counterexample()
     >>> round(float(both.left), 3), round(float(both.right), 3), both.always
-    (0.999, -0.173, False)
+    (1.0, 0.417, False)
     """
-    weight, features = [1.0, 0.0], [[-3.0, 0.1], [0.01, 0.0], [0.01, 0.0]]
-    data = pairing(weight, features)
-    return opposed_cosine_printed(weight, features, 1e-3 * float(data.rms * data.length))
+    return opposed_cosine_printed([1.0, 0.0], [[10.0, 0.0]] * 11 + [[-11.0, 0.0]] * 10)
 
 
 def opposed_inner(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Lemma 2.4.6 with its missing hypothesis, for the inner product.
+    r"""What the proof of Lemma 2.4.6 shows before it divides by the norm of the mean unit feature.
 
     $$w\cdot\bar h \le \frac c\alpha + 4\beta e^{1/3},\quad
-      c = w\cdot\tilde h\le0,\ \|\tilde h\|\ge(1-e)\alpha$$
+      c = w\cdot\tilde h\le0,\ \tfrac1N\sum_i\|h_i\|\ge(1-e)\alpha$$
 
-    Source: pan2023, Lemma 2.4.6 (repaired)
+    Source: pan2023, Lemma 2.4.6 (proof)
     Range: e is measured from the data, the strongest choice. The cube root is not needed, see
     `opposed_inner_linear`.
 
-    >>> opposed_inner([1.0, 0.0], [[-3.0, 0.1], [0.01, 0.0], [0.01, 0.0]]).always
+    >>> opposed_inner([1.0, 0.0], [[10.0, 0.0]] * 11 + [[-11.0, 0.0]] * 10).always
     True
     """
     data = pairing(weight, features)
-    missing = np.maximum(1 - data.ratio, 0.0)
+    missing = np.maximum(1 - data.length_ratio, 0.0)
     applies = (data.inner <= 0) & (data.rms > 0)
     right = data.inner / np.where(applies, data.rms, 1.0) + 4 * data.length * np.cbrt(missing)
-    source = "pan2023, Lemma 2.4.6 (repaired)"
+    source = "pan2023, Lemma 2.4.6 (proof)"
     return Inequality(data.inner_units, "<=", right, source, applies, ROUNDING * data.length)
 
 
 def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Lemma 2.4.6 with its missing hypothesis and a linear error instead of a cube root.
+    r"""Lemma 2.4.6 for features with a long mean, with a linear error instead of a cube root.
 
     $$w\cdot\bar h \le \frac c\alpha + 2\beta(1-\rho^2),\quad
       c = w\cdot\tilde h\le0,\ \rho = \|\tilde h\|/\alpha \ge 1/\sqrt2$$
@@ -93,29 +91,35 @@ def opposed_inner_linear(weight: ArrayLike, features: ArrayLike) -> Inequality:
 
 
 def opposed_cosine(weight: ArrayLike, features: ArrayLike) -> Inequality:
-    r"""Lemma 2.4.6 with its missing hypothesis, for the cosine.
+    r"""Lemma 2.4.6 for features whose mean is long, not only their norms.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta} + 4e^{1/3},\quad
       c = w\cdot\tilde h\le0,\ \|\tilde h\|\ge(1-e)\alpha$$
 
     Source: pan2023, Lemma 2.4.6 (repaired)
-    Range: e is measured from the data, the strongest choice.
+    Range: e is measured from the data, the strongest choice. Where the theorem applies the lemma,
+    with epsilon = alpha_c beta_c - w_c h_c, its features are such.
 
     The printed step, dividing by ‖h̄‖ ≤ 1, is right only where the bound is negative. The linear
     lemma closes the rest: with x = c/αβ, cos ≤ (x + 4e)/(1 - 4e) where x + 4e > 0, which is at
     most x + 4e^(1/3) for e ≤ 0.15; above that x ≥ e - 1 makes the right side exceed 1.
 
-    >>> opposed_cosine([1.0, 0.0], [[-3.0, 0.1], [0.01, 0.0], [0.01, 0.0]]).always
+    >>> opposed_cosine([1.0, 0.0], [[10.0, 0.0]] * 11 + [[-11.0, 0.0]] * 10).always
     True
     """
     data = pairing(weight, features)
+    return _cosine(data, data.ratio, "pan2023, Lemma 2.4.6 (repaired)")
+
+
+def _cosine(data: Pairing, ratio: FloatArray, source: str) -> Inequality:
+    """Both sides for the cosine, with e = 1 - ratio."""
     product = data.rms * data.length
     applies = (data.inner <= 0) & (product > 0) & (data.unit_mean_norm > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         left = data.inner_units / (data.length * data.unit_mean_norm)
-        right = data.inner / product + 4 * np.cbrt(np.maximum(1 - data.ratio, 0.0))
+        right = data.inner / product + 4 * np.cbrt(np.maximum(1 - ratio, 0.0))
     tolerance = ROUNDING / np.maximum(data.unit_mean_norm, ROUNDING)
-    return Inequality(left, "<=", right, "pan2023, Lemma 2.4.6 (repaired)", applies, tolerance)
+    return Inequality(left, "<=", right, source, applies, tolerance)
 
 
 def unit_mean_shift(features: ArrayLike) -> Inequality:

@@ -28,11 +28,18 @@ class Pairing(NamedTuple):
     """Norm of the mean feature."""
     unit_mean_norm: FloatArray
     """Norm of the mean unit feature."""
+    mean_length: FloatArray
+    """Mean norm of the features."""
 
     @property
     def ratio(self) -> FloatArray:
         """Norm of the mean feature over alpha, in [0, 1]."""
         return _over(self.mean_norm, self.rms)
+
+    @property
+    def length_ratio(self) -> FloatArray:
+        """Mean norm of the features over alpha, in [0, 1]."""
+        return _over(self.mean_length, self.rms)
 
 
 def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
@@ -169,7 +176,8 @@ def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
     mean, unit_mean = h.mean(-2), units(h).mean(-2)
     rms = np.sqrt(np.square(h).sum(-1).mean(-1))
     inner, inner_units = (w * mean).sum(-1), (w * unit_mean).sum(-1)
-    return Pairing(rms, norms(w), inner, inner_units, norms(mean), norms(unit_mean))
+    lengths = norms(mean), norms(unit_mean), norms(h).mean(-1)
+    return Pairing(rms, norms(w), inner, inner_units, *lengths)
 
 
 def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
