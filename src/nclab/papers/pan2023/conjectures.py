@@ -202,7 +202,7 @@ def tables(numbers: Numbers) -> list[Table]:
                 str(layers),
                 reading,
                 f"{fmean(values):.4f}",
-                "–" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}",
+                f"{ends[0]:.4f} to {ends[1]:.4f}" if ends and ends[0] < ends[1] else "–",
                 ", ".join(f"{value:.4f}" for value in values),
             )
         )

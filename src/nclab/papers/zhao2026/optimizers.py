@@ -4,7 +4,8 @@ Claim: coupled weight decay makes networks collapse, decoupled weight decay as i
 Source: zhao2026, Sec. Abstract
 
 The networks are not the paper's: width 64, 6 layers, a teacher's data and FashionMNIST. A sentence
-about its networks therefore stays open, with what is found here; one that says "cannot" does not.
+about its networks therefore stays open, with what is found here; one that says "cannot" is about all
+networks and could be contradicted by these, but not reproduced.
 """
 
 import math
