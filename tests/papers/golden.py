@@ -74,7 +74,7 @@ GOLDEN: dict[str, tuple[str, str]] = {
     "ji2022/def-3.2": (HOLDS, "consistent"),
     "ji2022/thm-3.4": (HOLDS, "even with <"),
     "ji2022/sec-4-setting": (CORRECTED, "rate 5 diverges on the sum from usual starts"),
-    "ji2022/sec-5.2-convex": (CORRECTED, "an orthogonal frame for the square loss"),
+    "ji2022/sec-5.2-convex": (CORRECTED, "strictly convex and decreasing in every margin"),
     "ji2022/sec-5.2-decay": (CORRECTED, "true of scale-invariant networks"),
     "zhao2026/nc0-necessary": (HOLDS, "the sum of centred means is zero"),
     "zhao2026/sgd-weight-sum": (HOLDS, "gradients of cross-entropy sum to zero"),

@@ -109,9 +109,13 @@ ERRATA = (
         "ji2022, Sec. 5.2 (other losses)",
         "The results on global optima rely only on Jensen's inequality on the logits and can be "
         "generalised to other losses that are convex in them.",
-        "To convex losses that are symmetric and depend on differences of logits.",
+        "To losses that treat classes alike and are functions of the margins alone, the "
+        "differences of a sample's own logit and the others, strictly convex and strictly "
+        "decreasing in every one; to the squared hinge while its margin is not reached.",
         "For the square loss against one-hot labels, without a bias, the optimum is an orthogonal "
-        "frame, not a simplex.",
+        "frame, not a simplex. The squares of margins less 1 are all 0 at both, and so is the "
+        "squared hinge once its margin is reached: they do not decrease. Below its margin the "
+        "hinge is linear, and three classes on a line are as good as a simplex.",
         ("ji2022/sec-5.2-convex",),
         confidence="likely",
     ),

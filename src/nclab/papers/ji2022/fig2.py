@@ -290,7 +290,7 @@ def sec_4_setting(numbers: Numbers) -> Finding:
 
     def collapsing(row: Mapping[str, Any]) -> bool:
         finished = row["outcome"] == "finished" and row["scale"] >= USUAL
-        return finished and row["normalised_margin"] >= COLLAPSING
+        return finished and COLLAPSING <= row["normalised_margin"] <= 1  # none is larger
 
     def shown(rows: Sequence[Mapping[str, Any]]) -> str:
         return ", ".join(
