@@ -13,6 +13,7 @@ PAPER = Paper(
         "margin",
         "flow",
         "saddle",
+        "leaving",
         "landscape",
         "fig2",
         "fig3",

@@ -73,8 +73,9 @@ ERRATA = (
     Erratum(
         "ji2022, Example 3.1 (noise)",
         "With noise, e.g. that of stochastic gradient descent, the bad direction is escaped.",
-        "Noise in all coordinates escapes to the optimum. Stochastic descent leaves the ray but "
-        "never the plane of W and H, which holds no simplex of four classes.",
+        "Noise in all coordinates, if it is large enough, leaves it, and descent from there goes to "
+        "the optimum. Stochastic descent leaves the ray but never the plane of W and H, which holds "
+        "no simplex of four classes.",
         "Gradients in W are combinations of features, those in H of classifiers, for any batch.",
         ("ji2022/example-3.1-noise",),
     ),
@@ -84,6 +85,20 @@ ERRATA = (
         "For αβ > 0.",
         "Factors of opposite sign classify everything wrongly, against NC4.",
         ("ji2022/remark-3.2",),
+    ),
+    Erratum(
+        "ji2022, Remark 3.3",
+        "Stochastic algorithms whose noise has a component along the decreasing direction escape "
+        "the bad point, and no longer move along its direction, within a small number of "
+        "iterations.",
+        "They do where the noise keeps its size and is large. Smaller noise takes many more "
+        "iterations, and noise that falls with the gradient may not leave in 10⁴.",
+        "The curvature falls with the loss, so that little is left to leave by. At Example 3.1, "
+        "C = 1, rate 0.1 on the sum, normal noise in every coordinate is off the ray for good, by "
+        "a sine of 0.1, after 109 to 329 iterations at size 0.1, and not within 10⁴ at size 0.01 "
+        "or where it is as large as the gradient.",
+        ("ji2022/remark-3.3",),
+        confidence="likely",
     ),
     Erratum(
         "ji2022, Sec. 4",
