@@ -15,6 +15,7 @@ PAPER = Paper(
         "saddle",
         "leaving",
         "landscape",
+        "speeds",
         "fig2",
         "fig3",
         "remarks",
