@@ -26,7 +26,7 @@ def test_descent_is_that_of_the_layer_peeled_model(monkeypatch: pytest.MonkeyPat
     class Fixed:
         normal = staticmethod(still)
 
-    monkeypatch.setattr(leaving.np.random, "default_rng", lambda seed: Fixed())
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Fixed())
     _, sines = leave("0.1", steps=3, seeds=1)
     push = np.zeros((8, 4))
     push[1, 2] = 0.1
@@ -72,6 +72,6 @@ def test_the_verdict_follows_the_runs(numbers: dict[str, object]) -> None:
     assert judged({ONE_SAMPLE: [None]}) is Verdict.HOLDS  # its noise is not of the family
     assert judged({"0.01": [50, None]}) is Verdict.CORRECTED
     assert judged({"0.01": [FEW + 1]}) is Verdict.CORRECTED
-    assert judged(dict.fromkeys(NOISES, [None])) is Verdict.REFUTED
+    assert judged({noise: [None] for noise in NOISES}) is Verdict.REFUTED
     none = {**numbers, "least": 0.0}
     assert leaving.remark_3_3.judge(none).verdict is Verdict.REFUTED

@@ -73,9 +73,9 @@ ERRATA = (
     Erratum(
         "ji2022, Example 3.1 (noise)",
         "With noise, e.g. that of stochastic gradient descent, the bad direction is escaped.",
-        "Noise in all coordinates, if it is large enough, leaves it, and descent from there goes to "
-        "the optimum. Stochastic descent leaves the ray but never the plane of W and H, which holds "
-        "no simplex of four classes.",
+        "Noise in all coordinates, if it is large enough, leaves it, and descent from there goes "
+        "to the optimum. Stochastic descent leaves the ray but never the plane of W and H, which "
+        "holds no simplex of four classes.",
         "Gradients in W are combinations of features, those in H of classifiers, for any batch.",
         ("ji2022/example-3.1-noise",),
     ),
@@ -118,6 +118,7 @@ ERRATA = (
         "Section 4 agrees with the caption on (a), but says of (b) to (d) that “the remaining "
         "quantities decrease approximately at rate O(1/(log(t)))”, not their logarithms. The axes "
         "are logarithmic; a straight line of slope −1 over log log t is 1/log t.",
+        tuple(f"ji2022/fig-2{panel}" for panel in "abcd"),
         confidence="likely",
     ),
     Erratum(

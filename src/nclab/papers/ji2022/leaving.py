@@ -164,6 +164,4 @@ def remark_3_3(numbers: Numbers) -> Finding:
     }
     if all(soon.values()):
         return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(
-        Verdict.CORRECTED if any(soon.values()) else Verdict.REFUTED, evidence, numbers
-    )
+    return Finding(Verdict.CORRECTED if any(soon.values()) else Verdict.REFUTED, evidence, numbers)

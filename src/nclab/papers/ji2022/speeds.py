@@ -1,10 +1,11 @@
 """Sections 3.2 and 5.2 of ji2022: how fast the loss falls along a direction, and what it becomes.
 
-Along a ray that separates the classes the loss is in the end that of its smallest margin, as sums of
-exponentials become their largest term: log L = -q_min r^2 up to a constant, at radius r.
+Along a ray that separates the classes the loss is in the end that of its smallest margin, as sums
+of exponentials become their largest term: log L = -q_min r^2 up to a constant, at radius r.
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -132,6 +133,6 @@ def sec_5_2_max(numbers: Numbers) -> Finding:
         f"relative error of at most {said}; times the squared radius it is at most "
         f"{number(bound)} of the logarithm of the number of terms, as it must be"
     )
-    falling = all(b["error"] < a["error"] / 3.5 for a, b in zip(rows, rows[1:], strict=False))
+    falling = all(b["error"] < a["error"] / 3.5 for a, b in pairwise(rows))
     right = falling and bound <= 1 and rows[-1]["error"] <= 0.1
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
