@@ -199,6 +199,10 @@ CASES: dict[str, tuple[Make, ...]] = {
         paper("ji2022/sec-5.3-slow"),
         changed("ji2022/sec-5.3-slow", steep),
     ),
+    **{
+        f"ji2022/fig-2{panel}": (paper(f"ji2022/fig-2{panel}"), against(f"ji2022/fig-2{panel}"))
+        for panel in "abcd"
+    },
     "beyond/layer-peeled-normalised": (past_after(12), past_after(20)),
     **{
         name: (paper(name), against(name), changed(name, late_falls))

@@ -132,7 +132,7 @@ SHUFFLED: dict[str, Shuffle] = {
 }
 """Claim id -> its experiment's numbers with the arms shuffled."""
 
-RATE = "a slope within a reach of a stated rate: a curve that stands still contradicts it"
+RATE = "a slope beside a stated rate: a curve that stands still contradicts it"
 ALIKE = "an equivalence: arms that are shuffled are as alike as before"
 NOT_OF_ORDER = {
     **dict.fromkeys(("ji2022/fig-2a", "ji2022/fig-2b", "ji2022/fig-2c", "ji2022/fig-2d"), RATE),

@@ -86,10 +86,12 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
     $$\varepsilon=\sqrt{2(1-\beta)/\kappa},\qquad
       \delta\le\frac{C}{2e\kappa\,q_{\min}},\qquad \kappa=q_{\min}/\|\theta\|^2$$
 
-    Source: ji2022, Lemma 3.2 (beta with -grad L and one root over both gradients; printed without)
+    Source: ji2022, Lemma 3.2 (beta with -grad L; printed without the minus)
     Range: epsilon and delta in [0, inf); nan while a sample is on the wrong side.
 
-    The first is an equality. The paper's bound on delta is larger by e.
+    kappa moves along a run. With it the first is an equality, and the second bounds each multiplier
+    times its slack. The paper has a positive constant in its place, at most kappa at all times, and
+    a bound on delta that is larger by e.
 
     >>> problem = Problem(3, 1, 2)
     >>> found = approximate_kkt(problem, 3 * optimal_point(problem))

@@ -62,9 +62,9 @@ def test_verdicts_follow_the_numbers(claim: Claim) -> None:
 
 def test_both_curves_of_a_panel_count() -> None:
     found = fig2.fig_2a.judge(TRAINED_SPOILS["ji2022/fig-2a"](NUMBERS["ji2022_fig2"]))
-    both = ["reproduced", "reproduced", "contradicted", "reproduced"]  # above -1.25, below -0.75
+    both = ["reproduced", "contradicted"]
     assert [one["verdict"] for one in found.numbers["effects"]] == 2 * len(WINDOWS) * both
-    assert "the weakest part, start 0.1 from step 1000, (1) norms, classifiers" in found.evidence
+    assert "(1) norms, classifiers below -0.75: -0.15 [" in found.evidence
 
 
 def bent(numbers: dict[str, Any], run: str, curve: Callable[[int, float], float]) -> dict[str, Any]:
@@ -83,8 +83,11 @@ def test_slopes_around_the_claimed_one_contradict_nothing(spread: float) -> None
     expected = Verdict.UNDECIDED if spread > 0.25 else Verdict.REPRODUCED
     numbers = NUMBERS["ji2022_fig2"]
     around = bent(numbers, "descent", lambda seed, x: x ** (-1 + spread * (-1) ** seed))
+    faster = bent(numbers, "descent", lambda seed, x: x ** (-2 + spread * (-1) ** seed))
     for panel in "abcd":
-        assert getattr(fig2, f"fig_2{panel}").judge(around).verdict is expected
+        claim = getattr(fig2, f"fig_2{panel}")
+        assert claim.judge(around).verdict is expected
+        assert claim.judge(faster).verdict is Verdict.REPRODUCED  # O(1/log t) is a bound
     scale = spread / 5
     around = bent(numbers, "flow", lambda seed, x: x ** (-1 + scale * (-1) ** seed))
     assert fig2.rates_in_the_end.judge(around).verdict is expected
@@ -152,7 +155,9 @@ def test_rate_5_is_meant_for_the_mean() -> None:
     found = fig2.sec_4_setting.check()
     assert found.verdict is Verdict.CORRECTED
     outcomes = [row["outcome"] for row in found.numbers["sum"]]
-    assert outcomes == ["finished", "diverged", "diverged"]
+    assert outcomes == ["finished", "finished", "diverged", "diverged"]
+    # From starts that nobody would take the sum does not diverge, and from the least it collapses.
+    assert found.numbers["sum"][0]["normalised_margin"] > 0.8
     mean = {**found.numbers, "sum": found.numbers["mean"]}
     assert fig2.sec_4_setting.judge(mean).verdict is Verdict.HOLDS
 
@@ -187,6 +192,6 @@ def test_slopes_are_drawn_with_the_intervals_that_are_judged() -> None:
     panel: Any = picture.panels[2]
     assert [one.label for one in panel.series] == [f"from step {first}" for first in WINDOWS]
     assert panel.x_names == ("0.1", "1")
-    assert [one.y for one in panel.references] == [-1.25, -0.75]
+    assert [one.y for one in panel.references] == [-0.75]
     for one in panel.series:
         assert [*one.y, *one.low, *one.high] == pytest.approx([-1.0] * 6)

@@ -21,6 +21,8 @@ from nclab.ulpm.trajectory import Trajectory, slope
 
 LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Where the flow is looked at."""
+LOG_LOG_2 = math.log(math.log(2))
+"""What the logarithm of the loss must be below, by hypothesis."""
 NEAR = 0.1
 """Residuals, at margin 1, that count as those of a KKT point at the last of them."""
 
@@ -110,7 +112,7 @@ def thm_3_1(numbers: Numbers) -> Finding:
         f"limit is a KKT point too (epsilon {number(stuck['epsilon'])}), of normalised margin "
         f"{stuck['normalised_margin']:.4f}"
     )
-    if not first < math.log(math.log(2)):
+    if not first < LOG_LOG_2:
         return Finding(Verdict.OPEN, f"a flow is not below log 2 in time: {evidence}", numbers)
     near = 0 <= epsilon[-1] <= NEAR and 0 <= delta[-1] <= NEAR
     vanishing = powers["epsilon"] <= -0.25 and powers["delta"] <= -0.25
@@ -122,15 +124,16 @@ def thm_3_1(numbers: Numbers) -> Finding:
 
 def _approximate(preset: str) -> Numbers:
     rng = np.random.default_rng(1)
-    equality, ratios, signs = [], [], []
+    equality, ratios, signs, kappas = [], [], [], []
     for size in SIZES:
         problem = Problem(*size, "sum")
         for _ in range(100):
             noise = 10 ** rng.uniform(-3, -1) * rng.normal(size=problem.shape)
             theta = rng.uniform(1, 6) * (optimal_point(problem) + noise)
-            if smallest_margin(problem, theta) <= 0:
+            if log_gradient(problem, theta).log_loss >= LOG_LOG_2:
                 continue
             found = approximate_kkt(problem, theta)
+            kappas.append(smallest_margin(problem, theta) / float(np.vdot(theta, theta)))
             equality.append(_residual(problem, theta) / found.epsilon - 1)
             ratios.append(found.delta / (math.e * found.delta_bound))
             slope = log_gradient(problem, theta).gradient
@@ -141,6 +144,7 @@ def _approximate(preset: str) -> Numbers:
         "equality_error": largest(equality),
         "delta_ratio": max(ratios),
         "largest_beta_printed": max(signs),
+        "constants": [min(kappas), max(kappas)],
     }
 
 
@@ -156,22 +160,26 @@ def _residual(problem: Problem, theta: Any) -> float:
 @claim(
     "ji2022/lemma-3.2",
     Kind.LEMMA,
-    "On the flow, scaled to margin 1, the point is an (epsilon, delta)-approximate KKT point with "
-    "epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min) and beta the cosine of the point and its "
-    "gradient.",
+    "Once the loss of gradient flow is below log 2, the point, scaled to margin 1, is an (epsilon, "
+    "delta)-approximate KKT point with epsilon = sqrt(2(1 - beta)/C), delta = K/(2 C q_min), beta "
+    "the cosine of the point and its gradient and C a positive constant.",
     "ji2022, Lemma 3.2 “approximate KKT point of the following minimum-norm separation problem”",
     gather=_approximate,
     code="nclab.ulpm.separation.approximate_kkt",
 )
 def lemma_3_2(numbers: Numbers) -> Finding:
+    """With C the point's own q_min/|theta|^2: a constant below it only makes both bounds larger."""
     beta = numbers["largest_beta_printed"]
+    least, most = numbers["constants"]
     evidence = (
-        f"{numbers['points']} points: with beta the cosine of theta and -grad L the stationarity "
-        f"is sqrt(2(1 - beta)/C) to {number(numbers['equality_error'])} and the slackness at most "
-        f"{number(numbers['delta_ratio'])} of K/(2 C q_min); as printed, without the minus, beta "
-        f"is at most {number(beta)} and epsilon does not fall"
+        f"{numbers['points']} points with a loss below log 2: with beta the cosine of theta and "
+        f"-grad L, and C = q_min/|theta|^2 of each point, from {number(least)} to {number(most)}, "
+        f"the stationarity is sqrt(2(1 - beta)/C) to {number(numbers['equality_error'])} and each "
+        f"multiplier times its slack at most {number(numbers['delta_ratio'])} of K/(2 C q_min); a "
+        f"constant C below these makes both bounds larger. As printed, without the minus, beta is "
+        f"at most {number(beta)} and epsilon does not fall"
     )
-    if numbers["equality_error"] > 1e-6 or numbers["delta_ratio"] > 1:
+    if numbers["equality_error"] > 1e-6 or numbers["delta_ratio"] > 1 or not least > 0:
         return Finding(Verdict.REFUTED, evidence, numbers)
     return Finding(Verdict.HOLDS if beta > 0 else Verdict.CORRECTED, evidence, numbers)
 
@@ -179,7 +187,7 @@ def lemma_3_2(numbers: Numbers) -> Finding:
 @claim(
     "ji2022/lemma-3.3",
     Kind.LEMMA,
-    "Along gradient flow beta tends to 1 and the margin to infinity.",
+    "Once the loss of gradient flow is below log 2, beta tends to 1 and the margin to infinity.",
     "ji2022, Lemma 3.3 “when time t goes to infinity”",
     gather=_direction,
     code="nclab.ulpm.separation.alignment",
@@ -191,10 +199,14 @@ def lemma_3_3(numbers: Numbers) -> Finding:
         min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
         for time in LOG_TIMES
     ]
+    first = _worst(numbers, "log_loss")[0]
     evidence = (
-        f"{numbers['runs']} flows, log t = 10, 100, 1000: 1 - beta at most "
-        f"{_at_decades(gaps)}, margin at least {_at_decades(margins)}"
+        f"{numbers['runs']} flows, all below log 2 at log t = 10 (log loss {number(first)}), log t "
+        f"= 10, 100, 1000: 1 - beta at most {_at_decades(gaps)}, margin at least "
+        f"{_at_decades(margins)}"
     )
+    if not first < LOG_LOG_2:
+        return Finding(Verdict.OPEN, f"a flow is not below log 2 in time: {evidence}", numbers)
     least, most = numbers["aligned"]
     falling = all(b < a for a, b in pairwise(gaps)) and -1e-12 <= least <= most < 0.01
     growing = all(b > a for a, b in pairwise(margins))

@@ -17,13 +17,11 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.papers.claim import Kind, Numbers, claim
-from nclab.papers.evidence import largest
 from nclab.papers.tables import Table, plus_minus
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
 from nclab.text import number
 from nclab.threads import one_thread
-from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs
 from nclab.ulpm.examination import escape_samples, examine, find_point, slice_below
 from nclab.ulpm.examples import (
     example_multipliers,
@@ -36,7 +34,7 @@ from nclab.ulpm.examples import (
     run_escape,
 )
 from nclab.ulpm.landscape import PointKind, classify, escape
-from nclab.ulpm.problem import log_gradient, log_loss, pull
+from nclab.ulpm.problem import log_gradient, log_loss
 from nclab.ulpm.separation import certify
 
 SCALES = (0.5, 1.0, 1.5)
@@ -45,8 +43,6 @@ BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
 """Members of the family (10), from far to near."""
 REACHED = 0.9
 """Normalised margin from which a direction counts as the optimum's; that of the saddle is 0.75."""
-DRAWN = 1_000
-"""Draws of noise for Remark 3.3."""
 STEPS = {"quick": 3_000, "paper": 10_000}
 """Of the runs where the experiment's numbers are not there."""
 SLICE_DIGITS = 5
@@ -399,52 +395,3 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
     if one["normalised_margin"] > REACHED:
         return Finding(Verdict.HOLDS, evidence, decisive)
     return Finding(Verdict.CORRECTED if end > REACHED else Verdict.REFUTED, evidence, decisive)
-
-
-def _projections(preset: str) -> Numbers:
-    problem, theta = example_problem(), example_point(1.0)
-    pairs = smallest_eigenpairs(problem, theta, count=2)
-    bend, down = hessian_product(problem, theta), pairs.vectors.reshape(2, -1)
-    bent = [bend(way) - value * way for value, way in zip(*pairs[:2], strict=True)]
-    W, H = problem.split(theta)
-    samples = []
-    for sample in range(problem.samples):
-        share = np.zeros(problem.samples)
-        share[sample] = 1.0
-        weights = pull(problem, theta, share).weights
-        samples.append(np.concatenate([weights.T @ H, weights @ W]).ravel())
-    noise = np.array(samples) - np.mean(samples, axis=0)
-    normal = np.random.default_rng(2).normal(size=(DRAWN, theta.size))
-    shares = np.linalg.norm(normal @ down.T, axis=1) / np.linalg.norm(normal, axis=1)
-    return {
-        "minibatch": float(np.linalg.norm(noise @ down.T) / np.linalg.norm(noise)),
-        "least": float(shares.min()),
-        "mean_square": float(np.square(shares).mean()) * theta.size / len(down),
-        "eigenvalues": pairs.values.tolist(),
-        "eigen_error": largest([largest(bent), largest(down @ down.T - np.eye(2))]),
-    }
-
-
-@claim(
-    "ji2022/remark-3.3",
-    Kind.REMARK,
-    "The noise of a large family of stochastic algorithms has a component along the decreasing "
-    "direction with probability 1, so that they escape.",
-    "ji2022, Remark 3.3 “the projection of noise onto this decreasing direction”",
-    gather=_projections,
-    code="nclab.ulpm.curvature.smallest_eigenpairs",
-    figure="escape",
-)
-def remark_3_3(numbers: Numbers) -> Finding:
-    least, mean = numbers["least"], numbers["mean_square"]
-    evidence = (
-        f"{DRAWN} draws of noise with a density in all coordinates have a component along the "
-        f"decreasing directions of Example 3.1, {number(least)} of their norm or more and in the "
-        f"mean square {number(mean)} times the share of two directions of all; noise of "
-        f"single samples, which has no density, has {number(numbers['minibatch'])} there"
-    )
-    if not (max(numbers["eigenvalues"]) < 0 and numbers["eigen_error"] <= 1e-9):
-        why = f"the decreasing directions are wrong by {number(numbers['eigen_error'])}"
-        return Finding(Verdict.OPEN, why, numbers)
-    right = least > 0 and abs(mean - 1) <= 0.2
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
