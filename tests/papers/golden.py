@@ -69,7 +69,7 @@ GOLDEN: dict[str, tuple[str, str]] = {
     "ji2022/eq-11": (REFUTED, "the loss grows near the point"),
     "ji2022/example-3.1-saddle": (CORRECTED, "it is the other point"),
     "ji2022/example-3.1-noise": (CORRECTED, "minibatches stay in the plane"),
-    "ji2022/remark-3.3": (CORRECTED, "a component, but small noise does not leave soon"),
+    "ji2022/remark-3.3": ("undecided", "large noise leaves soon, small noise does not"),
     "ji2022/sec-1.1-landscape": (HOLDS, "all critical points found are strict saddles"),
     "ji2022/sec-3.2-infinity": (HOLDS, "margins grow with the scale"),
     "ji2022/sec-3.2-speeds": (HOLDS, "the smallest margin, largest at a simplex"),

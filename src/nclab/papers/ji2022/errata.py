@@ -87,20 +87,6 @@ ERRATA = (
         ("ji2022/remark-3.2",),
     ),
     Erratum(
-        "ji2022, Remark 3.3",
-        "Stochastic algorithms whose noise has a component along the decreasing direction escape "
-        "the bad point, and no longer move along its direction, within a small number of "
-        "iterations.",
-        "They do where the noise keeps its size and is large. Smaller noise takes many more "
-        "iterations, and noise that falls with the gradient may not leave in 10⁴.",
-        "The curvature falls with the loss, so that little is left to leave by. At Example 3.1, "
-        "C = 1, rate 0.1 on the sum, normal noise in every coordinate is off the ray for good, by "
-        "a sine of 0.1, after 109 to 329 iterations at size 0.1, and not within 10⁴ at size 0.01 "
-        "or where it is as large as the gradient.",
-        ("ji2022/remark-3.3",),
-        confidence="likely",
-    ),
-    Erratum(
         "ji2022, Sec. 4",
         "Gradient descent with learning rate 5 on the objective (4).",
         "On the mean of the losses, (4) divided by nK.",

@@ -137,7 +137,11 @@ def _said(run: Mapping[str, Any]) -> str:
     figure="escape",
 )
 def remark_3_3(numbers: Numbers) -> Finding:
-    """Noise with a density must have the component; then it must leave the ray, and soon."""
+    """Noise with a density must have the component; then it must leave the ray, and soon.
+
+    The source states neither rate nor size of the noise: where only some leave soon, that is a
+    matter of the choice.
+    """
     least, mean, runs = numbers["least"], numbers["mean_square"], numbers["runs"]
     told = "; ".join(
         f"{'noise ' if noise != ONE_SAMPLE else ''}{noise}, "
@@ -164,4 +168,4 @@ def remark_3_3(numbers: Numbers) -> Finding:
     }
     if all(soon.values()):
         return Finding(Verdict.HOLDS, evidence, numbers)
-    return Finding(Verdict.CORRECTED if any(soon.values()) else Verdict.REFUTED, evidence, numbers)
+    return Finding(Verdict.UNDECIDED if any(soon.values()) else Verdict.REFUTED, evidence, numbers)
