@@ -131,7 +131,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
         ),
         Table(
             "Where descent from it ends",
-            ("run", "off the ray", "off the plane", "normalised margin", "norm"),
+            ("run", "off the ray, most", "off the plane, most", "normalised margin", "norm"),
             ends,
         ),
     ]
