@@ -174,7 +174,7 @@ def _unknown(wanted: str, known: Sequence[str]) -> str:
     plain = {name.lower(): name for name in (*known, *keys)}
     beginning = [name for low, name in plain.items() if wanted.strip() and low == wanted.lower()]
     near = beginning or [plain[low] for low in get_close_matches(wanted.lower(), plain, n=1)]
-    meant = f" Did you mean {near[0]}?" if near else f" Papers are {', '.join(keys)}."
+    meant = f" Did you mean {near[0]}?" if near else f" Ids begin with {', '.join(keys)}."
     return (
         f"Expected the id of a claim or its beginning, got {wanted!r}.{meant} "
         "nclab claims shows all."
