@@ -16,7 +16,7 @@ FEW = 5
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A table of ids, verdicts and evidence, and a line that counts the verdicts, our findings apart.
+    """A table of ids, verdicts and evidence, and the counts of verdicts, our findings apart.
 
     Of a few claims also the statements and, where they need it, what they should say.
 
