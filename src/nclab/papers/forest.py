@@ -72,7 +72,7 @@ def _groups(row: Mapping[str, Any]) -> list[Effects]:
         if one["what"] == name
     ]
     margins = {one["what"]: one["margin"] for one in (*own, *recorded)}
-    title = f"{row['id'].partition('/')[2]}: {row['verdict']}"
+    title = f"{'ours, ' if row.get('ours') else ''}{row['id'].partition('/')[2]}: {row['verdict']}"
     return [
         Effects(title, margin, tuple(one for one in rows if margins[one.name] == margin))
         for margin in dict.fromkeys(margins[one.name] for one in rows)
