@@ -85,8 +85,9 @@ def in_this_run(row: Row) -> str:
 
 
 def _verdict(row: Row) -> tuple[str, ...]:
-    """The place alone: the paper is that of the experiment, but for findings of ours."""
-    source = row["source"] if row.get("ours") else row["source"].partition(", ")[2]
+    """The place alone where the paper is that of the experiment."""
+    paper, _, place = row["source"].partition(", ")
+    source = place if row["needs"].startswith(f"{paper}_") else row["source"]
     return row["mark"], row["text"], source, row["verdict"], row["evidence"]
 
 
