@@ -87,3 +87,7 @@ def test_the_line_of_zero_leaves_the_words_alone() -> None:
     assert [(one["y0"], one["y1"]) for one in lines] == zeros
     drawn = [line for line in draw(PICTURE).axes[0].lines if list(line.get_xdata()) == [0, 0]]
     assert [tuple(line.get_ydata()) for line in drawn] == zeros
+
+
+def test_a_page_knows_how_narrow_it_may_become() -> None:
+    assert spec(PICTURE)["layout"]["meta"]["least"] > 400

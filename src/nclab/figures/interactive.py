@@ -26,6 +26,8 @@ from nclab.figures.picture import (
 )
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
+FOREST_PIXELS = 560
+"""Below this width words and numbers of a forest plot would touch."""
 SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
 PIXELS = 110
 """Pixels of an inch of paper."""
@@ -328,6 +330,7 @@ def _forest(
 ) -> list[dict[str, Any]]:
     """Axes, margins and words into the layout; the intervals themselves."""
     rows, bands, depth = laid_out(panel)
+    layout["meta"] = {"least": FOREST_PIXELS}
     bare = {
         "showgrid": False,
         "zeroline": False,
