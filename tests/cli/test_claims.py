@@ -81,3 +81,28 @@ def test_help_names_an_example() -> None:
 
 def test_there_are_enough_claims() -> None:
     assert len(all_claims()) >= 35
+
+
+def test_an_empty_id_and_a_folder_without_numbers_are_said(tmp_path: Path) -> None:
+    done = call("claims", "")
+    assert done.code == 2
+    assert "got ''" in done.err
+    shown = call("claims", "ji2022/fig-2a", "--runs", tmp_path).out
+    assert "has no numbers of these experiments: ji2022_fig2." in " ".join(shown.split())
+    assert "./runs by default" in " ".join(call("claims", "--help").out.replace("│", " ").split())
+
+
+def test_what_is_found_here_is_said_with_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "pan2023_fig33").mkdir()
+    file = tmp_path / "pan2023_fig33" / "numbers.json"
+    asked = ("claims", "pan2023/sec-3.2-intra-rises", "beyond/losses-gap", "--runs", tmp_path)
+
+    def shown() -> str:
+        return " ".join(call(*asked).out.replace("│", " ").split())
+
+    file.write_text(json.dumps(NUMBERS["pan2023_fig33"]))
+    assert "differs (reproduced here, recorded contradicted)" in shown()
+    assert "1 claim: 1 contradicted 1 finding of ours: 1 contradicted" in shown()
+    assert "ours, after zhou2022, Sec. Abstract" in shown()
+    file.write_text('{"exper')
+    assert "here: undecided; cannot be judged from pan2023_fig33/numbers.json" in shown()

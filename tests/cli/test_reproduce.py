@@ -12,7 +12,8 @@ from nclab.papers.beyond import tour
 from nclab.papers.main_job import MainJob
 from nclab.papers.registry import find_experiments
 from nclab.papers.small_network import NetworkConfig
-from nclab.records.results import parse_json
+from nclab.papers.tables import recorded_verdicts
+from nclab.records.results import parse_json, write_json
 from nclab.text import as_text
 from tests.cli.runner import call
 
@@ -107,3 +108,60 @@ def test_claims_are_judged_again_only_when_something_changed(
     (tmp_path / "claims.json").write_text("[]")
     judge("paper", '{"other": 1}')
     assert judged == ["quick", "quick", "paper", "paper"]
+
+
+def test_an_unknown_target_names_the_papers() -> None:
+    with pytest.raises(nclab.NclabError, match=r"or a paper, one of beyond, .*ji2022, pan2023"):
+        find_experiments(["nonsense"])
+
+
+ROWS = [
+    {
+        "id": id_,
+        "ours": id_.startswith("beyond"),
+        "verdict": verdict,
+        "size": "preset paper; 8 seeds",
+        "needs": "pan2023_fig31",
+        "here": {"relation": relation, "size": "preset quick; 2 seeds"},
+    }
+    for id_, verdict, relation in (
+        ("pan2023/a", "reproduced", "agrees"),
+        ("pan2023/b", "reproduced", "undecided"),
+        ("beyond/c", "contradicted", "differs"),
+    )
+]
+
+
+def test_the_closing_table_keeps_ours_apart_and_speaks_of_the_runs_that_are_there(
+    tmp_path: Path,
+) -> None:
+    write_json(tmp_path / "claims.json", {"claims": ROWS})
+    job = MainJob("paper", (0,), tmp_path, report={"figures": 1, "page": "p"})
+    text = " ".join("".join(as_text(part) for part in job.summary()).replace("│", " ").split())
+    assert "2 statements of the papers, 1 finding of ours" in text
+    assert "of the papers reproduced 2 1 1" in text
+    assert "ours contradicted 1 1" in text
+    assert "preset paper, 1 seed" not in text
+    assert "of 1 experiment at the sizes below" in text
+    assert "recorded preset paper; 8 seeds; here preset quick; 2 seeds" in text
+
+
+def test_the_log_says_which_evidence_verdicts_are_from() -> None:
+    here = {"size": "preset quick; 2 seeds", "says": "undecided here, recorded reproduced"}
+    row = {
+        "mark": "✓",
+        "text": "It grows.",
+        "source": "pan2023, Fig. 3.1",
+        "needs": "pan2023_fig31",
+        "verdict": "reproduced",
+        "evidence": "0.3 [0.2, 0.4]",
+        "size": "preset paper; 8 seeds",
+        "here": here,
+    }
+    ours = {**row, "source": "ours, after ji2022, Fig. 2", "here": None}
+    table = recorded_verdicts([row, ours])
+    assert table.title == (
+        "Verdicts from the recorded evidence (preset paper; 8 seeds); here (preset quick; 2 seeds)"
+    )
+    assert [line[2] for line in table.rows] == ["Fig. 3.1", "ours, after ji2022, Fig. 2"]
+    assert [line[5] for line in table.rows] == [here["says"], ""]

@@ -27,10 +27,48 @@ def test_a_margin_is_never_drawn_over_an_effect_beyond_it() -> None:
     assert bands[0].reach < rows[1].low
 
 
-def test_what_stands_beside_its_neighbour_has_no_words() -> None:
+def test_what_stands_beside_its_neighbour_says_that_it_is_of_here() -> None:
     rows, _, _ = laid_out(Forest("", GROUPS))
-    assert [row.words for row in rows] == ["small", "a", "", "large", "b"]
+    assert [row.words for row in rows] == ["small", "a", "here", "large", "b"]
+    assert rows[2].numbers == "0.1, no interval"
     assert rows[2].at - rows[1].at < rows[1].at - rows[0].at
+    alone = Effects("g", 0.1, (EffectRow("c", 0.2, 0.1, 0.3, hollow=True),))
+    rows, _, _ = laid_out(Forest("", (alone,)))
+    assert (rows[1].words, rows[1].high) == ("here, c", 1.0)
+
+
+WIDE = Effects(
+    "g",
+    0.01,
+    (
+        EffectRow("a", 0.2, 0.1, 0.4),
+        EffectRow("a", 0.3, -20.0, 21.0, hollow=True),
+        EffectRow("b", 0.2, 0.1, 0.3),
+        EffectRow("b", -5.0, -6.0, -4.0, hollow=True),
+    ),
+)
+
+
+def test_hollow_rows_do_not_set_the_scale_and_are_cut_off() -> None:
+    rows, bands, _ = laid_out(Forest("", (WIDE,)))
+    assert bands[0].reach == 0.01 / 0.4
+    assert (rows[1].low, rows[1].high, rows[1].cut) == (0.25, 1.0, (False, False))
+    assert (rows[2].low, rows[2].high, rows[2].cut) == (-1.0, 1.0, (True, True))
+    assert rows[2].middle == 0.3 / 0.4
+    assert rows[2].numbers == "0.3 [-20, 21]"
+    assert (rows[4].low, rows[4].middle, rows[4].high) == (-1.0, None, -1.0)
+    assert rows[4].cut == (True, False)
+
+
+def test_both_renderers_draw_arrows_where_something_is_cut_off() -> None:
+    picture = Picture("effects", "", (Forest("", (WIDE,)),), 1)
+    sizes = [trace["marker"]["size"] for trace in spec(picture)["data"]]
+    assert sizes == [[0, 8, 0], [9, 8, 9], [0, 8, 0], [9, 0, 0]]
+    assert "here, a<br>0.3 [-20, 21]" in spec(picture)["data"][1]["hovertemplate"]
+    axis = draw(picture).axes[0]
+    assert [line.get_marker() for line in axis.lines].count("<") == 2
+    assert [line.get_marker() for line in axis.lines].count(">") == 1
+    assert "0.3 [-20, 21]" in {text.get_text() for text in axis.texts}
 
 
 def test_both_renderers_draw_all_intervals() -> None:
@@ -49,3 +87,7 @@ def test_the_line_of_zero_leaves_the_words_alone() -> None:
     assert [(one["y0"], one["y1"]) for one in lines] == zeros
     drawn = [line for line in draw(PICTURE).axes[0].lines if list(line.get_xdata()) == [0, 0]]
     assert [tuple(line.get_ydata()) for line in drawn] == zeros
+
+
+def test_a_page_knows_how_narrow_it_may_become() -> None:
+    assert spec(PICTURE)["layout"]["meta"]["least"] > 400

@@ -65,3 +65,18 @@ def test_margins_are_drawn_beside_their_own_parts() -> None:
 
 def test_no_effects_no_picture() -> None:
     assert forest("tour", []) == []
+
+
+def test_findings_of_ours_are_named_so() -> None:
+    [picture] = forest("x", [row(ours=True)])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    assert panel.groups[0].title == "ours, x: reproduced"
+
+
+def test_the_caption_says_that_something_is_cut_off() -> None:
+    wide = judge_effects([Part("a", {0: -9.0, 1: 9.0})], margin=0.01).numbers["effects"]
+    [picture] = forest("x", [row(here={"effects": wide})])
+    assert "cut off at an arrow" in picture.caption
+    [picture] = forest("x", [row()])
+    assert "arrow" not in picture.caption

@@ -180,3 +180,18 @@ def test_choices_are_told_apart_by_their_names_not_by_beginnings() -> None:
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)
+
+
+def test_effects_say_where_the_source_states_the_size() -> None:
+    part = Part("a", {seed: 0.3 + 0.01 * seed for seed in range(8)})
+    [effect] = judge_effects([part], margin=0.8, stated=True).numbers["effects"]
+    assert effect["stated"] is True
+    [effect] = judge_effects([part], margin=0.8).numbers["effects"]
+    assert "stated" not in effect
+
+
+def test_seeds_are_those_of_the_part_that_is_shown() -> None:
+    weak = Part("weak", {seed: 0.01 * seed for seed in range(8)})
+    strong = Part("strong", {seed: 5 + 0.01 * seed for seed in range(3)})
+    numbers = judge_effects([weak, strong], margin=0.1).numbers
+    assert (numbers["weakest"], numbers["seeds"]) == ("weak", 8)

@@ -15,7 +15,7 @@ from nclab.errors import NclabError
 from nclab.models.mlp import MLP
 from nclab.papers import recorded
 from nclab.papers.claim import Claim, Kind
-from nclab.papers.ledger import find, judge_all
+from nclab.papers.ledger import find, judge_all, relation, says, settled
 from nclab.papers.links import formula_anchor, resolve, slug
 from nclab.papers.registry import claims as all_claims
 from nclab.papers.registry import errata, papers
@@ -307,3 +307,69 @@ def test_a_bound_that_says_something_outside_its_regime_refutes_the_remark() -> 
     assert numbers["outside"] == 0
     judge = CLAIMS["pan2023/remark-regime"].judge
     assert judge({**numbers, "outside": 1}).verdict is Verdict.REFUTED
+
+
+def test_findings_of_ours_say_whose_they_are() -> None:
+    [row] = judge_all(ids=["beyond/layer-peeled-rates"])
+    assert (row["ours"], row["source"]) == (True, "ours, after ji2022, Fig. 2")
+    [row] = judge_all(ids=["ji2022/fig-2a"])
+    assert (row["ours"], row["source"]) == (False, "ji2022, Fig. 2 (a)")
+    assert {claim.paper for claim in all_claims() if claim.ours} == {"beyond"}
+
+
+def test_beside_an_open_verdict_what_could_be_measured_is_compared() -> None:
+    def found(there: str) -> Finding:
+        return Finding(Verdict.OPEN, f"elsewhere {there}", {"there": there})
+
+    pairs = {
+        ("reproduced", "reproduced"): "agrees (reproduced where it could be measured)",
+        ("reproduced", "contradicted"): (
+            "differs (contradicted here, recorded reproduced where it could be measured)"
+        ),
+        ("undecided", "reproduced"): (
+            "undecided (reproduced here, recorded undecided where it could be measured)"
+        ),
+    }
+    for (recorded_there, here_there), words in pairs.items():
+        assert says(found(recorded_there), found(here_there)) == words
+        how = relation(settled(found(recorded_there)), settled(found(here_there)))
+        assert words.startswith(how)
+    nothing = Finding(Verdict.OPEN, "nothing is recorded", {})
+    assert relation(settled(nothing), settled(found("reproduced"))) == "undecided"
+    assert settled(Finding(Verdict.REPRODUCED, "", {"there": "contradicted"})) is Verdict.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "JSONDecodeError"),
+        ("", "JSONDecodeError"),
+        ("[]", "list"),
+        ('{"experiment": "ji2022_fig3"}', "holds the numbers of 'ji2022_fig3'"),
+        ('{"schema": {"nclab": 1, "sha256": "0"}, "per_seed": []}', ""),
+        ('{"config": 5, "seeds": 5, "preset": 5}', "KeyError"),
+        ('{"seeds": 5, "config": [1]}', "KeyError"),
+    ],
+)
+def test_damage_is_said_beside_the_recorded_verdict(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "ji2022_fig2").mkdir()
+    (tmp_path / "ji2022_fig2" / "numbers.json").write_text(text)
+    [alone] = judge_all(ids=["ji2022/fig-2a"])
+    [row] = judge_all(here=read_numbers(tmp_path, ["ji2022_fig2"]), ids=["ji2022/fig-2a"])
+    here = row.pop("here")
+    assert row == alone, "nothing that is recorded is lost"
+    assert here["relation"] == "undecided"
+    assert "cannot be judged from ji2022_fig2/numbers.json" in here["says"]
+    assert why in here["says"]
+
+
+def test_what_is_near_is_suggested_and_nothing_else() -> None:
+    with pytest.raises(NclabError, match=r"got 'PAN2023'\. Did you mean pan2023\?"):
+        find(["PAN2023"])
+    with pytest.raises(NclabError, match=r"Did you mean pan2023/lemma-2\.4\.6\?"):
+        find(["Pan2023/Lemma-2.4.6"])
+    for nothing in ("nonsense", "", "  "):
+        with pytest.raises(NclabError) as refused:
+            find([nothing])
+        assert "Did you mean" not in str(refused.value)
+        assert "pan2023" in str(refused.value)

@@ -23,7 +23,8 @@ def command(
     runs: Annotated[
         Path | None,
         typer.Option(
-            metavar="<folder>", help="Folder of `nclab reproduce`, this machine's own runs."
+            metavar="<folder>",
+            help="Folder of `nclab reproduce`, this machine's own runs; ./runs by default.",
         ),
     ] = None,
     fresh: Annotated[
@@ -48,10 +49,13 @@ def command(
     chosen = find(ids or [])
     if runs is not None and not runs.is_dir():
         raise NclabError(f"Expected the folder of nclab reproduce as --runs, got {runs}.")
-    numbers = read_numbers(runs or RUNS, sorted({one.needs for one in chosen if one.needs}))
+    wanted = sorted({one.needs for one in chosen if one.needs})
+    numbers = read_numbers(runs or RUNS, wanted)
     with one_thread():
         judged = judge_all(preset.value, numbers, ids=ids or [], fresh=fresh)
     if as_json:
         print_json(judged)
     else:
         print_table(*claims_table(judged))
+        if runs is not None and wanted and not numbers:
+            print_table(f"{runs} has no numbers of these experiments: {', '.join(wanted)}.")

@@ -45,9 +45,12 @@ def command(
     if as_json:
         print_json(report.to_dict())
         return
-    judged = sum(report.claims.values())
+    judged = counted(sum(report.claims.values()), "claim")
     typer.echo(
         f"{counted(report.runs, 'run')}, {counted(report.figures, 'figure')}, "
-        f"{counted(judged, 'claim')}, {report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
+        f"{f'no claims ({report.ledger_problem})' if report.ledger_problem else judged}, "
+        f"{report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
     )
+    if report.problems:
+        typer.echo(f"{counted(len(report.problems), 'problem')}: the overview lists what is wrong")
     typer.echo(f"wrote {report.page}")

@@ -176,7 +176,11 @@ def _draw_row(axis: "Axes", row: Row, colours: Colours) -> None:
     inside = colours.background if row.effect.hollow else colour
     axis.plot([0, 0], [row.at - ZERO[0], row.at + ZERO[1]], color=colours.muted, lw=0.9, zorder=1.8)
     axis.plot([row.low, row.high], [row.at] * 2, color=colour, lw=1.6, zorder=2.5)
-    axis.plot(row.middle, row.at, "o", ms=5, mfc=inside, mec=colour, mew=1.3, zorder=3)
+    if row.middle is not None:
+        axis.plot(row.middle, row.at, "o", ms=5, mfc=inside, mec=colour, mew=1.3, zorder=3)
+    for place, arrow, cut in zip((row.low, row.high), "<>", row.cut, strict=True):
+        if cut:
+            axis.plot(place, row.at, arrow, ms=5, mfc=colour, mec=colour, zorder=3, clip_on=False)
 
 
 def _draw_heat_map(figure: "Figure", axis: "Axes", panel: HeatMap, colours: Colours) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nclab.errors import MissingExtra
-from nclab.figures.forest_rows import HEIGHT, ZERO, Row, laid_out
+from nclab.figures.forest_rows import HEIGHT, HERE, ZERO, Row, laid_out
 from nclab.figures.legend import shares_legend
 from nclab.figures.palette import DARK, LIGHT, Colours
 from nclab.figures.picture import (
@@ -26,6 +26,8 @@ from nclab.figures.picture import (
 )
 
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "none": "solid"}
+FOREST_PIXELS = 560
+"""Below this width words and numbers of a forest plot would touch."""
 SYMBOLS = {"filled": "circle", "hollow": "circle-open", "cross": "x-thin", "none": "circle"}
 PIXELS = 110
 """Pixels of an inch of paper."""
@@ -328,6 +330,7 @@ def _forest(
 ) -> list[dict[str, Any]]:
     """Axes, margins and words into the layout; the intervals themselves."""
     rows, bands, depth = laid_out(panel)
+    layout["meta"] = {"least": FOREST_PIXELS}
     bare = {
         "showgrid": False,
         "zeroline": False,
@@ -380,14 +383,20 @@ def _interval(row: Row, colours: Colours) -> dict[str, Any]:
     assert row.effect is not None
     colour = colours.line(row.effect.colour)
     symbol = SYMBOLS["hollow" if row.effect.hollow else "filled"]
+    name = f"{HERE}, {row.effect.name}" if row.effect.hollow else row.effect.name
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "x": [row.low, row.middle, row.high],
+        "x": [row.low, row.low if row.middle is None else row.middle, row.high],
         "y": [row.at] * 3,
         "line": {"color": colour, "width": 2},
-        "marker": {"color": colour, "size": [0, 8, 0], "symbol": symbol, "opacity": 1},
-        "hovertemplate": f"{_plain(row.effect.name)}<br>{_plain(row.numbers)}<extra></extra>",
+        "marker": {
+            "color": colour,
+            "size": [9 * row.cut[0], 0 if row.middle is None else 8, 9 * row.cut[1]],
+            "symbol": ["triangle-left", symbol, "triangle-right"],
+            "opacity": 1,
+        },
+        "hovertemplate": f"{_plain(name)}<br>{_plain(row.numbers)}<extra></extra>",
         "showlegend": False,
     }
 

@@ -14,6 +14,8 @@ Numbers = Mapping[str, Any]
 Gather = Callable[[str], Numbers]
 Judge = Callable[[Numbers], Finding]
 
+OURS = "beyond"
+"""What the ids of our own findings begin with, in place of the key of a paper."""
 ODD = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What a judge raises on numbers that no experiment of this version wrote."""
 
@@ -71,6 +73,11 @@ class Claim:
         return self.id.split("/")[0]
 
     @property
+    def ours(self) -> bool:
+        """Whether it is a finding of ours, which no paper says and none is charged with."""
+        return self.paper == OURS
+
+    @property
     def place(self) -> str:
         """Where it is, in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
         return self.source.partition(" “")[0]
@@ -115,7 +122,8 @@ class Claim:
             "id": self.id,
             "kind": self.kind.value,
             "text": self.text,
-            "source": self.place,
+            "ours": self.ours,
+            "source": f"ours, after {self.place}" if self.ours else self.place,
             "quote": self.quote,
             **finding.to_dict(),
             "needs": self.needs,

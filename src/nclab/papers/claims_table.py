@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nclab.papers.registry import errata
+from nclab.papers.tables import in_this_run
 from nclab.papers.verdict import STYLES, Verdict
 
 FEW = 5
@@ -15,7 +16,7 @@ FEW = 5
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A table of ids, verdicts and evidence, and a line that counts the verdicts.
+    """A table of ids, verdicts and evidence, and the counts of verdicts, our findings apart.
 
     Of a few claims also the statements and, where they need it, what they should say.
 
@@ -30,11 +31,17 @@ def claims_table(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     for row in rows:
         verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).look.tone])
         table.add_row(row["id"], verdict, Text(_evidence(row)))
+    statements = [_statement(row) for row in rows] if len(rows) <= FEW else []
+    papers, ours = ([row for row in rows if bool(row.get("ours")) is own] for own in (False, True))
+    lines = [_counted(papers, "claim", "claims")] if papers else []
+    lines += [_counted(ours, "finding of ours", "findings of ours")] if ours else []
+    return [table, *statements, Text("\n".join(lines))]
+
+
+def _counted(rows: Sequence[Mapping[str, Any]], one: str, many: str) -> str:
     counts = Counter(row["verdict"] for row in rows)
     parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
-    noun = "claim" if len(rows) == 1 else "claims"
-    statements = [_statement(row) for row in rows] if len(rows) <= FEW else []
-    return [table, *statements, Text(f"{len(rows)} {noun}: {', '.join(parts)}")]
+    return f"{len(rows)} {one if len(rows) == 1 else many}: {', '.join(parts)}"
 
 
 def _statement(row: Mapping[str, Any]) -> Text:
@@ -52,6 +59,4 @@ def _evidence(row: Mapping[str, Any]) -> str:
     words = str(row["evidence"])
     if row.get("size"):
         words += f" ({row['size']})"
-    if here := row.get("here"):
-        words += f"\nhere, {here['size']}: {here['relation']} ({here['verdict']})"
-    return words
+    return "\n".join(filter(None, (words, in_this_run(row))))

@@ -12,6 +12,7 @@ COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
 """By verdict; what is undecided has the first of the palette."""
 INCHES = 0.165
 """Of a row."""
+CUT = ", which does not set the scale and is cut off at an arrow"
 CHOICES = (
     " Where a source leaves open what was done, all choices are judged, and a row is the weakest "
     "part of those that come out alike."
@@ -31,7 +32,8 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     if not groups:
         return []
     panel = Forest("", groups, "the opposite of the claim", "as claimed")
-    depth = laid_out(panel)[2]
+    rows, _, depth = laid_out(panel)
+    cut = any(any(row.cut) for row in rows)
     open_choices = any(row["numbers"].get("choices") for row in judged)
     return [
         Picture(
@@ -43,7 +45,7 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
             "contradicted (red), inside there is no effect (yellow) or, where the source itself "
             "states a size, less than it states (red); an interval that crosses an edge is "
             "undecided (blue). Every claim has its own scale. Filled: the recorded evidence; "
-            f"hollow: this machine's run.{CHOICES if open_choices else ''}",
+            f"hollow: this machine's run{CUT if cut else ''}.{CHOICES if open_choices else ''}",
             (6.6, INCHES * depth + 0.9),
         )
     ]
@@ -70,7 +72,7 @@ def _groups(row: Mapping[str, Any]) -> list[Effects]:
         if one["what"] == name
     ]
     margins = {one["what"]: one["margin"] for one in (*own, *recorded)}
-    title = f"{row['id'].partition('/')[2]}: {row['verdict']}"
+    title = f"{'ours, ' if row.get('ours') else ''}{row['id'].partition('/')[2]}: {row['verdict']}"
     return [
         Effects(title, margin, tuple(one for one in rows if margins[one.name] == margin))
         for margin in dict.fromkeys(margins[one.name] for one in rows)

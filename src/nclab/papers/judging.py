@@ -70,10 +70,13 @@ class Effect:
     margin: float
     seeds: int
     verdict: Verdict
+    stated: bool = False
+    """Whether the margin is a size that the source itself states; see `decide`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {**asdict(self), "verdict": self.verdict.value}
+        """Plain JSON values; `stated` only where it is so."""
+        plain = {**asdict(self), "verdict": self.verdict.value}
+        return plain if self.stated else {k: v for k, v in plain.items() if k != "stated"}
 
 
 def t_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
@@ -230,7 +233,7 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
             low, high = min(low, ends[0]), max(high, ends[1])
     own = margin if part.margin is None else part.margin
     verdict = decide(low, high, own, stated=stated)
-    return Effect(part.what, middle, low, high, own, len(values), verdict)
+    return Effect(part.what, middle, low, high, own, len(values), verdict, stated)
 
 
 def _tell(values: Sequence[float]) -> bool:
@@ -283,7 +286,7 @@ def weakest(effects: Sequence[Effect], *, missing: Sequence[str] = (), unit: str
         "estimate": worst.estimate,
         "interval": [worst.low, worst.high],
         "margin": worst.margin,
-        "seeds": min(one.seeds for one in effects),
+        "seeds": worst.seeds,
         "weakest": worst.what,
     }
     if missing:

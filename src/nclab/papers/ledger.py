@@ -10,6 +10,7 @@ from nclab.papers.claim import Claim, Numbers
 from nclab.papers.recorded import best_evidence, size_of
 from nclab.papers.verdict import Finding, Verdict
 from nclab.progress import track
+from nclab.records.results import UNREADABLE
 
 
 def find(ids: Sequence[str] = ()) -> list[Claim]:
@@ -22,7 +23,7 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
     """
     claims = registry.claims()
     for wanted in ids:
-        if not any(_matches(claim, wanted) for claim in claims):
+        if not wanted.strip() or not any(_matches(claim, wanted) for claim in claims):
             raise NclabError(_unknown(wanted, [claim.id for claim in claims]))
     return [claim for claim in claims if not ids or any(_matches(claim, one) for one in ids)]
 
@@ -94,10 +95,21 @@ def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, 
             "verdict": own.verdict.value,
             "evidence": own.evidence,
             "effects": list(own.numbers.get("effects", ())),
-            "size": size_of(here),
-            "relation": relation(found.verdict, own.verdict),
+            "size": "" if UNREADABLE in here else size_of(here),
+            "relation": relation(settled(found), settled(own)),
+            "says": says(found, own),
         },
     }
+
+
+def settled(found: Finding) -> Verdict:
+    """The verdict or, of what is open at the source's own size or networks, the one elsewhere.
+
+    >>> settled(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
+    'reproduced'
+    """
+    there = found.numbers.get("there") if found.verdict is Verdict.OPEN else None
+    return Verdict(there) if there else found.verdict
 
 
 def relation(recorded: Verdict, here: Verdict) -> str:
@@ -111,6 +123,34 @@ def relation(recorded: Verdict, here: Verdict) -> str:
     if {recorded, here} & {Verdict.OPEN, Verdict.UNDECIDED}:
         return "undecided"
     return "agrees" if here is recorded else "differs"
+
+
+def says(recorded: Finding, here: Finding) -> str:
+    """The relation in words that hide neither side; what cannot be judged says why.
+
+    >>> undecided, reproduced, contradicted = (
+    ...     Finding(one, "", {})
+    ...     for one in (Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.CONTRADICTED)
+    ... )
+    >>> says(reproduced, reproduced), says(reproduced, contradicted)
+    ('agrees (reproduced)', 'differs (contradicted here, recorded reproduced)')
+    >>> says(undecided, reproduced), says(reproduced, undecided)
+    ('undecided (reproduced here, recorded undecided)', 'undecided here, recorded reproduced')
+    >>> says(undecided, undecided)
+    'undecided, as recorded'
+    """
+    there, own = settled(recorded), settled(here)
+    how = relation(there, own)
+    if own is Verdict.OPEN:
+        return f"{how}; {here.evidence}"
+    elsewhere = "" if there is recorded.verdict else " where it could be measured"
+    if own is there:
+        alike = "undecided, as recorded" if own is Verdict.UNDECIDED else f"agrees ({own.value}"
+        return f"{alike}{elsewhere}{'' if own is Verdict.UNDECIDED else ')'}"
+    before = f"recorded {there.value}{elsewhere}"
+    if own is Verdict.UNDECIDED:
+        return f"undecided here, {before}"
+    return f"{how} ({own.value} here, {before})"
 
 
 def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, Any]:
@@ -129,8 +169,13 @@ def _matches(claim: Claim, wanted: str) -> bool:
 
 
 def _unknown(wanted: str, known: Sequence[str]) -> str:
-    near = get_close_matches(wanted, known, n=1) or [known[0]]
+    """With what may have been meant, if anything is near: an id, or the key of a paper."""
+    keys = dict.fromkeys(id_.partition("/")[0] for id_ in known)
+    plain = {name.lower(): name for name in (*known, *keys)}
+    beginning = [name for low, name in plain.items() if wanted.strip() and low == wanted.lower()]
+    near = beginning or [plain[low] for low in get_close_matches(wanted.lower(), plain, n=1)]
+    meant = f" Did you mean {near[0]}?" if near else f" Ids begin with {', '.join(keys)}."
     return (
-        f"Expected the id of a claim or its beginning, got {wanted!r}. Did you mean {near[0]}? "
+        f"Expected the id of a claim or its beginning, got {wanted!r}.{meant} "
         "nclab claims shows all."
     )

@@ -4,7 +4,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from nclab import __version__
 from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
+from nclab.papers.claim import OURS
 from nclab.papers.drawing import is_drawn, keep
 from nclab.papers.experiment import Experiment, preset_of
 from nclab.papers.forest import forest
@@ -19,7 +20,7 @@ from nclab.papers.ledger import judge_all, judge_needing
 from nclab.papers.recorded_networks import lay_out_networks
 from nclab.papers.registry import experiments, find_experiments, paper_of, papers
 from nclab.papers.story import errata_rows, stories
-from nclab.papers.tables import shown, verdicts
+from nclab.papers.tables import recorded_verdicts, shown
 from nclab.papers.verdict import Verdict
 from nclab.progress import bar
 from nclab.records.manifest import commit, versions
@@ -103,7 +104,7 @@ class MainJob:
         if not (lines and is_drawn(pictures, folder)):
             lines += keep(pictures, numbers, folder)
         self.numbers[name] = numbers
-        tables = [*experiment.tables(numbers), *([verdicts(judged)] if judged else [])]
+        tables = [*experiment.tables(numbers), *([recorded_verdicts(judged)] if judged else [])]
         say(*map(shown, tables), *lines, "")
 
     def finish(self, *, whole: bool) -> dict[str, Any]:
@@ -124,24 +125,32 @@ class MainJob:
 
         rows = read_json(self.out / CLAIMS).get("claims", [])
         table = Table(header_style="bold")
+        table.add_column("")
         table.add_column("verdict")
         for title in ("statements", "results", "here: agrees", "differs", "undecided"):
             table.add_column(title, justify="right")
-        for verdict in Verdict:
-            own = [row for row in rows if row["verdict"] == verdict.value]
-            if own:
-                said = Counter(row["here"]["relation"] for row in own if row.get("here"))
-                results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
-                counts = (len(own) - results, results, said["agrees"], said["differs"])
-                table.add_row(verdict.value, *(str(n or "") for n in (*counts, said["undecided"])))
+        ours = [row for row in rows if row.get("ours")]
+        theirs = [row for row in rows if not row.get("ours")]
+        for whose, some in (("of the papers", theirs), ("ours", ours)):
+            for place, line in enumerate(_tally(some)):
+                table.add_row("" if place else whose, *line)
+            table.add_section()
+        beside = {row["needs"] for row in rows if row.get("here")}
         judged = [
-            f"Results are judged from the recorded evidence; beside them stands what this run, "
-            f"preset {self.preset}, {counted(len(self.seeds), 'seed')}, says:",
+            "Results are judged from the recorded evidence"
+            + (
+                f"; beside them stands what the runs in {self.out} say, of "
+                f"{counted(len(beside), 'experiment')} at the sizes below:"
+                if beside
+                else ":"
+            ),
             table,
             *self._sizes(rows),
         ]
         return [
-            f"{counted(self.report['figures'], 'figure')}, {counted(len(rows), 'claim')}.",
+            f"{counted(self.report['figures'], 'figure')}, "
+            f"{counted(len(theirs), 'statement')} of the papers, "
+            f"{counted(len(ours), 'finding')} of ours.",
             *(judged if rows else ()),
             *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
             f"report: {self.report['page']}",
@@ -150,12 +159,13 @@ class MainJob:
     def _sizes(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """At which sizes what is recorded and what ran here was obtained, by experiment."""
         found = {
-            row["needs"]: (row["size"], row.get("here", {}).get("size", ""))
+            row["needs"]: (row["size"] or "nothing", row.get("here"))
             for row in rows
-            if row["size"]
+            if row["size"] or row.get("here")
         }
         lines = [
-            f"  {name}: recorded {size}" + (f"; here {here}" if here else "")
+            f"  {name}: recorded {size}"
+            + (f"; here {here['size'] or 'cannot be read'}" if here else "")
             for name, (size, here) in found.items()
         ]
         return ["Sizes:", *lines] if lines else []
@@ -177,7 +187,7 @@ class MainJob:
             rows = self._judged_again(before)
         sources = {
             key: {"title": one.title, "authors": one.authors, "year": one.year}
-            for key, one in sorted(papers().items(), key=lambda item: item[0] == "beyond")
+            for key, one in sorted(papers().items(), key=lambda item: item[0] == OURS)
         }
         told = {"stories": stories(), "errata": errata_rows()}
         write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows, **told})
@@ -188,6 +198,17 @@ class MainJob:
         fresh = {row["id"]: row for row in again}
         kept = [fresh.pop(row["id"], row) for row in before.get("claims", [])]
         return [*kept, *fresh.values()]
+
+
+def _tally(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """By verdict: statements, results, and what runs here say beside the results."""
+    for verdict in Verdict:
+        own = [row for row in rows if row["verdict"] == verdict.value]
+        if own:
+            said = Counter(row["here"]["relation"] for row in own if row.get("here"))
+            results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
+            counts = (len(own) - results, results, said["agrees"], said["differs"])
+            yield verdict.value, *(str(n or "") for n in (*counts, said["undecided"]))
 
 
 def _manifest() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from nclab.files import write_whole
 from nclab.papers.registry import experiments
+from nclab.text import counted
 
 FOLDER = "evidence"
 SIZES = ("classes", "layers", "width", "samples", "epochs", "batch", "per_class", "dim")
@@ -74,12 +75,13 @@ def size_of(numbers: Mapping[str, Any]) -> str:
     >>> size_of({"preset": "paper", "config": {"width": 300, "layers": 6}, "seeds": [0, 1]})
     'preset paper: layers 6, width 300; 2 seeds'
     """
-    config = numbers.get("config", {})
+    config, seeds = numbers.get("config"), numbers.get("seeds")
+    config = config if isinstance(config, dict) else {}  # what a file holds may be anything
     if isinstance(config.get("network"), dict):
         config = {**config, **config["network"]}
     words = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
     words = [str(numbers["size"])] if "size" in numbers else words
-    seeds = len(numbers.get("seeds") or [])
-    text = f"preset {numbers.get('preset', '?')}"
+    preset = numbers.get("preset")
+    text = f"preset {preset}" if isinstance(preset, str) else "of unknown preset"
     text += f": {', '.join(words)}" if words else ""
-    return text + (f"; {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "")
+    return text + (f"; {counted(len(seeds), 'seed')}" if isinstance(seeds, list) and seeds else "")

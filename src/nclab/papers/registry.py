@@ -77,7 +77,11 @@ def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
         elif name in known:
             chosen[name] = known[name]
         else:
-            raise NclabError(f"Expected an experiment, one of {', '.join(known)}; got {name!r}.")
+            keys = [key for key in packages() if any(one.startswith(f"{key}_") for one in known)]
+            raise NclabError(
+                f"Expected an experiment, one of {', '.join(known)}, or a paper, one of "
+                f"{', '.join(keys)}; got {name!r}."
+            )
     return chosen
 
 

@@ -55,21 +55,40 @@ def cell(rows: Sequence[Row], value: Callable[[Row], float | None], form: str = 
 
 
 def verdicts(judged: Sequence[Row]) -> Table:
-    """Judged claims with what was found about them."""
+    """Claims judged from the numbers that stand above, with what was found about them."""
+    columns = ("", "claim", "source", "verdict", "evidence")
+    return Table("Verdicts, computed from the numbers", columns, [*map(_verdict, judged)])
+
+
+def recorded_verdicts(judged: Sequence[Row]) -> Table:
+    """Claims judged from recorded evidence, whose size is said, and what a run here says."""
+    size = next((row["size"] for row in judged if row["size"]), "nothing is recorded")
+    here = [row.get("here") or {} for row in judged]
+    ran = next((one["size"] for one in here if one.get("size")), "")
     return Table(
-        "Verdicts, computed from the numbers",
-        ("", "claim", "source", "verdict", "evidence"),
-        [
-            (
-                row["mark"],
-                row["text"],
-                row["source"].partition(", ")[2],
-                row["verdict"],
-                row["evidence"],
-            )
-            for row in judged
-        ],
+        f"Verdicts from the recorded evidence ({size})" + (f"; here ({ran})" if ran else ""),
+        ("", "claim", "source", "verdict", "recorded evidence", "here"),
+        [(*_verdict(row), one.get("says", "")) for row, one in zip(judged, here, strict=True)],
     )
+
+
+def in_this_run(row: Row) -> str:
+    """What this machine's own run says beside a recorded verdict; empty without one.
+
+    >>> in_this_run({"here": {"size": "preset quick; 2 seeds", "says": "agrees (reproduced)"}})
+    'here, preset quick; 2 seeds: agrees (reproduced)'
+    """
+    here = row.get("here")
+    if not here:
+        return ""
+    return ", ".join(filter(None, ("here", here["size"]))) + f": {here['says']}"
+
+
+def _verdict(row: Row) -> tuple[str, ...]:
+    """The place alone where the paper is that of the experiment."""
+    paper, _, place = row["source"].partition(", ")
+    source = place if row["needs"].startswith(f"{paper}_") else row["source"]
+    return row["mark"], row["text"], source, row["verdict"], row["evidence"]
 
 
 def shown(table: Any) -> Any:

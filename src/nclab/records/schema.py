@@ -170,6 +170,8 @@ class ClaimRow(TypedDict):
     id: str
     kind: str
     text: str
+    ours: NotRequired[bool]
+    """Whether it is a finding of ours, not counted among the statements of its source."""
     source: str
     quote: str
     verdict: str

@@ -25,6 +25,7 @@ from nclab.report.foreign_files import (
     read_skipped,
     read_stories,
 )
+from nclab.text import counted
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
@@ -58,6 +59,15 @@ class ExperimentFolder:
     """Where its numbers are."""
     stale: bool = False
     """Whether claims were judged from other numbers than these."""
+    damage: str = ""
+    """Why its numbers cannot be read, if they cannot."""
+
+    @property
+    def size(self) -> str:
+        """Preset and number of seeds, as far as they are known."""
+        preset, seeds = self.numbers.get("preset"), self.numbers.get("seeds") or []
+        known = [f"preset {preset}"] if preset else []
+        return ", ".join([*known, *([counted(len(seeds), "seed")] if seeds else [])])
 
     @property
     def wide(self) -> bool:
@@ -112,6 +122,21 @@ class Content:
         """The claims of a paper."""
         return [claim for claim in self.claims if str(claim["id"]).startswith(f"{key}/")]
 
+    def judging(self, key: str) -> list[ExperimentFolder]:
+        """The experiments of other papers from whose numbers statements of this one are judged."""
+        needed = {claim["needs"] for claim in self.claims_of(key)}
+        return [
+            one
+            for one in self.experiments
+            if one.name in needed - {""} and self.paper_of(one.name) != key
+        ]
+
+    @property
+    def ledger_problem(self) -> str:
+        """Why there are no claims although there is a file of them; empty if nothing is wrong."""
+        about = (one for one in self.problems if one.startswith(CLAIMS))
+        return "" if self.claims else next(about, "")
+
 
 def read_content(root: Path) -> Content:
     """Read everything but the runs; what is missing is missing, what is damaged is said."""
@@ -119,23 +144,45 @@ def read_content(root: Path) -> Content:
     with explained("read the folder", root, NclabError):
         inside = entries(root, root=root)
     folders = [root / name for name, mode in inside.items() if stat.S_ISDIR(mode)]
-    found = (_experiment(folder, root, problems) for folder in folders)
+    damage: dict[str, str] = {}
+    found = [_experiment(folder, root, problems, damage) for folder in folders]
     experiments = [one for one in found if one is not None]
     judged = _json(root / CLAIMS, problems, root)
     ledger = judged if isinstance(judged, dict) else {"claims": judged}
     claims = read_claims(ledger.get("claims"), problems)
-    stale = _stale(root, ledger.get("judged_from"), claims)
+    damage |= _others(experiments, claims, problems)
+    stale = _stale(root, ledger.get("judged_from"), claims) - damage.keys()
     names = {one.name.split("_")[0] for one in experiments} | {one["id"] for one in claims}
     return Content(
         root,
-        experiments=tuple(replace(one, stale=one.name in stale) for one in experiments),
-        claims=tuple({**one, "stale": one["needs"] in stale} for one in claims),
+        experiments=tuple(
+            replace(one, stale=one.name in stale, damage=damage.get(one.name, ""))
+            for one in experiments
+        ),
+        claims=tuple(
+            {**one, "stale": one["needs"] in stale, "damage": damage.get(one["needs"], "")}
+            for one in claims
+        ),
         skipped=tuple(read_skipped(_json(root / SKIPPED, problems, root), problems)),
         papers=read_papers(ledger.get("papers"), {name.split("/")[0] for name in names}, problems),
         problems=tuple(problems),
         stories=read_stories(ledger.get("stories")),
         errata=tuple(read_errata(ledger.get("errata"))),
     )
+
+
+def _others(
+    experiments: list[ExperimentFolder], claims: list[dict[str, Any]], problems: list[str]
+) -> dict[str, str]:
+    """Of the experiments that claims are about, those whose file holds the numbers of another."""
+    needed = {one["needs"] for one in claims}
+    found = {}
+    for one in experiments:
+        held = one.numbers.get("experiment", one.name)
+        if one.name in needed and held != one.name:
+            found[one.name] = f"it holds the numbers of {held!r}"
+            problems.append(f"{one.name}/{NUMBERS} cannot be used: {found[one.name]}")
+    return found
 
 
 def _stale(root: Path, judged_from: Any, claims: list[dict[str, Any]]) -> set[str]:
@@ -189,13 +236,20 @@ def check_folder(root: Path) -> Path:
     return root
 
 
-def _experiment(folder: Path, root: Path, problems: list[str]) -> ExperimentFolder | None:
+def _experiment(
+    folder: Path, root: Path, problems: list[str], damage: dict[str, str]
+) -> ExperimentFolder | None:
+    """An experiment, None where a folder holds none; why its numbers cannot be read goes along."""
     try:
         names = list(entries(folder, root=root))
     except OSError:  # as is said where runs are looked for
         return None
-    numbers_file = folder / NUMBERS
+    numbers_file, before = folder / NUMBERS, len(problems)
     numbers = _json(numbers_file, problems, root)
+    if len(problems) > before:
+        damage[folder.name] = problems[-1].partition("cannot be read: ")[2]
+    elif numbers is not None and not isinstance(numbers, dict):
+        damage[folder.name] = f"a JSON {type(numbers).__name__}, not an object"
     pictures: dict[str, Picture] = {}
     for path in (folder / name for name in names if name.endswith(PICTURE)):
         content = _json(path, problems, root)

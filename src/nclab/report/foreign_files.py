@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone")
+TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone", "size")
+HERE = ("verdict", "evidence", "size", "relation", "says")
+OURS = "beyond/"
+"""What ids of our own findings begin with in files that do not say whose a claim is."""
 NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, ""),
     "verdict": "open",
@@ -33,8 +36,28 @@ def read_claims(content: Any, problems: list[str]) -> list[dict[str, Any]]:
             problems.append(f"claims.json: claim {claim['id']!r} is left out: {wrong}")
         else:
             known = {name: value for name, value in claim.items() if value is not None}
-            found.append({**NOTHING, **known})
+            ours = known.get("ours", claim["id"].startswith(OURS)) is True
+            here = _here(known.get("here"), claim["id"], problems)
+            found.append({**NOTHING, **known, "ours": ours, "here": here})
     return found
+
+
+def _here(content: Any, id_: str, problems: list[str]) -> dict[str, Any] | None:
+    """What a run of this machine says beside a recorded verdict; None where nothing is known.
+
+    >>> _here({"relation": "agrees", "verdict": "reproduced"}, "a/b", [])["says"]
+    'agrees (reproduced)'
+    """
+    if content is None:
+        return None
+    texts = content if isinstance(content, dict) else {"says": content}
+    wrong = [name for name in HERE if not isinstance(texts.get(name), str | None)]
+    if wrong or texts is not content:
+        problems.append(f"claims.json: claim {id_!r}: what is said of here is left out")
+        return None
+    found = {**content, **{name: texts.get(name) or "" for name in HERE}}
+    older = f"{found['relation']} ({found['verdict']})"
+    return {**found, "says": found["says"] or older}
 
 
 def read_numbers(content: Any, where: str, problems: list[str]) -> dict[str, Any]:

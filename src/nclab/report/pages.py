@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -20,6 +20,7 @@ from nclab.report.environment import command_line, environment, pretty
 from nclab.report.formulas import formulas
 from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import MOST_ALARMS, summary
+from nclab.text import counted
 
 ASSETS = Path(__file__).with_name("assets")
 LAST = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv")
@@ -72,7 +73,8 @@ class Pages:
                 **paper,
                 "key": key,
                 "experiments": content.of_paper(key),
-                "claims": len(content.claims_of(key)),
+                "judging": self._judging(key),
+                "counts": _counts(content.claims_of(key)),
             }
             for key, paper in content.papers.items()
         ]
@@ -95,7 +97,11 @@ class Pages:
             figure_count=len(content.figures) + len(self._figures()),
             ill=sum(bool(row["health"]) for row in self.table["runs"]),
             claims=content.claims,
-            tally=self._tally(),
+            theirs=len(_whose(content.claims)[0]),
+            ours=len(_whose(content.claims)[1]),
+            tallies=self._tallies(),
+            relations=_relations(content.claims),
+            ledger_problem=content.ledger_problem,
             skipped=content.skipped,
             problems=content.problems,
             runs=self._rows(),
@@ -121,6 +127,7 @@ class Pages:
             corrections=self._corrections(),
             errata=[one for one in self.content.errata if one["where"].startswith(f"{key},")],
             claims_beside=beside,
+            judging=self._judging(key),
             rest=[claim for claim in self.content.claims_of(key) if claim["id"] not in shown],
         )
 
@@ -136,8 +143,9 @@ class Pages:
             title="Claims",
             claims=[{**one, "where": self._links(one)} for key in papers for one in by_paper[key]],
             corrections=self._corrections(),
-            tally=self._tally(),
+            tally=_tally(self.content.claims),
             papers=papers,
+            ledger_problem=self.content.ledger_problem,
         )
 
     def _formulas(self) -> str:
@@ -224,11 +232,18 @@ class Pages:
         """Title, what the paper says and where, and what we saw, from the verdicts alone."""
         told = {"title": experiment.name, "says": "", "source": "", "about": ""}
         told |= self.content.stories.get(experiment.name, {})
-        counts = Counter(str(claim["verdict"]) for claim in claims)
-        seen = [f"{count} {verdict}" for verdict, count in counts.most_common()]
-        many = "one statement" if len(claims) == 1 else f"{len(claims)} statements"
-        saw = f"of {many} {', '.join(seen)}." if claims else ""
-        return {**told, "saw": " ".join([saw, *_not_confirmed(claims)])}
+        theirs, ours = _whose(claims)
+        saw = []
+        if theirs:
+            keys = {str(claim["id"]).split("/")[0] for claim in theirs}
+            many = "one statement" if len(theirs) == 1 else f"{len(theirs)} statements"
+            said = f"of {many} of the paper{'s' if len(keys) > 1 else ''} {_seen(theirs)}."
+            saw += [said, *_not_confirmed(theirs)]
+        if ours:
+            said = f"{counted(len(ours), 'finding')} of ours: {_seen(ours)}."
+            saw += [said, *(f"Of ours, {one[0].lower()}{one[1:]}" for one in _not_confirmed(ours))]
+        recorded = "yes" if any(claim["size"] for claim in claims) else ""
+        return {**told, "saw": " ".join(saw), "recorded": recorded, "here": _relations(claims)}
 
     def _corrections(self) -> dict[str, Mapping[str, Any]]:
         """By the id of a claim, the erratum that it shows."""
@@ -280,8 +295,10 @@ class Pages:
                 "experiment": self.content.title_of(one.experiment),
                 "page": self._page_of(one),
                 "suffix": ".svg" if ".svg" in one.images else ".png",
+                "size": experiment.size,
             }
-            for one in self._figures()
+            for experiment in self.content.experiments
+            for one in experiment.figures
             if ".svg" in one.images or ".png" in one.images
         ]
 
@@ -291,12 +308,29 @@ class Pages:
     def _page_of(self, figure: Figure) -> str:
         return f"papers/{self.content.paper_of(figure.experiment) or 'other'}.html"
 
-    def _tally(self) -> list[tuple[str, str, int]]:
-        """Verdict, tone and count, the good ones first."""
-        counts = Counter((claim["verdict"], claim["tone"]) for claim in self.content.claims)
-        known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
-        ordered = sorted(counts, key=lambda found: (known.index(found[1]), found[0]))
-        return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
+    def _judging(self, key: str) -> list[dict[str, str]]:
+        """Where experiments of other papers are that judge statements of this one."""
+        return [
+            {
+                "title": self.content.title_of(one.name),
+                "paper": self.content.paper_of(one.name) or "other",
+                "name": one.name,
+            }
+            for one in self.content.judging(key)
+        ]
+
+    def _tallies(self) -> list[dict[str, Any]]:
+        """The claims by verdict, those of the papers and ours apart."""
+        theirs, ours = _whose(self.content.claims)
+        groups = (
+            ("Statements of the papers", "papers", theirs),
+            ("Findings of ours", "ours", ours),
+        )
+        return [
+            {"title": title, "whose": whose, "tally": _tally(some)}
+            for title, whose, some in groups
+            if some
+        ]
 
     def _rows(self) -> list[dict[str, Any]]:
         return [
@@ -319,6 +353,40 @@ class Pages:
             for name, value in {**run.manifest.versions, **commit}.items():
                 found.setdefault(name, {})[str(value)] = None
         return {name: ", ".join(values) for name, values in found.items()} or versions()
+
+
+def _whose(
+    claims: Sequence[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The statements of papers, and the findings of ours."""
+    return [one for one in claims if not one["ours"]], [one for one in claims if one["ours"]]
+
+
+def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many statements and findings of ours, in words."""
+    theirs, ours = _whose(claims)
+    words = [counted(len(theirs), "statement")] if theirs or not ours else []
+    return " · ".join([*words, *([f"{counted(len(ours), 'finding')} of ours"] if ours else [])])
+
+
+def _relations(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How often the runs of this folder agree with what is recorded; empty without any."""
+    said = Counter(str(claim["here"]["relation"]) for claim in claims if claim["here"])
+    words = (("agrees", "agree"), ("differs", "differ"), ("undecided", "undecided"))
+    return ", ".join(f"{said[name]} {word}" for name, word in words) if said else ""
+
+
+def _tally(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    """Verdict, tone and count, the good ones first."""
+    counts = Counter((claim["verdict"], claim["tone"]) for claim in claims)
+    known = [*TONES, *sorted({tone for _, tone in counts} - set(TONES))]
+    ordered = sorted(counts, key=lambda found: (known.index(found[1]), found[0]))
+    return [(verdict, tone, counts[verdict, tone]) for verdict, tone in ordered]
+
+
+def _seen(claims: Sequence[Mapping[str, Any]]) -> str:
+    counts = Counter(str(claim["verdict"]) for claim in claims)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 def _not_confirmed(claims: list[Mapping[str, Any]]) -> Iterator[str]:

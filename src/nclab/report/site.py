@@ -46,10 +46,15 @@ class WrittenReport:
     runs: int
     skipped: int
     bytes: int
+    problems: tuple[str, ...] = ()
+    """Files that are there but could not be read, each in one line."""
+    ledger_problem: str = ""
+    """Why no claims are shown although there is a file of them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {**vars(self), "page": str(self.page), "claims": dict(self.claims)}
+        plain = {"page": str(self.page), "claims": dict(self.claims)}
+        return {**vars(self), **plain, "problems": list(self.problems)}
 
 
 def write_report(
@@ -91,6 +96,8 @@ def write_report(
         runs=len(found),
         skipped=len(content.skipped),
         bytes=sum(map(len, written.values())),
+        problems=content.problems,
+        ledger_problem=content.ledger_problem,
     )
 
 

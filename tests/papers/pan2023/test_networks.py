@@ -85,6 +85,6 @@ def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[st
     assert section.endswith(builder["END"])
     assert f"](images/{TRAINED[name].pictures(numbers[name])[0].name}.png)" in section
     for claim in claims_of(TRAINED[name]):
-        place = claim.place.partition(", ")[2]
+        place = f"ours, after {claim.place}" if claim.ours else claim.place.partition(", ")[2]
         verdict = claim.judge(numbers[name]).verdict
         assert f"| {claim.text} | {place} | {verdict.value} |" in section

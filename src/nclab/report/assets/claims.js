@@ -1,4 +1,4 @@
-// The table of claims, narrowed by verdict, paper and words.
+// The table of claims, narrowed by verdict, paper, whose they are, and words.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("claim-filter");
@@ -7,6 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const count = document.getElementById("claim-count");
   const words = form.querySelector("[name=words]");
   const paper = form.querySelector("[name=paper]");
+  const whose = form.querySelector("[name=whose]");
   const verdicts = Array.from(form.querySelectorAll("[name=verdict]"));
 
   function apply() {
@@ -19,6 +20,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const fits =
         (!wanted.length || wanted.indexOf(row.dataset.verdict) >= 0) &&
         (!paper.value || row.dataset.paper === paper.value) &&
+        (!whose.value || row.dataset.whose === whose.value) &&
         needles.every((needle) => text.indexOf(needle) >= 0);
       row.hidden = !fits;
       if (fits) shown++;
@@ -32,12 +34,13 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("reset", () => {
     window.setTimeout(apply);
   });
-  // A link from elsewhere may ask for one verdict.
-  const asked =
-    new URLSearchParams(window.location.search).get("verdict") ||
-    decodeURIComponent(window.location.hash.replace("#verdict=", ""));
+  // A link from elsewhere may ask for one verdict, and whether of the papers or of ours.
+  const asked = new URLSearchParams(
+    window.location.search || window.location.hash.replace("#", ""),
+  );
   verdicts.forEach((one) => {
-    if (one.value === asked) one.checked = true;
+    if (one.value === asked.get("verdict")) one.checked = true;
   });
+  whose.value = ["papers", "ours"].indexOf(asked.get("whose")) >= 0 ? asked.get("whose") : "";
   apply();
 });

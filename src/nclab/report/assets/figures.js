@@ -64,7 +64,8 @@ nclab.drawFigure = (box) => {
   const lefts = Object.keys(spec.layout)
     .filter((key) => key.indexOf("xaxis") === 0)
     .map((key) => spec.layout[key].domain[0]);
-  plot.style.minWidth = `${200 * new Set(lefts).size}px`;
+  const least = spec.layout.meta?.least || 0;
+  plot.style.minWidth = `${Math.max(200 * new Set(lefts).size, least)}px`;
   window.Plotly.react(plot, figure.data, figure.layout, nclab.plotConfig).then(() => {
     if (image) image.remove();
     box.setAttribute("data-drawn", "yes");
