@@ -119,26 +119,75 @@ def test_shares_and_choices_miss_their_parts_too() -> None:
 
 
 def test_values_that_are_rounded_are_not_known_better_than_their_steps() -> None:
-    depths = Part("depth", {0: 4.0, 1: 4.0}, step=1.0)
+    depths = Part("depth", dict.fromkeys(range(8), 4.0), step=1.0)
     [effect] = judge_effects([depths], margin=0.0).numbers["effects"]
     assert (effect["low"], effect["high"]) == (3.5, 4.5)
     assert judge_effects([depths], margin=3.75).verdict is Verdict.UNDECIDED
+    few = depths._replace(values=dict.fromkeys(range(5), 4.0))
+    assert judge_effects([few], margin=0.0).verdict is Verdict.UNDECIDED
 
 
 def test_shares_without_spread_have_the_exact_interval_of_their_items() -> None:
     """30 of 30: the share is above 1/40 to the power 1/30, the net share above .7686."""
-    always = dict.fromkeys(range(5), 1.0)
+    always = dict.fromkeys(range(6), 1.0)
     [effect] = judge_effects([Part("rises", always, items=30)], margin=0.8).numbers["effects"]
     assert effect["low"] == pytest.approx(2 * 0.025 ** (1 / 30) - 1)
     assert effect["high"] == 1.0
     assert judge_effects([Part("rises", always, items=30)], margin=0.8, stated=True).verdict is (
         Verdict.UNDECIDED
     )
-    halves = dict.fromkeys(range(5), 0.5)
+    halves = dict.fromkeys(range(6), 0.5)
     [effect] = judge_effects(
         [Part("happens", halves, items=30, ends=(-0.5, 0.5))], margin=0.0
     ).numbers["effects"]
     assert effect["low"] == pytest.approx(0.025 ** (1 / 30) - 0.5)
+
+
+def test_equal_shares_of_few_seeds_may_be_one_thing_each() -> None:
+    """However many layers a network has, two networks are two."""
+    always = Part("rises", {0: 1.0, 1: 1.0}, items=156)
+    [effect] = judge_effects([always], margin=0.8).numbers["effects"]
+    assert effect["low"] == pytest.approx(2 * 0.025 ** (1 / 2) - 1)
+    assert judge_effects([always], margin=0.8).verdict is Verdict.UNDECIDED
+
+
+def test_a_part_that_was_chosen_pays_for_the_others() -> None:
+    one = part(0.5, 0.1)
+    alone, chosen = (
+        judge_effects([one], margin=0.0, chosen_of=count).numbers["interval"] for count in (1, 4)
+    )
+    values = list(one.values.values())
+    assert alone == pytest.approx(t_interval(values))
+    assert chosen == pytest.approx(t_interval(values, 1 - 0.05 / 4))
+
+
+def test_a_part_is_held_to_its_own_margin() -> None:
+    own = part(0.3, 0.01)._replace(margin=0.5)
+    assert judge_effects([own], margin=0.0).verdict is Verdict.NO_EFFECT
+
+
+def test_no_effect_is_weaker_than_undecided() -> None:
+    found = judge_effects([part(0.0, 0.01), part(0.1, 0.5, name="other")], margin=0.1)
+    assert found.verdict is Verdict.NO_EFFECT
+
+
+def test_no_effect_needs_both_ends_inside() -> None:
+    assert judge_effects([part(-0.1, 0.05)], margin=0.1).verdict is Verdict.UNDECIDED
+
+
+def test_an_undecided_choice_leaves_what_others_contradict_undecided() -> None:
+    down, open_ = part(-1.0, 0.1), part(-0.1, 1.0)
+    found = judge_choices({"a": [down], "b": [open_]}, margin=0.0)
+    assert found.numbers["choices"] == {"a": "contradicted", "b": "undecided"}
+    assert found.verdict is Verdict.UNDECIDED
+
+
+def test_intervals_are_simultaneous_over_all_choices() -> None:
+    one = part(1.0, 0.1)
+    found = judge_choices({"a": [one], "b": [one]}, margin=0.0)
+    low, high = t_interval(list(one.values.values()), 1 - 0.05 / 2)
+    for effect in found.numbers["effects"]:
+        assert (effect["low"], effect["high"]) == pytest.approx((low, high))
 
 
 def test_a_spread_over_seeds_that_is_wider_than_the_exact_interval_stays() -> None:
@@ -167,6 +216,8 @@ def test_equal_values_decide_where_as_many_seeds_would_decide_a_share() -> None:
     assert judge_effects([equal(2)], margin=0.0).verdict is Verdict.UNDECIDED
     assert judge_effects([equal(5)], margin=0.0).verdict is Verdict.UNDECIDED
     assert judge_effects([equal(6)], margin=0.0).verdict is Verdict.REPRODUCED
+    seven = [equal(6)._replace(what=str(place)) for place in range(7)]  # as of seven shares
+    assert judge_effects(seven, margin=0.0).verdict is Verdict.UNDECIDED
     rounded = Part("step", {0: 0.1 + 0.2, 1: 0.3})
     assert judge_effects([rounded], margin=0.0).verdict is Verdict.UNDECIDED
 

@@ -144,10 +144,13 @@ def judge_effects(
     unit: str = "",
     stated: bool = False,
     where_converged: bool = False,
+    chosen_of: int = 1,
 ) -> Finding:
     """The parts of a claim about sizes, each with its simultaneous interval; see `decide`.
 
     Args:
+        chosen_of: the parts were chosen by their values among so many, over all of which the
+            intervals are then simultaneous.
         where_converged: the source itself speaks only of where training converges ("within the
             range of convergence"), so that a part without converged runs is outside of its
             sentence and is not missed.
@@ -159,7 +162,8 @@ def judge_effects(
     """
     every = list(parts)
     missing = [] if where_converged else [part.what for part in every if not part.values]
-    return weakest(_effects(every, margin, stated=stated), missing=missing, unit=unit)
+    effects = _effects(every, margin, stated=stated, chosen_of=chosen_of)
+    return weakest(effects, missing=missing, unit=unit)
 
 
 def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: float) -> Finding:
@@ -204,10 +208,12 @@ def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: floa
     return Finding(verdict, f"{said}; {found.evidence}", numbers)
 
 
-def _effects(parts: Iterable[Part | Share], margin: float, *, stated: bool = False) -> list[Effect]:
+def _effects(
+    parts: Iterable[Part | Share], margin: float, *, stated: bool = False, chosen_of: int = 1
+) -> list[Effect]:
     """Every part that was measured, with an interval that is simultaneous over all of them."""
     known = [part for part in parts if part[1]]
-    level = 1 - (1 - LEVEL) / max(1, len(known))
+    level = 1 - (1 - LEVEL) / max(chosen_of, len(known))
     return [
         _share(part, level) if isinstance(part, Share) else _effect(part, level, margin, stated)
         for part in known
@@ -221,14 +227,16 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
         raise ValueError(f"Expected finite numbers, got {values} for {part.what}.")
     middle = math.fsum(values) / len(values)
     low, high = t_interval(values, level) or (None, None)
-    if not (part.step or part.items or _tell(values)):
+    alike = not _tell(values, level)
+    if alike and not part.items:
         low = high = None
     if low is not None and high is not None:
         low, high = low - part.step / 2, high + part.step / 2
         if part.items:
             never, always = part.ends
-            happened = round(part.items * (middle - never) / (always - never))
-            exact = share_interval(happened, part.items, level)
+            things = len(values) if alike else part.items  # equal seeds may be one thing each
+            happened = round(things * (middle - never) / (always - never))
+            exact = share_interval(happened, things, level)
             ends = [never + (always - never) * end for end in exact]
             low, high = min(low, ends[0]), max(high, ends[1])
     own = margin if part.margin is None else part.margin
@@ -236,12 +244,12 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
     return Effect(part.what, middle, low, high, own, len(values), verdict, stated)
 
 
-def _tell(values: Sequence[float]) -> bool:
+def _tell(values: Sequence[float], level: float) -> bool:
     """Whether the spread over seeds says something: equal values do where as many seeds would
-    decide a share, which six do."""
+    decide a share, which six do of a claim with one part."""
     spread = max(values) - min(values)
     alike = spread <= SAME * max(map(abs, values))
-    return not alike or share_interval(len(values), len(values))[0] > HALF
+    return not alike or share_interval(len(values), len(values), level)[0] > HALF
 
 
 def _share(part: Share, level: float) -> Effect:

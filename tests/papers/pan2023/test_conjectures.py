@@ -122,3 +122,10 @@ def test_conjectures_show_seeds_and_intervals() -> None:
     assert [*interval.low, *interval.high] == pytest.approx([0.0029, 0.0111], abs=1e-4)
     assert list(seeds.y) == pytest.approx([0.002 * seed for seed in range(8)])
     assert first.references[0].y == 0.05
+
+
+def test_a_seed_needs_the_largest_e_of_its_weight_decays() -> None:
+    where = {"conjecture": "3.2.1", "data": "conic", "layers": 6, "reading": "all", "seed": 0}
+    rows = [{**where, "weight_decay": decay, "smallest_e": e} for decay, e in ((1, 0.4), (2, 0.01))]
+    [found] = conjectures.worst_of_seeds(rows)
+    assert found["smallest_e"] == 0.4

@@ -134,17 +134,21 @@ def pictures(numbers: Numbers) -> list[Picture]:
     code="nclab.papers.pan2023.rows.degree",
 )
 def simpler_data(numbers: Numbers) -> Finding:
-    """Collapse for the simplest teacher above that for the deepest, averaged over weight decays."""
+    """Collapse for the simplest teacher above that for the deepest, averaged over weight decays.
+
+    A seed counts where networks of both teachers converged at every weight decay.
+    """
     rows = numbers["rows"]
     depths = [int(row["teacher_depth"]) for row in rows]
     by_decay: dict[int, list[float]] = {}
-    for decay in {row["weight_decay"] for row in rows}:
+    decays = {row["weight_decay"] for row in rows}
+    for decay in decays:
         simple, complicated = (
             by_seed(rows, degree, teacher_depth=depth, weight_decay=decay)
             for depth in (min(depths), max(depths))
         )
         for seed, rise in paired(simple, complicated).items():
             by_decay.setdefault(seed, []).append(rise)
-    means = {seed: fmean(rises) for seed, rises in by_decay.items()}
+    means = {seed: fmean(rises) for seed, rises in by_decay.items() if len(rises) == len(decays)}
     what = f"teacher of {min(depths)} against {max(depths)} layers" if depths else ""
     return judge_effects([Part(what, means)], margin=COSINE)

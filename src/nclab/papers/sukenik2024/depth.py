@@ -33,8 +33,8 @@ from nclab.papers.field.rows import (
     signed,
 )
 from nclab.papers.field.study import band
-from nclab.papers.judging import Part, judge_effects
-from nclab.papers.sukenik2024.descent import DeepLoss, Kind, Model, descend
+from nclab.papers.judging import Part, judge_choices, judge_effects
+from nclab.papers.sukenik2024.descent import REST, DeepLoss, Kind, Model, descend
 from nclab.papers.tables import Row, Table, plus_minus
 from nclab.papers.verdict import Finding
 from nclab.papers.working import in_one_step, work_through
@@ -335,9 +335,28 @@ def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     code="nclab.papers.sukenik2024.depth.low_rank",
 )
 def descent_finds_low_rank(numbers: Numbers) -> Finding:
-    """In more than half of the runs the last hidden rank is below C − 1."""
+    """In more than half of the runs the last hidden rank is below C − 1.
+
+    What we have read of the source states neither loss nor width, on which it depends: both are
+    choices, of which every one must say so.
+    """
     rows = deep(numbers, DEEP, kind="relu")
-    return judge_effects([beyond_half("with rank below C − 1", rows, low_rank)], margin=0.0)
+    choices = {
+        f"{NAMES[loss]}, width {width} C": [
+            beyond_half("with rank below C − 1", having(rows, loss=loss, width=width), low_rank)
+        ]
+        for loss in get_args(DeepLoss)
+        for width in numbers["config"]["widths"]
+    }
+    return _with_counts(judge_choices(choices, margin=0.0), rows)
+
+
+def _with_counts(found: Finding, rows: Sequence[Row]) -> Finding:
+    """What is said of the runs that count, with how many these are and how many rest at the end."""
+    good = [row for row in rows if counts(row)]
+    rest = sum(float(row["gradient"]) <= REST for row in good)
+    evidence = f"{found.evidence}; {len(good)} of {len(rows)} runs count, {rest} of them at rest"
+    return Finding(found.verdict, evidence, found.numbers)
 
 
 @claimed(
@@ -357,7 +376,8 @@ def width_favours_collapse(numbers: Numbers) -> Finding:
         for width in (widths[-1], widths[0])
     )
     part = Part(f"rank at width {widths[-1]} C − at {widths[0]} C", differences(wide, narrow))
-    return judge_effects([part], margin=0.5)
+    rows = deep(numbers, DEEP, kind="relu", width=(widths[0], widths[-1]))
+    return _with_counts(judge_effects([part], margin=0.5), rows)
 
 
 @claimed(

@@ -4,8 +4,8 @@ Claim: coupled weight decay makes networks collapse, decoupled weight decay as i
 Source: zhao2026, Sec. Abstract
 
 The networks are not the paper's: width 64, 6 layers, a teacher's data and FashionMNIST. A sentence
-about its networks therefore stays open, with what is found here; one that says "cannot" is about all
-networks and could be contradicted by these, but not reproduced.
+about its networks therefore stays open, with what is found here; one that says "cannot" is about
+all networks and could be contradicted by these, but not reproduced.
 """
 
 import math
@@ -284,7 +284,8 @@ def cannot_emerge(numbers: Numbers) -> Finding:
     # One measure for all seeds: the largest lag of each seed would be above 0 for equal optimisers.
     worst = max(({seed: lag[seed] for seed in seeds} for lag in lags), key=_total)
     part = Part("smallest value, AdamW − SGD, of NC0 to NC3 the largest", worst)
-    return of_the_source(judge_effects([part], margin=0.3), numbers, universal=True)
+    found = judge_effects([part], margin=0.3, chosen_of=len(lags))
+    return of_the_source(found, numbers, universal=True)
 
 
 def _total(lag: BySeed) -> float:
