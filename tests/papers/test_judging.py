@@ -185,9 +185,9 @@ def test_an_undecided_choice_leaves_what_others_contradict_undecided() -> None:
 def test_intervals_are_simultaneous_over_all_choices() -> None:
     one = part(1.0, 0.1)
     found = judge_choices({"a": [one], "b": [one]}, margin=0.0)
-    low, high = t_interval(list(one.values.values()), 1 - 0.05 / 2)
+    ends = t_interval(list(one.values.values()), 1 - 0.05 / 2)
     for effect in found.numbers["effects"]:
-        assert (effect["low"], effect["high"]) == pytest.approx((low, high))
+        assert (effect["low"], effect["high"]) == pytest.approx(ends)
 
 
 def test_a_spread_over_seeds_that_is_wider_than_the_exact_interval_stays() -> None:
