@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from nclab.errors import DataError
 from nclab.theory.certificates import fraction_of_pairs
 from nclab.theory.certificates.asymptotic import asymptotic_constants
 from nclab.theory.certificates.certificate import certify
@@ -257,3 +258,46 @@ def test_fraction_is_told_in_words_and_json() -> None:
     none = certify(10, 2.0, 2.5, 0.5, 0.1).fraction_inter_upper
     assert none.value is None
     assert "pairs" in none.reason
+
+
+@pytest.mark.parametrize(
+    ("classes", "product", "relative", "delta"),
+    [(50, 30.0, 1e-3, 0.8), (2000, 12.0, 1e-5, 0.1), (10_000, 12.0, 1e-6, 0.1)],
+)
+def test_a_bound_is_found_where_cosine_1_is_not_refuted(
+    classes: int, product: float, relative: float, delta: float
+) -> None:
+    """What is computed for cosine 1 is too weak there, for smaller ones it is not."""
+    root, loss = math.sqrt(product), g(product, classes) * (1 + relative)
+    spared = math.floor(delta * classes * (classes - 1) / 2)
+    graphs = graphs_with(classes, spared + 1)
+    given = norms_and_loss(classes, root, root, loss)
+    value = certify(classes, root, root, loss, delta).fraction_inter_upper.value
+    assert value is not None
+    assert value < 0.01
+    assert least_rise(given, graphs, 1.0, Spread(norm_ratio(given), None)) < given.excess
+
+
+def test_more_spared_pairs_never_make_it_worse() -> None:
+    product = 19.105503243524954
+    loss, root = g(product, 12) * 1.4478346950954165, math.sqrt(product)
+    values = [
+        certify(12, root, root, loss, delta, bias_norm=0.1).fraction_inter_upper.value
+        for delta in (0.9, 0.95, 0.98, 0.99, 1 - 1e-9, 1 - 1e-12)
+    ]
+    assert all(one is not None for one in values)
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_share_of_nearly_all_is_not_called_all() -> None:
+    root, loss = math.sqrt(12.0), g(12.0, 300) * (1 + 1e-5)
+    words = str(certify(300, root, root, loss, 4e-5))
+    assert "99.99%" in words
+    assert "100%" not in words
+    assert "95%" in str(certify(10, 2.0, 2.5, 0.0343, 0.05))
+
+
+def test_absurdly_many_classes_are_refused() -> None:
+    for classes in (10**10, 10**19):
+        with pytest.raises(DataError, match=r"classes from 2 to 1e\+09"):
+            certify(classes, 2.0, 2.5, 50.0)

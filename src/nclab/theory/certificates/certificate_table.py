@@ -186,7 +186,8 @@ def _cell(bound: Bound, sign: str) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.4g}%"
+    """Rounded down, so that 100% is said of all only."""
+    return f"{math.floor(1e4 * fraction + 1e-6) / 100:g}%"
 
 
 def _low(value: float) -> str:

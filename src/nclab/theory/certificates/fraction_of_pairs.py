@@ -24,8 +24,12 @@ from nclab.theory.layer_peeled import FloatArray, wrong_probability
 HALVINGS = 27
 SMALLEST_STEP = 1e-12
 """Deviations from -1/(C-1) below this are not told apart."""
-STEPS = 2.0 ** np.linspace(-8, 1, 73)
-"""Values of y tried, over the one that is best at small excess."""
+STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
+"""Values of y tried, over the one that is best at small excess; the large ones are for k near M."""
+LADDER = 0.75 ** np.arange(49)
+"""Shares of the way to a cosine at which one that is refuted is looked for."""
+ALMOST_ALL = 0.9
+"""Share of the pairs beyond which a bound for fewer is tried, too: it is often the better one."""
 SMALL = 1e-3
 
 
@@ -139,10 +143,15 @@ def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
     ratio = norm_ratio(given)
     if not math.isfinite(ratio):
         return None
-    graphs = graphs_with(given.num_classes, spared + 1)
     shift = min(1.0, deviation_upper(given) / (given.num_classes * given.product))
-    best = _least_cosine(given, graphs, Spread(ratio, shift * (2 - shift)), 1.0)
-    best = _through_means(given, graphs, ratio, best)
+    spread = Spread(ratio, shift * (2 - shift))
+    pairs = given.num_classes * (given.num_classes - 1) // 2
+    best = 1.0
+    # What holds for all but fewer pairs holds for all but these.
+    for few in {min(spared, pairs - 1), min(spared, int(ALMOST_ALL * pairs))}:
+        graphs = graphs_with(given.num_classes, few + 1)
+        best = min(best, _least_cosine(given, graphs, spread, 1.0))
+        best = _through_means(given, graphs, ratio, best)
     return best if best < 1 else None
 
 
@@ -168,8 +177,13 @@ def _least_cosine(given: NormsAndLoss, graphs: Graphs, spread: Spread, most: flo
     def refuted(step: float) -> bool:
         return least_rise(given, graphs, start + step, spread) >= target
 
-    outside = most - start
-    if outside <= SMALLEST_STEP or not refuted(outside):
+    if most - start <= SMALLEST_STEP:
+        return most
+    # Pairs above a cosine are above every smaller one, so that each that is refuted is a bound;
+    # what is computed may refute a smaller cosine where it does not refute a larger one.
+    steps = ((most - start) * LADDER).tolist()
+    outside = next((step for step in steps if refuted(step)), None)
+    if outside is None:
         return most
     inside = SMALLEST_STEP
     for _ in range(HALVINGS):

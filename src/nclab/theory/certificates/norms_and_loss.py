@@ -14,6 +14,9 @@ TOLERANCE = 1e-6
 SMALLEST_PRODUCT = 1e-100
 """Norms beyond this have squares that floats cannot hold."""
 
+MOST_CLASSES = 10**9
+"""Beyond them products with the number of classes lose the digits of what is left."""
+
 
 @dataclass(frozen=True)
 class NormsAndLoss:
@@ -64,8 +67,10 @@ def norms_and_loss(
     >>> round(given.optimal_loss, 6), round(given.excess, 6)
     (0.034202, 0.001)
     """
-    if as_number("a number of classes", num_classes) % 1 or num_classes < 2:
-        raise DataError(f"Expected a whole number of classes, at least 2, got {num_classes}.")
+    if as_number("a number of classes", num_classes) % 1 or not 2 <= num_classes <= MOST_CLASSES:
+        raise DataError(
+            f"Expected a whole number of classes from 2 to {MOST_CLASSES:.0e}, got {num_classes}."
+        )
     for name, value in (("alpha", alpha), ("beta", beta), ("loss", loss)):
         if as_number(name, value) <= 0:
             raise DataError(f"Expected a positive finite {name}, got {value}.")
