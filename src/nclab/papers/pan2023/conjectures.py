@@ -81,7 +81,7 @@ def _places(networks: Networks, most: int | None = None) -> tuple[Place, ...]:
     )
 
 
-PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER))}
+PRESETS = {"quick": Config(_places(QUICK)), "paper": Config(_places(PAPER, most=3))}
 
 
 def run(
@@ -351,7 +351,7 @@ GROWS = (
 )
 SHARPENS = (
     "3.2.1",
-    "On conic hulls collapse sharpens from layer to layer, up to e.",
+    "On conic hulls, collapse sharpens from layer to layer, up to e.",
     "NC sharpens with model depth",
 )
 FALLS = (
