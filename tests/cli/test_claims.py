@@ -19,8 +19,8 @@ def test_one_claim_as_a_table() -> None:
 def test_of_a_few_claims_the_statements_are_shown() -> None:
     shown = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
     assert "pan2023, Lemma 2.4.6: If w, of norm at most beta," in shown
-    assert "printed: cos(w, h̄) ≤ c/(αβ) + 4(ε/(αβ))^(1/3)" in shown
-    assert "correct: If ‖h̃‖ ≥ (1 − e)α" in shown
+    assert "printed: w·h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1" in shown
+    assert "correct: The first, where (1/N) Σ ‖h_i‖ ≥ α − ε/β" in shown
 
 
 def test_a_beginning_as_json() -> None:

@@ -219,8 +219,8 @@ CASES: dict[str, tuple[Make, ...]] = {
         paper("sukenik2024/descent-finds-low-rank"),
         against("sukenik2024/descent-finds-low-rank"),
         changed(
-            "sukenik2024/descent-finds-low-rank",  # in four of eight runs
-            where("rank", 6, width=8),
+            "sukenik2024/descent-finds-low-rank",  # in every other run of each choice
+            where("rank", 6, layers=4),
         ),
     ),
     "beyond/depth-orthoplex": (

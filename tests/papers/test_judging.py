@@ -216,8 +216,6 @@ def test_equal_values_decide_where_as_many_seeds_would_decide_a_share() -> None:
     assert judge_effects([equal(2)], margin=0.0).verdict is Verdict.UNDECIDED
     assert judge_effects([equal(5)], margin=0.0).verdict is Verdict.UNDECIDED
     assert judge_effects([equal(6)], margin=0.0).verdict is Verdict.REPRODUCED
-    seven = [equal(6)._replace(what=str(place)) for place in range(7)]  # as of seven shares
-    assert judge_effects(seven, margin=0.0).verdict is Verdict.UNDECIDED
     rounded = Part("step", {0: 0.1 + 0.2, 1: 0.3})
     assert judge_effects([rounded], margin=0.0).verdict is Verdict.UNDECIDED
 
@@ -231,6 +229,8 @@ def test_choices_are_told_apart_by_their_names_not_by_beginnings() -> None:
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)
+    with pytest.raises(ValueError, match="shares within"):
+        judge_effects([Part("rises", {0: 1.5, 1: 0.5}, items=20)], margin=0.0)
 
 
 def test_effects_say_where_the_source_states_the_size() -> None:

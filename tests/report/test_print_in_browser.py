@@ -67,6 +67,12 @@ def test_figures_are_laid_out_for_paper_before_it_is_printed(browser: Any, site:
       window.dispatchEvent(new Event(event));
       return Array.from(document.querySelectorAll(".plot .main-svg"), one => one.clientWidth);
     }"""
+    watched.page.evaluate(widths, "beforeprint")  # draws what is further down, too
+    watched.until(
+        "document.querySelectorAll('[data-drawn]').length === "
+        "document.querySelectorAll('[data-figure]').length"
+    )
+    watched.page.evaluate(widths, "afterprint")
     wide = watched.page.evaluate(widths, "nothing")
     assert max(wide) > 680
     assert max(watched.page.evaluate(widths, "beforeprint")) <= 680

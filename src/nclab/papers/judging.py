@@ -225,9 +225,11 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
     values = list(part.values.values())
     if not all(map(math.isfinite, values)):
         raise ValueError(f"Expected finite numbers, got {values} for {part.what}.")
+    if part.items and not (part.ends[0] <= min(values) and max(values) <= part.ends[1]):
+        raise ValueError(f"Expected shares within {part.ends}, got {values} for {part.what}.")
     middle = math.fsum(values) / len(values)
     low, high = t_interval(values, level) or (None, None)
-    alike = not _tell(values, level)
+    alike = not _tell(values)
     if alike and not part.items:
         low = high = None
     if low is not None and high is not None:
@@ -244,12 +246,12 @@ def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
     return Effect(part.what, middle, low, high, own, len(values), verdict, stated)
 
 
-def _tell(values: Sequence[float], level: float) -> bool:
+def _tell(values: Sequence[float]) -> bool:
     """Whether the spread over seeds says something: equal values do where as many seeds would
-    decide a share, which six do of a claim with one part."""
+    decide a share, which six do."""
     spread = max(values) - min(values)
     alike = spread <= SAME * max(map(abs, values))
-    return not alike or share_interval(len(values), len(values), level)[0] > HALF
+    return not alike or share_interval(len(values), len(values))[0] > HALF
 
 
 def _share(part: Share, level: float) -> Effect:

@@ -14,7 +14,7 @@ def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality
     r"""A vector opposed to the mean feature is opposed to the mean unit feature; as printed.
 
     $$\cos(w,\bar h) \le \frac{c}{\alpha\beta}
-      + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0,\
+      + 4\Bigl(\frac{\varepsilon}{\alpha\beta}\Bigr)^{1/3},\quad c = w\cdot\tilde h \le 0,\;
       \tfrac1N\sum_i\|h_i\| \ge \alpha - \varepsilon/\beta$$
 
     Source: pan2023, Lemma 2.4.6
