@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -77,24 +78,25 @@ def spread_network(classes: int, product: float, count: int, spread: float) -> l
     return [rows * math.sqrt(product / np.square(rows).sum(-1).mean()) for rows in both]
 
 
+def _certified(sizes: Mapping[str, float], loss: float) -> dict[str, float]:
+    """1 - intra that is guaranteed to all but a share delta of the classes, beside its excess."""
+    classes, root = int(sizes["classes"]), math.sqrt(sizes["product"])
+    found = certify(classes, root, root, loss, sizes["delta"], pairs=False).fraction_intra_lower
+    excess = loss - g(sizes["product"], classes)
+    return {"excess": excess, "certified": 1 - float(found.value or 0.0)}
+
+
 def _classes(preset: str) -> Numbers:
     rows, grid = [], []
-    for classes, product in itertools.product(CLASSES, PRODUCTS):
-        best, root = g(product, classes), math.sqrt(product)
-        for count in (1, 2, 3):
-            sizes = {"classes": classes, "product": product, "delta": (count - 0.5) / classes}
-
-            def certified(loss: float) -> dict[str, float]:
-                found = certify(classes, root, root, loss, sizes["delta"], pairs=False)  # noqa: B023
-                lower = found.fraction_intra_lower.value
-                return {"excess": loss - best, "certified": 1 - float(lower or 0.0)}  # noqa: B023
-
-            for spread in SPREADS:
-                W, H = spread_network(classes, product, count, spread)
-                intra = np.sort(np.square(units(H).mean(1)).sum(-1))[count - 1]
-                attained = {"attained": 1 - float(intra)}
-                rows.append(sizes | attained | certified(float(sample_losses(W, H).mean())))
-            grid += [sizes | certified(best * (1 + relative)) for relative in EXCESS]
+    for classes, product, count in itertools.product(CLASSES, PRODUCTS, (1, 2, 3)):
+        best = g(product, classes)
+        sizes = {"classes": classes, "product": product, "delta": (count - 0.5) / classes}
+        for spread in SPREADS:
+            W, H = spread_network(classes, product, count, spread)
+            intra = np.sort(np.square(units(H).mean(1)).sum(-1))[count - 1]
+            loss = float(sample_losses(W, H).mean())
+            rows.append({**sizes, "attained": 1 - float(intra), **_certified(sizes, loss)})
+        grid += [{**sizes, **_certified(sizes, best * (1 + relative))} for relative in EXCESS]
     return {**_curve(preset), "rows": rows, "grid": grid}
 
 
