@@ -321,9 +321,7 @@ def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     """By seed, the share of runs in which something happens, minus one half."""
     cells = by_cell(rows, happened, *CELL)
     shares = signed(averaged(cells), 1, -0.5)
-    return Part(
-        f"share of runs {what}, beyond one half", shares, items=len(cells), ends=(-0.5, 0.5)
-    )
+    return Part(f"share {what}, − ½", shares, items=len(cells), ends=(-0.5, 0.5))
 
 
 @claimed(
@@ -343,7 +341,7 @@ def descent_finds_low_rank(numbers: Numbers) -> Finding:
     rows = deep(numbers, DEEP, kind="relu")
     choices = {
         f"{NAMES[loss]}, width {width} C": [
-            beyond_half("with rank below C − 1", having(rows, loss=loss, width=width), low_rank)
+            beyond_half("of rank below C − 1", having(rows, loss=loss, width=width), low_rank)
         ]
         for loss in get_args(DeepLoss)
         for width in numbers["config"]["widths"]
