@@ -24,10 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nclab.models.mlp import Norm, Shape
-from nclab.training import Fleet, Member, Recipe
-from nclab.training.backend import Backend
-from nclab.training.recipe import Loss, Optimizer
+from nclab.training.fleet import Fleet, Member, Recipe
+from nclab.training.fleet.backend import Backend
+from nclab.training.fleet.recipe import Loss, Optimizer
+from nclab.training.models.mlp import Norm, Shape
 
 SIZES = ((64, 6), (300, 6), (64, 15), (300, 15))
 SAMPLES = 10_000
@@ -187,8 +187,8 @@ def compare(
 
 def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
     """Microseconds of a hidden layer's three products, by library and by order of the features."""
-    from nclab.training.compiled import scipy_gemm, torch_gemm
-    from nclab.training.epoch_kernel import PLAIN, TRANSPOSED, multiply
+    from nclab.training.fleet.compiled import scipy_gemm, torch_gemm
+    from nclab.training.fleet.epoch_kernel import PLAIN, TRANSPOSED, multiply
 
     W, V = (torch.randn(width, width).numpy() for _ in range(2))
     ways: dict[tuple[str, str, str], Callable[[], object]] = {}

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 import nclab
-from nclab.models.mlp import MLP, Shape
-from nclab.models.vgg import VGG13, VGGShape
 from nclab.monitor import Every
+from nclab.training.models.mlp import MLP, Shape
+from nclab.training.models.vgg import VGG13, VGGShape
 
 Ways = dict[str, dict[str, Any] | None]
 WAYS: Ways = {"plain": None, "economy": {"preset": "economy"}, "full": {"preset": "full"}}

@@ -30,8 +30,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import nclab
-from nclab.data.shards import find_shards, open_shard
 from nclab.measurement.gather import gather
+from nclab.measurement.shard_files import find_shards, open_shard
 
 SHARD = 2**13
 """Rows in a file."""

@@ -5,8 +5,8 @@ python docs/build_errata.py
 
 from pathlib import Path
 
-from nclab.papers.erratum import Erratum
-from nclab.papers.registry import errata, papers
+from nclab.claims.erratum import Erratum
+from nclab.claims.registry import errata, papers
 
 ROOT = Path(__file__).parent.parent
 HEADER = """# Errata of both papers

@@ -11,13 +11,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nclab.claims.forest import forest
+from nclab.claims.ledger import judge_experiment
+from nclab.claims.recorded import best_evidence, record
+from nclab.claims.recorded_networks import keep_networks
+from nclab.claims.registry import experiments, paper_of
+from nclab.claims.tables import Table, as_markdown, verdicts
 from nclab.figures.picture import Picture
-from nclab.papers.forest import forest
-from nclab.papers.ledger import judge_experiment
-from nclab.papers.recorded import best_evidence, record
-from nclab.papers.recorded_networks import keep_networks
-from nclab.papers.registry import experiments, paper_of
-from nclab.papers.tables import Table, as_markdown, verdicts
 from nclab.records import read_run
 
 PAGES = Path(__file__).parent / "experiments"

@@ -10,8 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from nclab.papers.links import slug
-from nclab.papers.registry import papers
+from nclab.claims.links import slug
+from nclab.claims.registry import papers
 from nclab.report.formulas import FILE, FormulaRow, as_mathml
 
 ROOT = Path(__file__).parent.parent

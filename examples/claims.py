@@ -1,6 +1,6 @@
 """Ask the claims ledger about single statements, and feed a judge numbers of one's own."""
 
-from nclab.papers.ledger import find, judge_all
+from nclab.claims.ledger import find, judge_all
 
 for row in judge_all(ids=["pan2023/lemma-2.4", "ji2022/eq-9"]):
     print(f"{row['id']}: {row['verdict']}")

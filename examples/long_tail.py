@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nclab
-from nclab.data import fashion_mnist
 from nclab.errors import MissingData
+from nclab.training.data import fashion_mnist
 
 NAMES = [
     "T-shirt",

@@ -6,11 +6,11 @@ The machines must share the folder; the runs are the same as without Ray, byte f
 import tempfile
 from pathlib import Path
 
-from nclab.data.conic_hull import ConicHull
 from nclab.engine.ray import Cluster
-from nclab.models.mlp import Shape
-from nclab.papers.sweep import SweepConfig, train_sweep
-from nclab.training import Recipe
+from nclab.training.data.conic_hull import ConicHull
+from nclab.training.fleet import Recipe
+from nclab.training.models.mlp import Shape
+from nclab.training.sweep import SweepConfig, train_sweep
 
 config = SweepConfig(
     data=ConicHull(samples=500, inputs=4),

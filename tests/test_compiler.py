@@ -8,7 +8,7 @@ SCRIPT = """
 import sys, warnings
 sys.path.insert(0, {shadow!r})
 import torch, nclab
-from nclab.training.backend import choose_backend
+from nclab.training.fleet.backend import choose_backend
 from nclab.ulpm.steppers import kernel_available
 
 with warnings.catch_warnings(record=True) as told:

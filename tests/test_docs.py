@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.papers.recorded import best_evidence
-from nclab.papers.registry import claims as all_claims
-from nclab.papers.registry import experiments, papers
+from nclab.claims.recorded import best_evidence
+from nclab.claims.registry import claims as all_claims
+from nclab.claims.registry import experiments, papers
 from nclab.report.formulas import FILE
+from tests.claims.golden import CORRECTED, GOLDEN
 from tests.forked import Program
-from tests.papers.golden import CORRECTED, GOLDEN
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))

@@ -10,16 +10,24 @@ from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 import nclab
 
-ROOT = Path(nclab.__file__).parent
+SRC = Path(nclab.__file__).parents[1]
+PACKAGES = ("nclab", "nclab_papers")
 GROUND = {
+    "array_files",
+    "class_columns",
     "compiler",
+    "csv_samples",
     "errors",
     "files",
     "folder_marks",
     "folders",
     "frame",
+    "npy",
+    "pickles",
     "plugins",
     "progress",
     "regular_files",
@@ -27,84 +35,66 @@ GROUND = {
     "text",
     "threads",
 }
-"""What any room may stand on."""
+"""Top-level modules that every package may import."""
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "compiler": {"errors"},
-    "files": {"errors"},
-    "folder_marks": {"errors", "files", "regular_files"},
-    "folders": {"errors", "files", "folder_marks"},
-    "frame": {"errors"},
-    "plugins": {"errors"},
-    "progress": set(),
-    "regular_files": set(),
-    "tensor_trees": {"errors", "files"},
-    "text": set(),
-    "threads": set(),
-    "data": set(),
-    "models": set(),
-    "training": {"models"},
-    "records": set(),
-    "engine": set(),
-    "features": set(),
     "statistics": set(),
     "metrics": {"statistics"},
+    "features": set(),
     "figures": set(),
+    "engine": set(),
+    "records": set(),
     "theory": {"figures", "metrics"},
-    "measurement": {"data", "engine", "features", "figures", "metrics", "statistics", "theory"},
-    "ulpm": {"data", "figures", "metrics", "statistics"},
+    "measurement": {"engine", "features", "figures", "metrics", "statistics", "theory"},
+    "ulpm": {"figures", "measurement", "metrics", "records", "statistics"},
     "monitor": {"features", "figures", "measurement", "metrics", "records", "statistics"},
     "report": {"figures", "metrics", "records"},
-    "papers": {
-        "data",
+    "training.data": set(),
+    "training.models": set(),
+    "training.fleet": {"training.models"},
+    "training.sweep": {
         "engine",
-        "figures",
         "measurement",
         "metrics",
-        "models",
         "monitor",
         "records",
-        "report",
-        "statistics",
-        "theory",
-        "training",
-        "ulpm",
+        "training.data",
+        "training.fleet",
+        "training.models",
     },
+    "claims": {"engine", "figures", "records", "report", "theory", "training.sweep"},
     "cli": {
-        "data",
+        "claims",
         "engine",
         "measurement",
-        "papers",
         "records",
         "report",
         "theory",
-        "training",
+        "training.data",
+        "training.fleet",
+        "training.sweep",
         "ulpm",
     },
 }
-"""Beside the ground. Every edge is used: what no file needs any more is taken out."""
+"""Package -> the packages it may import, beside the ground. Every entry is used."""
 SINCE_STARTED = {"nclab"}
-"""Is loaded before any of its modules: `from nclab import __version__` waits for nothing."""
+"""Loaded before any other module: `from nclab import __version__` cannot close a cycle."""
 
 
 def modules() -> dict[str, Path]:
-    """Every module of nclab, a package under its own name."""
+    """Return every module of both packages by its dotted name; a package under its own name."""
     found = {}
-    for file in sorted(ROOT.rglob("*.py")):
-        parts = ("nclab", *file.relative_to(ROOT).with_suffix("").parts)
-        found[".".join(parts).removesuffix(".__init__")] = file
+    for file in sorted(file for package in PACKAGES for file in (SRC / package).rglob("*.py")):
+        name = ".".join(file.relative_to(SRC).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = file
     return found
 
 
-def imported(file: Path) -> Iterator[str]:
-    """What a file imports, wherever in the file it does so.
-
-    Not what stands under TYPE_CHECKING: mypy reads it and minds no circle, and it is never run.
-    """
+def imported(file: Path, *, typing: bool = True) -> Iterator[str]:
+    """Yield the names a file imports anywhere, with or without those under TYPE_CHECKING."""
     waiting: list[ast.AST] = [ast.parse(file.read_text())]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if not typing and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
@@ -114,53 +104,74 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def room_of(module: str) -> str:
+    """Return the package that the table names for a module.
+
+    >>> room_of("nclab.training.data.teacher"), room_of("nclab.figures.axes"), room_of("nclab")
+    ('training.data', 'figures', '')
+    """
+    parts = module.split(".")[1:]
+    return ".".join(parts[:2] if parts[:1] == ["training"] else parts[:1])
+
+
 @functools.cache
-def graph() -> dict[str, set[str]]:
-    """Module -> the modules of nclab that it imports, early or late."""
+def graph(typing: bool) -> dict[str, set[str]]:
+    """Return for every module the modules of both packages that it imports, early or late."""
     known = modules()
     edges: dict[str, set[str]] = {}
     for name, file in known.items():
-        own = {word for word in imported(file) if word.split(".")[0] == "nclab"}
-        shortcuts = {f"nclab.{one}" for one in nclab.__all__} - set(known)
-        assert not own & shortcuts, f"{name}: import {sorted(own & shortcuts)} from their modules"
-        edges[name] = {one if one in known else one.rpartition(".")[0] for one in own}
+        used = {word for word in imported(file, typing=typing) if word.split(".")[0] in PACKAGES}
+        shortcuts = {f"nclab.{public}" for public in nclab.__all__} - set(known)
+        assert not used & shortcuts, f"{name}: import {sorted(used & shortcuts)} from their modules"
+        edges[name] = {word if word in known else word.rpartition(".")[0] for word in used}
     return edges
 
 
-def test_no_circle() -> None:
-    """Not even by imports inside functions, where a circle waits for its moment."""
-    edges = {name: ones - SINCE_STARTED for name, ones in graph().items()}
-    assert set.union(*edges.values()) <= set(edges), "an import of what is not there"
-    tuple(TopologicalSorter(edges).static_order())  # raises a CycleError that names the circle
+@pytest.mark.parametrize("typing", [False, True], ids=["run", "type-checking"])
+def test_no_cycle(typing: bool) -> None:
+    """No import closes a cycle, not even inside functions or for the type checker."""
+    edges = {name: names - SINCE_STARTED for name, names in graph(typing).items()}
+    assert set.union(*edges.values()) <= set(edges), "an import of a missing module"
+    tuple(TopologicalSorter(edges).static_order())  # raises a CycleError that names the cycle
+
+
+def test_the_library_does_not_import_the_papers() -> None:
+    for name, names in graph(typing=True).items():
+        if name.startswith("nclab."):
+            assert not {one for one in names if one.startswith("nclab_papers")}, name
 
 
 def test_imports_go_one_way() -> None:
     tuple(TopologicalSorter(MAY_IMPORT).static_order())
     used: dict[str, set[str]] = {room: set() for room in MAY_IMPORT}
-    for name, ones in graph().items():
-        room = name.split(".")[1] if "." in name else ""
-        if room in ("", "__main__"):
+    for name, names in graph(typing=False).items():
+        room = room_of(name)
+        if name.startswith("nclab_papers") or room in ("", "__main__", "training", *GROUND):
             continue
-        assert room in MAY_IMPORT, f"{name}: give {room} a row in the table"
-        rooms = {one.split(".")[1] for one in ones - SINCE_STARTED} - {room}
-        ground = set() if room in GROUND else GROUND
-        forbidden = rooms - MAY_IMPORT[room] - ground
+        assert room in MAY_IMPORT, f"{name}: add {room} to the table"
+        rooms = {room_of(one) for one in names - SINCE_STARTED} - {room}
+        forbidden = rooms - MAY_IMPORT[room] - GROUND
         assert not forbidden, f"{name} may not import {sorted(forbidden)}"
         used[room] |= rooms
-    unused = {room: sorted(ones - used[room]) for room, ones in MAY_IMPORT.items()}
-    assert not any(unused.values()), {room: ones for room, ones in unused.items() if ones}
-    assert set(used) == {name.split(".")[1] for name in graph() if "." in name} - {"__main__"}
+    unused = {room: sorted(rooms - used[room]) for room, rooms in MAY_IMPORT.items()}
+    assert not any(unused.values()), {room: rooms for room, rooms in unused.items() if rooms}
+
+
+def test_the_ground_stands_on_itself() -> None:
+    for name, names in graph(typing=False).items():
+        if room_of(name) in GROUND:
+            assert {room_of(one) for one in names - SINCE_STARTED} <= GROUND, name
 
 
 def test_imported_packages_are_declared() -> None:
-    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((SRC.parent / "pyproject.toml").read_text())["project"]
     core, extras = project["dependencies"], project["optional-dependencies"]
     wanted = [*core, *(one for name, ones in extras.items() if name != "dev" for one in ones)]
     declared = {re.split(r"[\[<>=]", line)[0] for line in wanted}
     homes = packages_distributions()
     for name, file in modules().items():
         for package in {word.split(".")[0] for word in imported(file)}:
-            if package == "nclab" or package in sys.stdlib_module_names:
+            if package in PACKAGES or package in sys.stdlib_module_names:
                 continue
             brought = {one.lower() for one in homes.get(package, [package])}
             assert declared & brought, f"{name} imports {package}: declare it in pyproject.toml"

@@ -19,11 +19,11 @@ import torch
 
 import nclab
 from nclab import plugins
-from nclab.data.plugged import plugged_data
 from nclab.errors import NclabWarning
 from nclab.metrics.catalogue import Metric, plugged
 from nclab.records.manifest import read_manifest
 from nclab.records.results import parse_json
+from nclab.training.data.plugged import plugged_data
 
 ROOT = Path(__file__).parent.parent
 TEMPLATE = ROOT / "examples" / "plugin"

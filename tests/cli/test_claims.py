@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from nclab.papers.registry import claims as all_claims
+from nclab.claims.registry import claims as all_claims
+from tests.claims.trained import NUMBERS
 from tests.cli.runner import call
-from tests.papers.trained import NUMBERS
 
 
 def test_one_claim_as_a_table() -> None:
@@ -95,7 +95,7 @@ def test_an_empty_id_and_a_folder_without_numbers_are_said(tmp_path: Path) -> No
 def test_what_is_found_here_is_said_with_both_sides(tmp_path: Path) -> None:
     (tmp_path / "pan2023_fig33").mkdir()
     file = tmp_path / "pan2023_fig33" / "numbers.json"
-    asked = ("claims", "pan2023/sec-3.2-intra-rises", "beyond/losses-gap", "--runs", tmp_path)
+    asked = ("claims", "pan2023/sec-3.2-intra-rises", "findings/losses-gap", "--runs", tmp_path)
 
     def shown() -> str:
         return " ".join(call(*asked).out.replace("│", " ").split())

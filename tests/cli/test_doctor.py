@@ -21,7 +21,7 @@ def found(*words: object) -> dict[str, dict[str, str]]:
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files take seconds to check."""
-    monkeypatch.setattr("nclab.data.fashion_mnist_files.find_folder", lambda files: None)
+    monkeypatch.setattr("nclab.training.data.fashion_mnist_files.find_folder", lambda files: None)
 
 
 def test_everything_is_named(tmp_path: Path) -> None:

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 import nclab
-from nclab.papers.beyond import tour
-from nclab.papers.pan2023 import norms
-from nclab.papers.sweep import train
 from nclab.records import find_runs
 from nclab.records.lock import is_held
+from nclab.training.sweep import train
+from nclab_papers.findings import tour
+from nclab_papers.pan2023 import norms
 from tests.cli.runner import call
 from tests.engine import jobs
-from tests.papers.pan2023.tiny import TINY
-from tests.papers.sweep.small import contents
-from tests.papers.sweep.test_kills import environment
+from tests.nclab_papers.pan2023.tiny import TINY
+from tests.training.sweep.small import contents
+from tests.training.sweep.test_kills import environment
 
 OPTIONS = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60 --batch 32"
 OPTIONS += " --weight-decay 1e-3 --moments 3 --json --out"

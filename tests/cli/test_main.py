@@ -151,7 +151,7 @@ def test_every_option_says_what_it_takes_in_the_same_way() -> None:
 def test_seeds_of_reproduce(
     words: tuple[str, ...], seeds: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nclab.papers import main_job
+    from nclab.claims import reproduce as main_job
 
     given: list[tuple[int, ...]] = []
 

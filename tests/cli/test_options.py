@@ -11,16 +11,16 @@ import typer
 from nclab.cli import sweep
 from nclab.cli.main import app
 from nclab.cli.options import ConfigGroup, Given, Options, with_options
-from nclab.data.conic_hull import ConicHull
-from nclab.data.fashion_mnist_samples import FashionMNIST
-from nclab.data.modular_addition import ModularAddition
-from nclab.data.samples import SampleFile
-from nclab.data.selection import SampleSelection
-from nclab.data.teacher import Teacher
 from nclab.errors import NclabError
-from nclab.models.mlp import Shape
-from nclab.papers.sweep import SweepConfig
-from nclab.training import Recipe
+from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.fashion_mnist_samples import FashionMNIST
+from nclab.training.data.modular_addition import ModularAddition
+from nclab.training.data.samples import SampleFile
+from nclab.training.data.selection import SampleSelection
+from nclab.training.data.teacher import Teacher
+from nclab.training.fleet import Recipe
+from nclab.training.models.mlp import Shape
+from nclab.training.sweep import SweepConfig
 from tests.cli.runner import call
 
 NOT_OPTIONS = {"shape", "recipe", "selection", "data", "cones", "path"}

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 import nclab
+from nclab.claims import reproduce as main_job
+from nclab.claims.registry import find_experiments
+from nclab.claims.reproduce import MainJob
+from nclab.claims.tables import recorded_verdicts
 from nclab.figures.picture import Panel, Picture, Series
-from nclab.papers import main_job
-from nclab.papers.beyond import tour
-from nclab.papers.main_job import MainJob
-from nclab.papers.registry import find_experiments
-from nclab.papers.small_network import NetworkConfig
-from nclab.papers.tables import recorded_verdicts
 from nclab.records.results import parse_json, write_json
 from nclab.text import as_text
+from nclab_papers.findings import tour
+from nclab_papers.shared.small_network import NetworkConfig
 from tests.cli.runner import call
 
 TINY = tour.Config(NetworkConfig(samples=400, width=16, epochs=60))
@@ -111,14 +111,14 @@ def test_claims_are_judged_again_only_when_something_changed(
 
 
 def test_an_unknown_target_names_the_papers() -> None:
-    with pytest.raises(nclab.NclabError, match=r"or a paper, one of beyond, .*ji2022, pan2023"):
+    with pytest.raises(nclab.NclabError, match=r"or a paper, one of  .*ji2022, pan2023"):
         find_experiments(["nonsense"])
 
 
 ROWS = [
     {
         "id": id_,
-        "ours": id_.startswith("beyond"),
+        "ours": id_.startswith("findings"),
         "verdict": verdict,
         "size": "preset paper; 8 seeds",
         "needs": "pan2023_fig31",
@@ -127,7 +127,7 @@ ROWS = [
     for id_, verdict, relation in (
         ("pan2023/a", "reproduced", "agrees"),
         ("pan2023/b", "reproduced", "undecided"),
-        ("beyond/c", "contradicted", "differs"),
+        ("findings/c", "contradicted", "differs"),
     )
 ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nclab.data.arrays import read_arrays
+from nclab.array_files import read_arrays
 from nclab.records import read_run
 from tests.cli.runner import call
 

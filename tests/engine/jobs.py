@@ -42,7 +42,7 @@ def kill_itself(report: ReportStep) -> None:
 
 def train_but_die_once(report: ReportStep, group: Any) -> None:
     """A group of a sweep; the first worker that has written a checkpoint is killed."""
-    from nclab.papers.sweep.train import _job
+    from nclab.training.sweep.train import _job
 
     mark = group.out.parent / "died"
 

@@ -11,12 +11,12 @@ import pytest
 
 import nclab
 from nclab.engine.folder import LOOKS, PAUSE_SECONDS
-from nclab.papers.sweep import train_sweep
+from nclab.training.sweep import train_sweep
 from tests.clouds import cloud
 from tests.engine import machines
 from tests.measurement.test_shards import same_numbers
-from tests.papers.sweep.small import contents, small
 from tests.torchrun import environment
+from tests.training.sweep.small import contents, small
 
 pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = pytest.mark.slow  # test_ray.py has the same on one machine

@@ -26,10 +26,10 @@ import nclab.engine.ray as engine
 from nclab.engine import Job, JobResult, Progress, cores
 from nclab.engine.ray import Cluster
 from nclab.errors import MissingExtra, NclabError
-from nclab.papers.sweep import train, train_sweep
+from nclab.training.sweep import train, train_sweep
 from tests.engine import jobs
 from tests.engine.test_local import ROOT, wait_until_gone
-from tests.papers.sweep.small import contents, small
+from tests.training.sweep.small import contents, small
 
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 

@@ -15,11 +15,11 @@ from nclab.engine.ray import Cluster
 from nclab.files import write_whole
 from nclab.measurement import shard_rounds
 from nclab.measurement import shards as module
-from nclab.papers.sweep import train, train_sweep
+from nclab.training.sweep import train, train_sweep
 from tests.clouds import cloud
 from tests.engine.machines import ADDRESS, SHARED
 from tests.measurement.test_shards import save
-from tests.papers.sweep.small import small
+from tests.training.sweep.small import small
 
 PATIENCE_SECONDS = 60.0
 SIZE, VERSIONS = 200_000, 100

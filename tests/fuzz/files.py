@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from nclab.data.arrays import pick, read_arrays
-from nclab.data.idx import read_idx
-from nclab.data.names import FEATURES, LABELS
-from nclab.data.samples import read_samples
+from nclab.array_files import pick, read_arrays
+from nclab.class_columns import FEATURES, LABELS
 from nclab.errors import NclabError
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.shards import measure_shards
+from nclab.training.data.idx import read_idx
+from nclab.training.data.samples import read_samples
 from tests.fuzz.mutations import FILES
 
 SECONDS = 5.0

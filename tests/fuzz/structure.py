@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, NclabWarning
-from nclab.papers.sweep.results_table import write_results
 from nclab.records import open_run, read_run
 from nclab.records.seals import open_json, seal_json
 from nclab.records.verify import verify_folder
 from nclab.report.site import compact, data_files, write_report
 from nclab.report.watcher import Selection, Watcher
+from nclab.training.sweep.results_table import write_results
 from tests.cli.runner import call
 from tests.report.damage import WRONG
 from tests.report.folders import reproduced

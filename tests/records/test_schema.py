@@ -8,16 +8,16 @@ from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hin
 import pytest
 import torch
 
+from nclab.claims.ledger import judge_all
 from nclab.measurement import measure
 from nclab.monitor.event import Alarm, Event
 from nclab.monitor.record_sink import RecordSink
-from nclab.papers.ledger import judge_all
-from nclab.papers.sweep.train import train_sweep
-from nclab.papers.ulpm_runs import write_solution
 from nclab.records import Manifest, schema
 from nclab.records.schema import layers_of, title_of_layer
+from nclab.training.sweep.train import train_sweep
+from nclab.ulpm.runs import write_solution
 from nclab.ulpm.solution import UlpmConfig, solve
-from tests.papers.sweep.small import small
+from tests.training.sweep.small import small
 
 RECORDS: dict[str, Any] = {
     "start": schema.StartRecord,

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nclab.papers.registry import claims, errata
+from nclab.claims.registry import claims, errata
 from nclab.report.inline_math import typeset
 
 

@@ -17,7 +17,7 @@ RECORDED, QUICK = "preset paper: width 300; 8 seeds", "preset quick: width 75; 2
 NUMBERS = {"experiment": EXPERIMENT, "preset": "quick", "seeds": [0, 1]}
 PAPERS = {
     key: {"title": f"The paper {key}", "authors": "A. Author", "year": 2021}
-    for key in ("fang2021", "thrampoulidis2022", "beyond")
+    for key in ("fang2021", "thrampoulidis2022", "findings")
 }
 
 
@@ -30,7 +30,7 @@ def claim(id_: str, verdict: str = "reproduced", **more: Any) -> dict[str, Any]:
         "relation": "undecided",
         "says": f"undecided here, recorded {verdict}",
     }
-    ours = id_.startswith("beyond/")
+    ours = id_.startswith("findings/")
     return {
         "id": id_,
         "ours": ours,
@@ -47,7 +47,7 @@ def claim(id_: str, verdict: str = "reproduced", **more: Any) -> dict[str, Any]:
     }
 
 
-CLAIMS = [claim("fang2021/a"), claim("thrampoulidis2022/b"), claim("beyond/c", "contradicted")]
+CLAIMS = [claim("fang2021/a"), claim("thrampoulidis2022/b"), claim("findings/c", "contradicted")]
 
 
 def folder(
@@ -98,7 +98,7 @@ def test_figures_say_which_run_they_are_of(site: Path) -> None:
 def test_findings_of_ours_are_not_counted_among_the_statements(site: Path) -> None:
     page = words(site / "papers/fang2021.html")
     assert "of 2 statements of the papers 2 reproduced. 1 finding of ours: 1 contradicted." in page
-    assert "Of ours, contradicted: “Statement beyond/c”." in page
+    assert "Of ours, contradicted: “Statement findings/c”." in page
     assert "contradicted ours, after fang2021, Sec. 1" in page
     overview = words(site / "index.html")
     assert "2 statements judged" in overview
@@ -172,7 +172,7 @@ def test_a_damaged_ledger_is_said_instead_of_no_claims(tmp_path: Path) -> None:
 def test_files_that_do_not_say_whose_a_claim_is_are_read() -> None:
     problems: list[str] = []
     rows = [
-        {"id": "beyond/a", "here": {"relation": "agrees", "verdict": "reproduced"}},
+        {"id": "findings/a", "here": {"relation": "agrees", "verdict": "reproduced"}},
         {"id": "fang2021/a", "here": 5},
         {"id": "fang2021/b", "here": {"says": 5}, "ours": "no"},
     ]

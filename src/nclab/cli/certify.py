@@ -107,8 +107,8 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
-    from nclab.data.arrays import pick, pick_optional, read_arrays
-    from nclab.data.names import BIAS, FEATURES, LABELS, WEIGHT
+    from nclab.array_files import pick, pick_optional, read_arrays
+    from nclab.class_columns import BIAS, FEATURES, LABELS, WEIGHT
     from nclab.measurement.arrays import measure_features
 
     arrays = read_arrays(file)

@@ -41,8 +41,8 @@ def command(
 
     All of one paper: [bold]nclab claims ji2022[/bold]
     """
-    from nclab.papers.claims_table import claims_table
-    from nclab.papers.ledger import find, judge_all
+    from nclab.claims.claims_table import claims_table
+    from nclab.claims.ledger import find, judge_all
     from nclab.records.results import read_numbers
     from nclab.threads import one_thread
 

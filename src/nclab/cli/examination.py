@@ -115,7 +115,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _data_set() -> Finding:
-    from nclab.data.fashion_mnist_files import FILES, HOW, find_folder, read_checked
+    from nclab.training.data.fashion_mnist_files import FILES, HOW, find_folder, read_checked
 
     home = find_folder(list(FILES.values()))
     if home is None:
@@ -151,7 +151,7 @@ def _kernel_cache() -> Finding:
     what = "kernel cache"
     if importlib.util.find_spec("numba") is None:
         return Finding(what, "missing", "no numba: plain torch trains", "pip install nclab[fast]")
-    from nclab.training import epoch_kernel
+    from nclab.training.fleet import epoch_kernel
 
     index = getattr(epoch_kernel.run_epoch, "_cache", None)
     place = Path(getattr(index, "cache_path", "") or "")

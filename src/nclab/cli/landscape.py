@@ -37,8 +37,8 @@ def command(
 
     Example: [bold]nclab landscape --example 3.1 --out runs/saddle[/bold]
     """
-    from nclab.papers.ulpm_runs import prepare_folder, write_examination
     from nclab.ulpm.examination import examine, find_point
+    from nclab.ulpm.runs import prepare_folder, write_examination
 
     subject = find_point(point, example, scale=scale, reduction=reduction.value)
     folder = None if out is None else prepare_folder(out)

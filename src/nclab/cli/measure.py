@@ -185,8 +185,8 @@ def command(
 
 def _measured(file: Path, shards: list[Path], beside: Path | None, **options: Any) -> "Collapse":
     """One file that is read whole, its labels perhaps in another, or shards."""
-    from nclab.data.arrays import pick, read_arrays, read_labels
-    from nclab.data.names import FEATURES, LABELS
+    from nclab.array_files import pick, read_arrays, read_labels
+    from nclab.class_columns import FEATURES, LABELS
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.shards import measure_shards
 
@@ -200,9 +200,9 @@ def _measured(file: Path, shards: list[Path], beside: Path | None, **options: An
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
     """Weight and bias: of the file of their own, else of FILE, else what all shards hold."""
-    from nclab.data.arrays import pick, pick_optional, read_arrays
-    from nclab.data.names import BIAS, WEIGHT
-    from nclab.data.shards import common_head
+    from nclab.array_files import pick, pick_optional, read_arrays
+    from nclab.class_columns import BIAS, WEIGHT
+    from nclab.measurement.shard_files import common_head
 
     if head is not None:
         arrays = read_arrays(head)
@@ -230,7 +230,7 @@ def _both(collapse: "Collapse", held_out: "Collapse") -> Any:
 
 def _shards(files: list[Path]) -> list[Path]:
     """The files that are measured as one array; none where a single file is read whole."""
-    from nclab.data.shards import SUFFIXES, find_shards, is_pattern
+    from nclab.measurement.shard_files import SUFFIXES, find_shards, is_pattern
 
     one = files[0]
     in_slices = one.suffix in SUFFIXES and one.suffix not in (".npz", ".safetensors")

@@ -57,7 +57,7 @@ class Option(NamedTuple):
 class Options:
     """An option for every field of a config, and of the configs inside it.
 
-    >>> from nclab.training.recipe import Member
+    >>> from nclab.training.fleet.recipe import Member
     >>> member = Options(Member, "Member", names={"norm": "batch_norm"}, leave_out=("seed",))
     >>> [option.flag for option in member.all()]
     ['--batch-norm', '--weight-decay']

@@ -74,8 +74,8 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
+    from nclab.claims.reproduce import MORE_SEEDS, SEEDS, MainJob
     from nclab.errors import NclabError
-    from nclab.papers.main_job import MORE_SEEDS, SEEDS, MainJob
 
     if recorded and preset == PresetName.quick.value:
         raise NclabError(

@@ -14,7 +14,7 @@ from nclab.cli.seeds import listed_seeds
 from nclab.errors import NclabError
 
 if TYPE_CHECKING:
-    from nclab.papers.sweep import Axes
+    from nclab.training.sweep import Axes
 
 PLUGGED = {
     "recipe.loss": "losses",
@@ -26,13 +26,13 @@ PLUGGED = {
 
 def _configs() -> dict[str, Options]:
     """What the options are made of: the models, and each kind of samples."""
-    from nclab.data.conic_hull import ConicHull
-    from nclab.data.fashion_mnist_samples import FashionMNIST
-    from nclab.data.modular_addition import ModularAddition
-    from nclab.data.plugged import plugged_data
-    from nclab.data.samples import SampleFile
-    from nclab.data.teacher import Teacher
-    from nclab.papers.sweep import SweepConfig
+    from nclab.training.data.conic_hull import ConicHull
+    from nclab.training.data.fashion_mnist_samples import FashionMNIST
+    from nclab.training.data.modular_addition import ModularAddition
+    from nclab.training.data.plugged import plugged_data
+    from nclab.training.data.samples import SampleFile
+    from nclab.training.data.teacher import Teacher
+    from nclab.training.sweep import SweepConfig
 
     # The network takes inputs and classes from the data.
     models = {"norms": "norm", "weight_decays": "weight_decay", "layers": "measure"}
@@ -128,8 +128,8 @@ def command(
 
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
-    from nclab.papers.sweep import Axes, forecast, plan_sweep, train_plan, write_results
-    from nclab.papers.sweep.rows_table import rows_table
+    from nclab.training.sweep import Axes, forecast, plan_sweep, train_plan, write_results
+    from nclab.training.sweep.rows_table import rows_table
 
     given = _both_ways(_with_seeds(given), both)
     sources = _sources(given, data)
@@ -205,7 +205,7 @@ def _both_ways(given: Given, both: str | None) -> Given:
 
 def _sources(given: Given, data: str) -> list[Any]:
     """The samples that --data names, without options of other kinds that would do nothing."""
-    from nclab.papers.sweep.axes import combinations
+    from nclab.training.sweep.axes import combinations
 
     known = tuple(name for name in given if name not in ("sweep", "file"))
     names = [data] if Path(data).is_file() else [word.strip() for word in data.split(",")]

@@ -30,7 +30,7 @@ def command(
 
     Example: [bold]nclab ulpm --classes 5 --method flow --log-time 1000 --out runs/flow[/bold]
     """
-    from nclab.papers.ulpm_runs import prepare_folder, to_dict, write_solution
+    from nclab.ulpm.runs import prepare_folder, to_dict, write_solution
     from nclab.ulpm.solution import solve
 
     config = given["ulpm"].build()

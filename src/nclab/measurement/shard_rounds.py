@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nclab.data.shards import open_shard
 from nclab.engine import LOCAL, Engine, ReportStep
 from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked
@@ -24,6 +23,7 @@ from nclab.measurement.intervals import Groups, State, group_bytes, summed
 from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
 from nclab.measurement.memory import Budget, Sizes, reference_bytes, worker_bytes
 from nclab.measurement.rare import Rare
+from nclab.measurement.shard_files import open_shard
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
 from nclab.statistics.blocks import COMPILED, MANY

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nclab.data.shards import find_shards
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import DataError, NclabError
 from nclab.measurement.asked import Asked, check_min_count
@@ -17,6 +16,7 @@ from nclab.measurement.held_out import NO_WEIGHT, Reference
 from nclab.measurement.kept_parts import KeptParts
 from nclab.measurement.layer_stream import Head
 from nclab.measurement.memory import Budget, Memory, as_bytes
+from nclab.measurement.shard_files import find_shards
 from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
 from nclab.progress import Bar, bar
 from nclab.statistics.blocks import MANY

@@ -5,7 +5,7 @@ from typing import Any
 
 TEXTS = ("kind", "text", "source", "evidence", "needs", "verdict", "mark", "tone", "size")
 HERE = ("verdict", "evidence", "size", "relation", "says")
-OURS = "beyond/"
+OURS = "findings/"
 """What ids of our own findings begin with in files that do not say whose a claim is."""
 NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, ""),

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.data.arrays import pick, pick_optional, read_arrays
-from nclab.data.names import LABELS, WEIGHT
+from nclab.array_files import pick, pick_optional, read_arrays
+from nclab.class_columns import LABELS, WEIGHT
 from nclab.errors import DataError, NclabError
 from nclab.ulpm.curvature import smallest_eigenpairs
 from nclab.ulpm.examples import EscapeRuns, example_point, example_problem

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nclab.errors import DataError
-from nclab.papers.pan2023.trial_data import networks
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import most_classes as steps
 from nclab.theory.statements.inequality import Inequality
+from nclab_papers.pan2023.trial_data import networks
 
 STEPS = (
     steps.low_scores,

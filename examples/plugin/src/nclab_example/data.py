@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from nclab.data.samples import Samples
+from nclab.training.data.samples import Samples
 
 
 @dataclass(frozen=True)

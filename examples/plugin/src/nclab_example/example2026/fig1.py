@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 import nclab
+from nclab.claims.claim import Kind, claim
+from nclab.claims.judging import Part, judge_effects
+from nclab.claims.tables import Table
+from nclab.claims.verdict import Finding
 from nclab.figures.picture import Panel, Picture, Series
-from nclab.papers.claim import Kind, claim
-from nclab.papers.judging import Part, judge_effects
-from nclab.papers.tables import Table
-from nclab.papers.verdict import Finding
 
 
 @dataclass(frozen=True)

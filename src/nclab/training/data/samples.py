@@ -1,0 +1,196 @@
+"""Samples to train on: inputs with labels, checked once."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nclab.array_files import pick, read_arrays
+from nclab.class_columns import LABELS
+from nclab.csv_samples import read_csv
+from nclab.errors import DataError
+
+INPUTS = ("X", "features", "inputs")
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs (N, d) in float32 and labels (N,) in [0, C) as int64, every class present.
+
+    >>> samples = Samples.checked([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    >>> samples.classes, samples.counts
+    (2, [1, 1])
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+    @classmethod
+    def checked(cls, inputs: Any, labels: Any) -> "Samples":
+        """Samples from arrays, or one line that says why they cannot be trained on."""
+        rows = _inputs(_tensor(inputs, "inputs"))
+        return cls(rows, _labels(_tensor(labels, "labels"), len(rows)))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """`inputs, labels = samples`."""
+        return iter((self.inputs, self.labels))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process as bytes: torch would take shared memory, often scarce."""
+        return _from_arrays, (self.inputs.cpu().numpy(), self.labels.cpu().numpy())
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return int(self.labels.max()) + 1
+
+    @property
+    def counts(self) -> list[int]:
+        """Samples of every class."""
+        return [int(count) for count in torch.bincount(self.labels)]
+
+    def standardised(self) -> "Samples":
+        """Every input column with mean 0 and variance 1; constant columns become 0."""
+        rows = self.inputs.double()
+        centred = rows - rows.mean(0)
+        spread = centred.square().mean(0).sqrt()
+        scaled = centred / torch.where(spread > 0, spread, 1)
+        return Samples(scaled.float(), self.labels)
+
+    def digest(self) -> str:
+        """SHA-256 of shape, inputs and labels: equal for equal samples on every machine."""
+        total = hashlib.sha256(repr(tuple(self.inputs.shape)).encode())
+        total.update(self.inputs.contiguous().numpy().astype("<f4").tobytes())
+        total.update(self.labels.contiguous().numpy().astype("<i8").tobytes())
+        return total.hexdigest()
+
+
+def check_artificial(data: Any, *sizes: str) -> None:
+    """Refuse sizes below 1, fewer than two classes or a sample for each, and a seed below 0."""
+    for name in sizes:
+        if getattr(data, name) < 1:
+            raise DataError(f"Expected {name} of 1 or more, got {getattr(data, name)}.")
+    if not 2 <= data.classes <= data.samples:
+        raise DataError(
+            f"Expected 2 to {data.samples} classes, one sample or more for each, "
+            f"got {data.classes}."
+        )
+    if data.seed < 0:
+        raise DataError(f"Expected a seed of 0 or more, got {data.seed}.")
+
+
+def read_samples(path: str | os.PathLike[str]) -> Samples:
+    """The samples of a .npz or .safetensors file: X|features|inputs and y|labels|targets.
+
+    Or of a .csv file: a row each, the label in the last column or the one of that name. Labels
+    that are names are numbered in their order in the dictionary.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
+    >>> np.savez(file, X=np.eye(4), y=[0, 1, 0, 1])
+    >>> read_samples(file).inputs.shape
+    torch.Size([4, 4])
+    """
+    if Path(path).suffix == ".csv":
+        inputs, labels = read_csv(Path(path))
+    else:
+        arrays = read_arrays(path)
+        inputs, labels = pick(arrays, INPUTS, path), pick(arrays, LABELS, path)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind == "U":
+        _, labels = np.unique(labels, return_inverse=True)
+    return Samples.checked(inputs, labels)
+
+
+@dataclass(frozen=True)
+class SampleFile:
+    """A user's file as a source of samples, beside the artificial ones."""
+
+    path: str
+    standardise: bool = False
+    """Give every input column mean 0 and variance 1."""
+
+    @property
+    def label(self) -> str:
+        """A short name, safe as part of a folder's."""
+        stem = Path(self.path).stem
+        return "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)[:40] or "file"
+
+    def draw(self) -> Samples:
+        """The samples."""
+        samples = read_samples(self.path)
+        return samples.standardised() if self.standardise else samples
+
+
+def _from_arrays(inputs: Any, labels: Any) -> Samples:
+    return Samples(torch.from_numpy(inputs), torch.from_numpy(labels))
+
+
+def _tensor(values: Any, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        tensor = values.detach().cpu()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise DataError(f"Expected numeric {what}, got an array of {array.dtype}.")
+        tensor = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
+    if tensor.dtype.is_complex:
+        raise DataError(f"Expected real {what}, got complex numbers.")
+    return tensor
+
+
+def _inputs(values: Tensor) -> Tensor:
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise DataError(
+            f"Expected inputs of shape (samples, dimension), got {tuple(values.shape)}. "
+            "Flatten every sample to one vector."
+        )
+    if len(values) == 0:
+        raise DataError("Expected at least 2 samples, got none.")
+    rows = values.to(torch.float32).contiguous()
+    bad = (~torch.isfinite(rows)).nonzero()
+    if len(bad):
+        row, column = (int(place) for place in bad[0])
+        raise DataError(
+            f"Expected finite inputs in float32, got {float(values[row, column])} in row {row}, "
+            f"column {column}. Remove or mend that sample."
+        )
+    return rows
+
+
+def _labels(values: Tensor, rows: int) -> Tensor:
+    if values.dtype.is_floating_point:
+        raise DataError(
+            f"Expected integer labels, got {str(values.dtype).removeprefix('torch.')}. "
+            "Convert class numbers to integers; one-hot rows with argmax."
+        )
+    if values.ndim != 1:
+        raise DataError(f"Expected labels of shape (samples,), got {tuple(values.shape)}.")
+    if len(values) != rows:
+        raise DataError(f"Expected one label per sample, got {len(values)} for {rows}.")
+    labels = values.long().contiguous()
+    low, high = (int(bound) for bound in torch.aminmax(labels))
+    if low < 0:
+        raise DataError(f"Expected labels from 0 upwards, got {low}.")
+    if high == 0:
+        raise DataError("Expected at least 2 classes, got 1: every label is 0.")
+    if high >= rows:
+        raise DataError(
+            f"Expected no more classes than samples, got labels up to {high} for {rows} samples. "
+            "Number the classes from 0."
+        )
+    empty = (torch.bincount(labels) == 0).nonzero()
+    if len(empty):
+        raise DataError(
+            f"Expected samples of every class from 0 to {high}, but class {int(empty[0])} has "
+            "none. Number the classes from 0 without gaps."
+        )
+    return labels

@@ -1,0 +1,1 @@
+"""Papers on neural collapse: their experiments, statements, errata and recorded evidence."""

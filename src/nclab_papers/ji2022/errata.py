@@ -1,0 +1,134 @@
+"""What ji2022 prints and what it should say."""
+
+from nclab.claims.erratum import Erratum
+
+ERRATA = (
+    Erratum(
+        "ji2022, Sec. 2.1 (NC4)",
+        "argmin_k ⟨w_k, h⟩.",
+        "argmax_k ⟨w_k, h⟩.",
+        "The classifier decides for the largest score.",
+        ("ji2022/nc4",),
+    ),
+    Erratum(
+        "ji2022, Sec. 2.2 (sizes)",
+        "Both N and n are the number of samples in a class, and in (1) N is that of all samples.",
+        "n in a class, nK in all.",
+        "The formulas with √n are per class.",
+    ),
+    Erratum(
+        "ji2022, Sec. 2.2 (flow)",
+        "dW/dt = ∂L/∂W, dH/dt = ∂L/∂H.",
+        "dW/dt = −∂L/∂W, dH/dt = −∂L/∂H.",
+        "As printed the loss grows.",
+        ("ji2022/sec-2.2-flow",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 3.1.1",
+        "“Collapsed margin minimize the neural collapse margin.”",
+        "Collapsed points maximise it, among those of their norm.",
+        "Lemma 3.1, which the sentence is about, is an upper bound.",
+    ),
+    Erratum(
+        "ji2022, Remark 3.1",
+        "The minimum along a direction is (½‖W‖² + ½‖H‖²)/q_min^(1/2).",
+        "(½‖W‖² + ½‖H‖²)/q_min.",
+        "The factor q_min^(−1/2) on (W, H) enters the objective squared.",
+        ("ji2022/remark-3.1",),
+    ),
+    Erratum(
+        "ji2022, Lemma 3.2",
+        "β is the cosine of (W, H) and (∇_W L, ∇_H L).",
+        "Of (W, H) and −∇L.",
+        "Lemma 3.3 says that β tends to 1; with +∇L it tends to −1. With −∇L and the constant C "
+        "replaced by q_min/‖θ‖², which moves with t, ε = √(2(1 − β)/C) is an equality, and each "
+        "multiplier times its slack is at most K/(2eC q_min). The lemma's C is one positive "
+        "constant; both follow where it is at most q_min/‖θ‖² at all t > t₀.",
+        ("ji2022/lemma-3.2",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Eq. (9)",
+        "(2 + 2e^(−2C²))/(2 + 2e^(−2C²) + 2e^(2C²)).",
+        "(2 + 2e^(−2C²))/(2 + e^(−2C²) + e^(2C²)).",
+        "Of the four logits of a sample two are 0, one is 2C² and one −2C².",
+        ("ji2022/eq-9",),
+    ),
+    Erratum(
+        "ji2022, Eq. (11)",
+        "For every ε > 0 the family (10) has a member within ε whose loss is not larger.",
+        "At a fixed C all members near enough have a larger loss; the way down is another "
+        "direction, of negative curvature.",
+        "To second order in β the partner class of each sample gains more than the others lose.",
+        ("ji2022/eq-11",),
+    ),
+    Erratum(
+        "ji2022, Example 3.1 (saddle)",
+        "(W′, H′) is a saddle point on the sphere.",
+        "(W, H) is; a strict one.",
+        "(W′, H′) is not even critical.",
+        ("ji2022/example-3.1-saddle",),
+    ),
+    Erratum(
+        "ji2022, Example 3.1 (noise)",
+        "With noise, e.g. that of stochastic gradient descent, the bad direction is escaped.",
+        "Noise in all coordinates, if it is large enough, leaves it, and descent from there goes "
+        "to the optimum. Stochastic descent leaves the ray but never the plane of W and H, which "
+        "holds no simplex of four classes.",
+        "Gradients in W are combinations of features, those in H of classifiers, for any batch.",
+        ("ji2022/example-3.1-noise",),
+    ),
+    Erratum(
+        "ji2022, Remark 3.2",
+        "(αW, βH) satisfies the criteria for all real α, β.",
+        "For αβ > 0.",
+        "Factors of opposite sign classify everything wrongly, against NC4.",
+        ("ji2022/remark-3.2",),
+    ),
+    Erratum(
+        "ji2022, Sec. 4",
+        "Gradient descent with learning rate 5 on the objective (4).",
+        "On the mean of the losses, (4) divided by nK.",
+        "On the sum, rate 5 diverges from starts of size 0.01 and more. From smaller ones it stays "
+        "finite, mostly without collapse: after 10⁵ steps the normalised margin is 0.08 to 0.62 "
+        "from sizes 1e-10 to 1e-4. From 1e-12, which nobody would choose, it is about 0.9.",
+        ("ji2022/sec-4-setting",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Fig. 2 (wording)",
+        "(a): “the logarithm of both terms decrease at rate O(1/(log(t)))”; (b) to (d): “Logarithm "
+        "of” the quantity “converge approximately at rate O(1/log(t))”.",
+        "Presumably the terms are meant, in all four.",
+        "Section 4 agrees with the caption on (a), but says of (b) to (d) that “the remaining "
+        "quantities decrease approximately at rate O(1/(log(t)))”, not their logarithms. The axes "
+        "are logarithmic; a straight line of slope −1 over log log t is 1/log t.",
+        tuple(f"ji2022/fig-2{panel}" for panel in "abcd"),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 5.2 (other losses)",
+        "The results on global optima rely only on Jensen's inequality on the logits and can be "
+        "generalised to other losses that are convex in them.",
+        "To losses that treat classes alike and are functions of the margins alone, the "
+        "differences of a sample's own logit and the others, strictly convex and strictly "
+        "decreasing in every one; to the squared hinge while its margin is not reached.",
+        "For the square loss against one-hot labels, without a bias, the optimum is an orthogonal "
+        "frame, not a simplex. The squares of margins less 1 are all 0 at both, and so is the "
+        "squared hinge once its margin is reached: they do not decrease. Below its margin the "
+        "hinge is linear, and three classes on a line are as good as a simplex.",
+        ("ji2022/sec-5.2-convex",),
+        confidence="likely",
+    ),
+    Erratum(
+        "ji2022, Sec. 5.2 (weight decay)",
+        "Weight decay on homogeneous neural networks is equivalent to gradient descent with "
+        "rescaled steps on the unregularised objective.",
+        "On scale-invariant networks, those of degree 0, such as networks with normalisation.",
+        "In a network of positive degree the loss depends on the norm, and so does the direction "
+        "in which it falls; the layer-peeled model itself is a counterexample.",
+        ("ji2022/sec-5.2-decay",),
+        confidence="likely",
+    ),
+)

@@ -1,0 +1,276 @@
+"""Section 3.1 of ji2022: the margin and the minimum-norm separation problem."""
+
+import math
+
+import numpy as np
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.evidence import draws, judge_statement, largest, tally
+from nclab.claims.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory.statements.inequality import Inequality
+from nclab.ulpm.problem import (
+    Array,
+    Problem,
+    largest_margin,
+    pair_margins,
+    smallest_margin,
+)
+from nclab.ulpm.separation import (
+    certify,
+    optimal_multiplier,
+    optimal_point,
+    optimal_value,
+    ray_value,
+    solve_separation,
+)
+from nclab.ulpm.trajectory import QUANTITIES, quantities
+
+SIZES = ((3, 1, 2), (4, 2, 5), (5, 3, 8))
+"""Classes, samples a class and dimensions that the statements are tried with."""
+SEEDS = {"quick": 2, "paper": 10}
+
+
+def _definition(preset: str) -> Numbers:
+    errors = []
+    for size in SIZES:
+        problem = Problem(*size)
+        for seed in range(20):
+            theta = problem.initial(scale=1.0, seed=seed)
+            W, H = problem.split(theta)
+            logits = H @ W.T
+            own = logits[np.arange(len(H)), problem.labels]
+            others = np.where(
+                np.eye(problem.num_classes, dtype=bool)[problem.labels], -np.inf, logits
+            )
+            by_hand = float((own - others.max(1)).min())
+            measured = quantities(problem, theta)["margin"]
+            errors += [by_hand - smallest_margin(problem, theta), by_hand - measured]
+    return {"points": len(errors) // 2, "error": largest(errors)}
+
+
+@claim(
+    "ji2022/def-3.1",
+    Kind.DEFINITION,
+    "The neural collapse margin is the smallest margin of all samples against the best other "
+    "class.",
+    "ji2022, Def. 3.1 “for the entire dataset as”",
+    gather=_definition,
+    code="nclab.ulpm.problem.smallest_margin",
+)
+def def_3_1(numbers: Numbers) -> Finding:
+    evidence = (
+        f"smallest margin by hand, over samples and classes at once, and by the metric differ by "
+        f"at most {number(numbers['error'])} on {numbers['points']} points"
+    )
+    right = numbers["error"] <= 1e-12
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _margin_bound(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    margins, bounds, frames, nearest = [], [], [], []
+    for size in SIZES:
+        problem = Problem(*size)
+        best = optimal_point(problem)
+        frames.append(
+            smallest_margin(problem, best) / largest_margin(problem, float((best**2).sum()))
+        )
+        for _ in range(draws(preset) // 40):
+            theta = best + 10 ** rng.uniform(-4, 0.5) * rng.normal(size=problem.shape)
+            margins.append(smallest_margin(problem, theta))
+            bounds.append(largest_margin(problem, float((theta**2).sum())))
+        solved = solve_separation(problem).certificate.theta
+        found = quantities(problem, solved)
+        nearest += [found[name] for name in QUANTITIES]
+    both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
+    return {
+        **tally(both),
+        "frame_ratio": min(frames),
+        "collapse_error": largest(nearest),
+    }
+
+
+@claim(
+    "ji2022/lemma-3.1",
+    Kind.LEMMA,
+    "The margin is at most (|W|^2 + |H|^2)/(2 (K-1) sqrt n), with equality only at neural "
+    "collapse.",
+    "ji2022, Lemma 3.1 “Neural Collapse Margin as an Indicator of Neural Collapse”",
+    gather=_margin_bound,
+    code="nclab.ulpm.problem.largest_margin",
+)
+def lemma_3_1(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
+    evidence = (
+        f"{found.evidence}; simplex ETFs reach it (ratio {numbers['frame_ratio']:.12f}) and the "
+        f"points that a solver finds there are collapsed (largest of the six quantities "
+        f"{number(numbers['collapse_error'])}); W = H = 0 is a trivial exception"
+    )
+    reached = numbers["frame_ratio"] >= 1 - 1e-9 and numbers["collapse_error"] <= 1e-3
+    if found.verdict is Verdict.HOLDS and not reached:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(found.verdict, evidence, numbers)
+
+
+def _ray(preset: str) -> Numbers:
+    rows = []
+    for size in SIZES:
+        problem = Problem(*size)
+        theta = optimal_point(problem) * 3 + 0.05 * problem.initial(scale=1.0)
+        scales = np.linspace(1e-3, 2, 200_001)
+        feasible = scales[scales**2 * smallest_margin(problem, theta) >= 1]
+        half = 0.5 * float((theta**2).sum())
+        rows.append(
+            {
+                "by_search": float(feasible[0]) ** 2 * half,
+                "power_one": ray_value(problem, theta),
+                "power_half": half / math.sqrt(smallest_margin(problem, theta)),
+            }
+        )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/remark-3.1",
+    Kind.REMARK,
+    "Along the ray through (W, H) the smallest objective of the separation problem is half the "
+    "squared norm over the square root of the margin.",
+    "ji2022, Remark 3.1 “minimum objective value is”",
+    gather=_ray,
+    code="nclab.ulpm.separation.ray_value",
+)
+def remark_3_1(numbers: Numbers) -> Finding:
+    one, half = (
+        max(abs(row[f"power_{name}"] / row["by_search"] - 1) for row in numbers["rows"])
+        for name in ("one", "half")
+    )
+    evidence = (
+        f"against a search along the ray, half the squared norm over q_min is off by "
+        f"{number(one)}, over sqrt(q_min), as printed, by {number(half)}"
+    )
+    if half <= 1e-3:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if one <= 1e-3 else Verdict.REFUTED, evidence, numbers)
+
+
+def most_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:
+    """A largest margin in the ball, and where: sequential quadratic programming from a start.
+
+    Nothing of problem (5) is used.
+
+    >>> round(most_margin(Problem(2, 1, 1), radius=2.0, seed=0)[0], 6)
+    2.0
+    """
+    from scipy.optimize import minimize
+
+    known = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
+    start = problem.initial(scale=1.0, seed=seed).ravel()
+    start *= radius / np.linalg.norm(start)
+
+    def margins(flat: Array) -> Array:
+        found: Array = pair_margins(problem, flat[:-1].reshape(problem.shape))[known]
+        return found - flat[-1]
+
+    found = minimize(
+        lambda flat: -flat[-1],
+        np.append(start, smallest_margin(problem, start.reshape(problem.shape))),
+        jac=lambda flat: np.append(np.zeros(len(flat) - 1), -1.0),
+        method="SLSQP",
+        constraints=(
+            {"type": "ineq", "fun": margins},
+            {"type": "ineq", "fun": lambda flat: radius**2 - flat[:-1] @ flat[:-1]},
+        ),
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    theta = found.x[:-1].reshape(problem.shape)
+    return smallest_margin(problem, theta), theta
+
+
+def _equivalence(preset: str) -> Numbers:
+    rows = []
+    for size in ((3, 1, 2), (3, 2, 2), (4, 1, 3)):
+        problem, radius = Problem(*size), 3.0
+        tried = [most_margin(problem, radius=radius, seed=seed) for seed in range(4)]
+        margin, widest = max(tried, key=lambda one: one[0])
+        solved = solve_separation(problem).certificate
+        scaled = solved.theta * (radius / np.linalg.norm(solved.theta))
+        rows.append(
+            {
+                "margin": margin,
+                "margin_of_solution": smallest_margin(problem, scaled),
+                "value": solved.value,
+                "value_of_widest": 0.5 * radius**2 / smallest_margin(problem, widest),
+                "used_norm": float(np.linalg.norm(widest)) / radius,
+            }
+        )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/remark-3.1-margin",
+    Kind.REMARK,
+    "The separation problem is the same as maximising the margin in a ball: its minimum is "
+    "attained exactly in the directions of largest margin.",
+    "ji2022, Remark 3.1 “can be reorganized to maximize neural collapse margin such”",
+    gather=_equivalence,
+    code="nclab.ulpm.separation.solve_separation",
+)
+def remark_3_1_margin(numbers: Numbers) -> Finding:
+    """Both problems are solved by methods that do not know of each other."""
+    rows = numbers["rows"]
+    margin = max(abs(row["margin_of_solution"] / row["margin"] - 1) for row in rows)
+    value = max(abs(row["value_of_widest"] / row["value"] - 1) for row in rows)
+    evidence = (
+        f"{len(rows)} sizes, both problems solved by themselves: a solution of (5), scaled to the "
+        f"ball, has the largest margin to {number(margin)}, and the point of largest margin, "
+        f"scaled to margin 1, the smallest norm to {number(value)}"
+    )
+    right = margin <= 1e-5 and value <= 1e-5 and min(row["used_norm"] for row in rows) > 1 - 1e-6
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _optimum(preset: str) -> Numbers:
+    rows = []
+    for size in SIZES:
+        problem = Problem(*size)
+        multipliers = np.where(
+            np.isinf(pair_margins(problem, np.zeros(problem.shape))),
+            0.0,
+            optimal_multiplier(problem),
+        )
+        exact = certify(problem, optimal_point(problem, seed=0), multipliers)
+        for seed in range(SEEDS[preset]):
+            found = solve_separation(problem, seed=seed).certificate
+            collapse = quantities(problem, found.theta)
+            rows.append(
+                {
+                    "value": found.value,
+                    "closed_form": optimal_value(problem),
+                    "residual": max(found.residual, exact.residual),
+                    "collapse_error": max(collapse[name] for name in QUANTITIES),
+                }
+            )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/thm-3.2",
+    Kind.THEOREM,
+    "Every global optimum of the separation problem is a KKT point and satisfies the criteria of "
+    "neural collapse.",
+    "ji2022, Thm 3.2 “Every global optimum of the minimum-norm separation problem (5)”",
+    gather=_optimum,
+    code="nclab.ulpm.separation.solve_separation",
+)
+def thm_3_2(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    gap = max(abs(row["value"] / row["closed_form"] - 1) for row in rows)
+    residual = max(row["residual"] for row in rows)
+    collapse = max(row["collapse_error"] for row in rows)
+    evidence = (
+        f"{len(rows)} solutions from random starts: value (K-1) sqrt n to {number(gap)}, KKT "
+        f"residual {number(residual)}, largest of the six quantities of collapse {number(collapse)}"
+    )
+    right = gap <= 1e-6 and residual <= 1e-5 and collapse <= 1e-3
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)

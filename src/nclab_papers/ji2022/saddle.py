@@ -1,0 +1,397 @@
+"""Example 3.1 of ji2022: a suboptimal KKT point, what it is, and which kinds of descent leave it.
+
+Claim: plain gradient descent stays on the ray of a suboptimal KKT point; noise leaves it.
+Source: ji2022, Example 3.1
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.tables import Table, plus_minus
+from nclab.claims.verdict import Finding, Verdict
+from nclab.engine import LOCAL, Engine
+from nclab.figures import ulpm
+from nclab.figures.picture import Picture
+from nclab.progress import track
+from nclab.text import number
+from nclab.threads import one_thread
+from nclab.ulpm.examination import escape_samples, examine, find_point, slice_below
+from nclab.ulpm.examples import (
+    example_multipliers,
+    example_point,
+    example_problem,
+    family_change,
+    family_point,
+    gradient_coefficient,
+    printed_gradient_coefficient,
+    run_escape,
+)
+from nclab.ulpm.landscape import PointKind, classify, escape
+from nclab.ulpm.problem import log_gradient, log_loss
+from nclab.ulpm.separation import certify
+
+SCALES = (0.5, 1.0, 1.5)
+"""Of the point, C in the paper."""
+BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
+"""Members of the family (10), from far to near."""
+REACHED = 0.9
+"""Normalised margin from which a direction counts as the optimum's; that of the saddle is 0.75."""
+STEPS = {"quick": 3_000, "paper": 10_000}
+"""Of the runs where the experiment's numbers are not there."""
+SLICE_DIGITS = 5
+"""Of the loss around the point, which is only looked at."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The scales examined and the lengths of the runs; the paper has no run of its own."""
+
+    scales: tuple[float, ...] = SCALES
+    """Of the point; the runs begin at 1."""
+    steps: int = 10_000
+    noisy_steps: int = 3_000
+    rate: float = 0.1
+    """On the sum of the losses."""
+    noise: float = 0.1
+    """Standard deviation of the noise in every coordinate of the gradient."""
+
+
+PRESETS = {"quick": Config(), "paper": Config()}
+
+
+def run(
+    config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+) -> dict[str, Any]:
+    """What the point is, and where descent from it ends.
+
+    A seed draws the samples of stochastic descent and the noise; the samples of the first are kept
+    for the figures.
+    """
+    lengths = {"steps": config.steps, "noisy_steps": config.noisy_steps}
+    per_seed = []
+    with one_thread():
+        points = [
+            {"scale": scale, **examine(find_point(None, "3.1", scale=scale)).to_dict()}
+            for scale in config.scales
+        ]
+        piece = slice_below(find_point(None, "3.1"))
+        for seed in track(seeds, "runs from the saddle"):
+            runs = run_escape(**lengths, rate=config.rate, noise=config.noise, seed=seed)
+            per_seed.append({"seed": seed, **runs.ends()})
+            if seed == seeds[0]:
+                samples = escape_samples(runs)
+    return {
+        "config": {**asdict(config), "seeds": list(seeds)},
+        "points": points,
+        "slice": {
+            "angles": piece.angles.round(SLICE_DIGITS).tolist(),
+            "log_losses": piece.log_losses.round(SLICE_DIGITS).tolist(),
+        },
+        "per_seed": per_seed,
+        "samples": samples,
+    }
+
+
+def tables(numbers: Mapping[str, Any]) -> list[Table]:
+    """What the point is, and where the runs end."""
+    points = [
+        (
+            f"{point['scale']:g}",
+            point["kind"],
+            f"{point['smallest_eigenvalue']:.6f}",
+            f"{point['gap']:.6f}",
+            f"{point['escape']['actual']:.4%}",
+            f"{point['escape']['predicted']:.4%}",
+        )
+        for point in numbers["points"]
+    ]
+    ends = [
+        (
+            title,
+            number(max(_ends(numbers, name, "off_ray"))),
+            number(max(_ends(numbers, name, "off_plane"))),
+            plus_minus(_ends(numbers, name, "normalised_margin"), ".4f"),
+            plus_minus(_ends(numbers, name, "norm"), ".3f"),
+        )
+        for name, title in ulpm.ESCAPES.items()
+    ]
+    angle = numbers["points"][0]["escape"]["angle"]
+    return [
+        Table(
+            f"The point of Example 3.1, and how the loss changes at an angle of {angle:g}",
+            ("scale", "kind", "smallest eigenvalue", "gap to the optimum", "change", "predicted"),
+            points,
+        ),
+        Table(
+            "Where descent from it ends",
+            ("run", "off the ray, most", "off the plane, most", "normalised margin", "norm"),
+            ends,
+        ),
+    ]
+
+
+def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
+    """The escapes over time, and the loss around the point."""
+    piece = numbers["slice"]
+    around = np.array(piece["angles"]), np.array(piece["log_losses"])
+    return [
+        ulpm.escape_picture(numbers["samples"]),
+        ulpm.slice_picture(*around, title="The loss around the saddle of Example 3.1"),
+    ]
+
+
+def _multipliers(preset: str) -> Numbers:
+    problem = example_problem()
+    found = certify(problem, example_point(math.sqrt(0.5)), example_multipliers())
+    return {
+        "residual": found.residual,
+        "gap": found.gap,
+        "smallest": 0.0 + example_multipliers().min(),
+    }
+
+
+@claim(
+    "ji2022/eq-8",
+    Kind.EXAMPLE,
+    "The point (7), two orthogonal pairs of opposite classes, separates the data and is along a "
+    "KKT point of the separation problem, with the multipliers (8).",
+    "ji2022, Eq. (8) “we can show it is along the direction of a KKT point”",
+    gather=_multipliers,
+    code="nclab.ulpm.examples.example_multipliers",
+)
+def eq_8(numbers: Numbers) -> Finding:
+    evidence = (
+        f"at margin 1 the multipliers (8) are non-negative and leave a KKT residual of "
+        f"{number(numbers['residual'])}; the objective is {numbers['gap']:.1%} above the optimum"
+    )
+    right = numbers["residual"] <= 1e-12 and numbers["smallest"] >= 0 and numbers["gap"] > 1e-3
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _gradient(preset: str) -> Numbers:
+    problem, rows = example_problem(), []
+    for scale in SCALES:
+        theta = example_point(scale)
+        value, slope = log_gradient(problem, theta)
+        slope = math.exp(value) * slope
+        coefficient = -float(np.vdot(slope, theta) / np.vdot(theta, theta))
+        rows.append(
+            {
+                "scale": scale,
+                "measured": coefficient,
+                "printed": printed_gradient_coefficient(scale),
+                "corrected": gradient_coefficient(scale),
+                "off_direction": float(np.linalg.norm(slope + coefficient * theta)),
+            }
+        )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/eq-9",
+    Kind.EXAMPLE,
+    "At the point (7) the gradient is the point times -(2 + 2 e^(-2C^2))/(2 + 2 e^(-2C^2) + 2 "
+    "e^(2C^2)).",
+    "ji2022, Eq. (9) “the directions of gradient and the parameter align with each other”",
+    gather=_gradient,
+    code="nclab.ulpm.examples.gradient_coefficient",
+)
+def eq_9(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    printed, corrected = (
+        max(abs(row[name] / row["measured"] - 1) for row in rows)
+        for name in ("printed", "corrected")
+    )
+    one = next(row for row in rows if row["scale"] == 1.0)
+    evidence = (
+        f"at C = 1 the coefficient is {one['measured']:.7f}, printed {one['printed']:.7f}; the "
+        f"denominator is 2 + e^(-2C^2) + e^(2C^2), right to {number(corrected)}; gradient and "
+        f"point are parallel to {number(max(row['off_direction'] for row in rows))}"
+    )
+    if printed <= 1e-9:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if corrected <= 1e-9 else Verdict.REFUTED, evidence, numbers)
+
+
+@cache
+def _escapes(preset: str) -> Numbers:
+    """What the experiment gives, from one seed."""
+    runs = run_escape(steps=STEPS[preset], noisy_steps=STEPS[preset])
+    return {"per_seed": [{"seed": 0, **runs.ends()}]}
+
+
+def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
+    return [float(one[run][name]) for one in numbers["per_seed"]]
+
+
+@claim(
+    "ji2022/example-3.1-stuck",
+    Kind.EXAMPLE,
+    "From the point (7) plain gradient descent never leaves its direction and only grows the norm.",
+    "ji2022, Example 3.1 “which implies simple gradient descent get stuck in this”",
+    gather=_escapes,
+    needs="ji2022_saddle",
+    code="nclab.ulpm.examples.run_escape",
+    figure="escape",
+)
+def example_3_1_stuck(numbers: Numbers) -> Finding:
+    off = max(_ends(numbers, "stuck", "off_ray"))
+    growth = min(_ends(numbers, "stuck", "norm")) / float(np.linalg.norm(example_point()))
+    margin = max(_ends(numbers, "stuck", "normalised_margin"))
+    evidence = (
+        f"plain descent stays on the ray (off by {number(off)}) while its norm grows "
+        f"{number(growth)} times; normalised margin {margin:.4f}, not 1"
+    )
+    right = off <= 1e-9 and growth > 1.1 and abs(margin - 0.75) <= 1e-9
+    decisive = {"off_ray": off, "norm_growth": growth, "normalised_margin": margin}
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, decisive)
+
+
+def _family_loss(scale: float, beta: float) -> float:
+    """The loss on the family (10), from its sixteen logits."""
+    matrix = family_point(scale, beta)[:4]
+    logits = matrix @ matrix
+    return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
+
+
+def _family(preset: str) -> Numbers:
+    return {
+        "rows": [
+            {
+                "scale": scale,
+                "beta": beta,
+                "change": family_change(scale, beta),
+                "by_hand": _family_loss(scale, beta) - _family_loss(scale, 0.0),
+            }
+            for scale in SCALES
+            for beta in BETAS
+        ]
+    }
+
+
+@claim(
+    "ji2022/eq-11",
+    Kind.EXAMPLE,
+    "For every epsilon > 0 the family (10) has members within epsilon of the point (7) whose loss "
+    "is not larger.",
+    "ji2022, Eq. (11) “see detailed computation in Appendix”",
+    gather=_family,
+    code="nclab.ulpm.examples.family_change",
+)
+def eq_11(numbers: Numbers) -> Finding:
+    """Arbitrarily near the point the loss must not be larger, at every scale."""
+    rows = numbers["rows"]
+    nearest = max(row["beta"] for row in rows)
+    near = [row for row in rows if row["beta"] == nearest]
+    shown = ", ".join(
+        f"{row['change']:+.1e} at beta = {row['beta']:g}"
+        for row in rows
+        if row["scale"] == 1.0 and row["beta"] in (-0.3, -0.1, -0.01, nearest)
+    )
+    if not max(abs(row["change"] - row["by_hand"]) for row in rows) <= 1e-12:
+        return Finding(Verdict.OPEN, f"two ways to compute the change disagree: {shown}", numbers)
+    growing = [f"{row['scale']:g}" for row in near if not row["change"] <= 0]
+    evidence = (
+        f"the loss at C = 1 changes by {shown}; nearest to the point it grows at C = "
+        f"{', '.join(growing) or 'none'} of those tried"
+    )
+    return Finding(Verdict.REFUTED if growing else Verdict.HOLDS, evidence, numbers)
+
+
+def _curvature(scale: float) -> float:
+    """The smallest eigenvalue again, from how the loss falls on the way down."""
+    problem, theta = example_problem(), example_point(scale)
+    way = escape(problem, theta, angle=0.001)
+    if way is None:
+        return 0.0
+    step = way.angle * float(np.linalg.norm(theta))
+    return 2 * way.actual * math.exp(log_loss(problem, theta)) / step**2
+
+
+def _saddle(preset: str) -> Numbers:
+    problem = example_problem()
+    rows = []
+    for scale in SCALES:
+        here, there = (
+            classify(problem, point) for point in (example_point(scale), family_point(scale, -0.3))
+        )
+        rows.append(
+            {
+                "scale": scale,
+                "point": here.kind.value,
+                "eigenvalue": here.smallest_eigenvalue,
+                "measured": _curvature(scale),
+                "family": there.kind.value,
+            }
+        )
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/example-3.1-saddle",
+    Kind.EXAMPLE,
+    "(W', H') is a saddle point on the sphere.",
+    "ji2022, Example 3.1 “is a saddle point on the sphere and there exists many better”",
+    gather=_saddle,
+    code="nclab.ulpm.landscape.classify",
+    figure="slice",
+)
+def example_3_1_saddle(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    values = ", ".join(f"{row['eigenvalue']:.5f} at C = {row['scale']:g}" for row in rows)
+    evidence = (
+        f"(W, H) is a {rows[0]['point']}, smallest eigenvalue {values}; (W', H'), which is called "
+        f"the saddle, is {rows[0]['family']}"
+    )
+    saddle = all(
+        row["point"] == PointKind.strict_saddle.value
+        and row["eigenvalue"] < 0
+        and abs(row["eigenvalue"] / row["measured"] - 1) <= 1e-3
+        for row in rows
+    )
+    printed = all(row["family"] == PointKind.strict_saddle.value for row in rows)
+    if printed:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if saddle else Verdict.REFUTED, evidence, numbers)
+
+
+@claim(
+    "ji2022/example-3.1-noise",
+    Kind.EXAMPLE,
+    "With noise in training, such as that of stochastic gradient descent, the bad direction is "
+    "left for a better one.",
+    "ji2022, Example 3.1 “once we add some noise in the training”",
+    gather=_escapes,
+    needs="ji2022_saddle",
+    code="nclab.ulpm.examples.run_escape",
+    figure="escape",
+)
+def example_3_1_noise(numbers: Numbers) -> Finding:
+    """Whether stochastic descent, the remedy named, reaches the optimum, and whether noise does.
+
+    Of several seeds the one that says least for the paper counts.
+    """
+    one = {
+        "off_ray": min(_ends(numbers, "stochastic", "off_ray")),
+        "off_plane": max(_ends(numbers, "stochastic", "off_plane")),
+        "normalised_margin": min(_ends(numbers, "stochastic", "normalised_margin")),
+    }
+    left = min(_ends(numbers, "noisy", "off_plane"))
+    end = min(_ends(numbers, "settled", "normalised_margin"))
+    evidence = (
+        f"descent on one sample a step leaves the ray (by {number(one['off_ray'])}) but not the "
+        f"plane of W and H (by {number(one['off_plane'])}) and ends at normalised margin "
+        f"{one['normalised_margin']:.4f}; noise in every coordinate leaves the plane (by "
+        f"{number(left)}) and descent from there ends at {end:.4f}"
+    )
+    decisive = {"stochastic": one, "noisy_off_plane": left, "settled_normalised_margin": end}
+    if one["normalised_margin"] > REACHED:
+        return Finding(Verdict.HOLDS, evidence, decisive)
+    return Finding(Verdict.CORRECTED if end > REACHED else Verdict.REFUTED, evidence, decisive)

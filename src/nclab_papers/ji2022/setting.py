@@ -1,0 +1,384 @@
+"""The setting of ji2022: simplex ETF, the four criteria of collapse, the objective and its flow."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.evidence import largest
+from nclab.claims.verdict import Finding, Verdict
+from nclab.measurement.arrays import measure_features
+from nclab.metrics.nc1_variability import nc1_within_variation
+from nclab.metrics.nc2_simplex_etf import nc2_equiangularity_means, simplex_etf
+from nclab.metrics.nc3_self_duality import nc3_self_duality
+from nclab.metrics.nc4_nearest_center import nc4_agreement
+from nclab.statistics import SecondLook
+from nclab.text import number
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.layer_peeled import FloatArray, g
+from nclab.ulpm.curvature import square_norm
+from nclab.ulpm.flow import flow
+from nclab.ulpm.problem import Problem, log_gradient, log_loss, optimal_log_loss
+from nclab.ulpm.separation import optimal_point
+from nclab_papers.pan2023.small_dimension import lowest_loss
+
+EXACT = 1e-12
+
+
+def _layer_peeled(preset: str) -> Numbers:
+    classes, product = 4, 2.0
+    best, root = g(product, classes), math.sqrt(product)
+    rows = []
+    for relative in (1e-2, 1e-4, 1e-6):
+        bound = certify(classes, root, root, best * (1 + relative)).deviation_upper.value
+        share = -math.expm1(-best)  # of the wrong classes
+        rows.append(
+            {
+                "relative_excess": relative,
+                "deviation": float(bound or 0.0),
+                "by_hand": (classes - 1) * math.log1p(math.expm1(best * relative) / share),
+            }
+        )
+    found = lowest_loss(classes, 4, product=product)
+    return {"search_gap": found / best - 1, "rows": rows}
+
+
+@claim(
+    "ji2022/eq-1",
+    Kind.EQUATION,
+    "The layer-peeled model (1), with bounded norms of W and H, has collapse as its only global "
+    "optimum.",
+    "ji2022, Eq. (1) “is the only global optimum of the LPM objective”",
+    gather=_layer_peeled,
+    code="nclab.theory.certificates.scores.deviation_upper",
+)
+def eq_1(numbers: Numbers) -> Finding:
+    bounds = [row["deviation"] for row in numbers["rows"]]
+    evidence = (
+        f"a search over W and H of fixed norms ends {number(numbers['search_gap'])} above the loss "
+        f"of a simplex ETF; within 1e-2, 1e-4, 1e-6 of it, relatively, the squared distance of "
+        f"weights and features from self-dual collapse is at most "
+        f"{', '.join(number(2 * bound) for bound in bounds)}"
+    )
+    linear = all(0 < b < a / 50 for a, b in pairwise(bounds))
+    proved = all(abs(row["deviation"] / row["by_hand"] - 1) <= 1e-6 for row in numbers["rows"])
+    right = -1e-9 <= numbers["search_gap"] <= 1e-6 and linear and proved
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _frame(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    gram, lopsided = [], []
+    for classes in (3, 4, 10):
+        Q = np.linalg.qr(rng.normal(size=(classes, classes)))[0]
+        centred = np.eye(classes) - 1 / classes
+        size = math.sqrt(classes / (classes - 1))
+        M = size * Q @ centred
+        u = centred @ rng.normal(size=classes)
+        mirrored = size * (np.eye(classes) - 2 * np.outer(u, u) / (u @ u)) @ centred  # symmetric
+        frame = simplex_etf(classes, classes).numpy()
+        wanted = (np.eye(classes) * classes - 1) / (classes - 1)
+        gram += [largest(columns.T @ columns - wanted) for columns in (M, mirrored, frame.T)]
+        gram.append(largest(mirrored - mirrored.T))
+        lopsided.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
+    return {"gram_error": max(gram), "asymmetry": min(lopsided)}
+
+
+@claim(
+    "ji2022/def-2.1",
+    Kind.DEFINITION,
+    "A simplex equiangular tight frame is a symmetric matrix sqrt(K/(K-1)) Q (I - 11'/K) with Q "
+    "orthogonal.",
+    "ji2022, Def. 2.1 “is said to be simplex equiangular tight frame”",
+    gather=_frame,
+    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+)
+def def_2_1(numbers: Numbers) -> Finding:
+    evidence = (
+        f"the columns form a simplex ETF for random orthogonal Q (error "
+        f"{number(numbers['gram_error'])}), the symmetric ones among them and others: |M - M'| of "
+        f"those drawn is at least {number(numbers['asymmetry'])} |M|"
+    )
+    right = numbers["gram_error"] <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
+    """The quantities of section 4 of four classes of three samples, from their formulas."""
+    classes = H.reshape(4, 3, -1)
+    means = classes.mean(1)
+    centre = means.mean(0)
+    inside, outside = classes - means[:, None], classes - centre
+    mean_rows, rows = (part - part.mean(0) for part in (means, W))
+    units = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (mean_rows, rows)]
+    cosines = (units[0] @ units[0].T)[~np.eye(4, dtype=bool)]
+    nearest = np.square(H[:, None] - means).sum(-1).argmin(1)
+    return {
+        "within": float(np.linalg.norm(inside, axis=-1).mean())
+        / float(np.linalg.norm(outside, axis=-1).mean()),
+        "cosines": float(np.abs(cosines + 1 / 3).mean()),
+        "duality": float(np.linalg.norm(units[0] - units[1], axis=1).mean()),
+        "agreement": float((nearest == (H @ W.T).argmax(1)).mean()),
+    }
+
+
+def _look(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondLook:
+    found = measure_features(H, labels, W).look
+    assert found is not None
+    return found
+
+
+def _noisy() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same network far from collapse, off the origin."""
+    rng = np.random.default_rng(3)
+    W, H, labels = _collapsed()
+    return W + 0.5 * rng.normal(size=W.shape), H + 0.7 * rng.normal(size=H.shape) + 0.5, labels
+
+
+def _collapsed(scale: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights, features and labels of a collapsed network: four classes of three samples."""
+    frame = simplex_etf(4, 5).numpy()
+    return scale * frame, np.repeat(frame, 3, axis=0), np.repeat(np.arange(4), 3)
+
+
+def _within(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    W, H, labels = _collapsed()
+    noise = rng.normal(size=H.shape)
+    found, errors = {}, []
+    for size in (0.0, 1e-6, 1e-3, 0.1):
+        moved = H + size * noise
+        found[f"{size:g}"] = nc1_within_variation(_look(moved, labels, W))
+        errors.append(found[f"{size:g}"] - _by_hand(moved, W)["within"])
+    return {"within_variation": found, "error": largest(errors)}
+
+
+@claim(
+    "ji2022/nc1",
+    Kind.DEFINITION,
+    "Variability collapse: every feature equals the mean of its class.",
+    "ji2022, Sec. 2.1 (NC1) “Variability collapse”",
+    gather=_within,
+    code="nclab.metrics.nc1_variability.nc1_within_variation",
+)
+def nc1(numbers: Numbers) -> Finding:
+    found = numbers["within_variation"]
+    values = list(found.values())
+    rows = ", ".join(f"{size}: {number(value)}" for size, value in found.items())
+    evidence = f"within-class variation at noise {rows}; 0 exactly where features equal their mean"
+    right = values[0] <= EXACT and all(a < b for a, b in pairwise(values))
+    right = right and numbers["error"] <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _moved_gap() -> float:
+    """Of collapse around another centre than the origin: its loss above the least of its norm.
+
+    W = H, a simplex of four classes and half a unit at right angles to it. Self-dual, of equal
+    norms, and a simplex once it is centred.
+    """
+    problem = Problem(4, 1, 4, "sum")
+    frame = simplex_etf(4, 4).numpy()
+    across = np.linalg.svd(frame)[2][-1]  # (d,)
+    theta = np.tile(frame + 0.5 * across, (2, 1))
+    theta *= math.sqrt(8 / square_norm(theta))
+    return math.exp(log_loss(problem, theta)) - math.exp(optimal_log_loss(problem, 8.0))
+
+
+def _centre(classes: int) -> float:
+    """How far the mean of vectors with equal norms and the printed cosines is from the origin."""
+    values, ways = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
+    means = ways * np.sqrt(np.maximum(values, 0.0))  # rows have the Gram matrix
+    return float(np.linalg.norm(means.mean(0)))
+
+
+def _angles(preset: str) -> Numbers:
+    W, H, labels = _collapsed()
+    W_noisy, H_noisy, _ = _noisy()
+    moved = H + 0.5
+    means = moved[::3]
+    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
+    off = ~np.eye(4, dtype=bool)
+    found = measure_features(moved, labels, W)
+    return {
+        "centre": largest([_centre(classes) for classes in (3, 4, 10)]),
+        "moved_gap": _moved_gap(),
+        "uncentred_error": largest((unit @ unit.T)[off] + 1 / 3),
+        "centred_error": nc2_equiangularity_means(found.moments),
+        "formula_error": abs(
+            nc2_equiangularity_means(measure_features(H_noisy, labels, W_noisy).moments)
+            - _by_hand(H_noisy, W_noisy)["cosines"]
+        ),
+        "norm_variation": float(found.nc2_norm_variation_means or 0.0),
+    }
+
+
+@claim(
+    "ji2022/nc2",
+    Kind.DEFINITION,
+    "Convergence to a simplex: the class means, after centring by their global mean, have equal "
+    "norms and equal angles; cos(h_k, h_j) = -1/(K-1), |h_k| = |h_j|.",
+    "ji2022, Sec. 2.1 (NC2) “forming equal-sized angles between any given pair”",
+    gather=_angles,
+    code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
+)
+def nc2(numbers: Numbers) -> Finding:
+    """The formula must imply the sentence; that the sentence is weaker is a note."""
+    gap = numbers["moved_gap"]
+    evidence = (
+        f"means with the printed cosines have their centre in the origin (to "
+        f"{number(numbers['centre'])}), so that centring changes nothing. Off the origin sentence "
+        f"and formula differ: a simplex moved away has cosines off by "
+        f"{number(numbers['uncentred_error'])} by the formula, by "
+        f"{number(numbers['centred_error'])} once centred. The formula is what the theorems need: "
+        f"collapse around another centre has a loss {number(gap)} above the least of its norm"
+    )
+    errors = (numbers[name] for name in ("centred_error", "formula_error", "norm_variation"))
+    right = all(0 <= error <= EXACT for error in errors) and numbers["centre"] <= 1e-7
+    right = right and numbers["uncentred_error"] > EXACT and gap > 1e-3
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _duality(preset: str) -> Numbers:
+    found = {}
+    for name, scale in (("positive", 2.0), ("negative", -2.0)):
+        W, H, labels = _collapsed(scale)
+        residual = largest(W - scale * H[::3])
+        accuracy = float((np.argmax(H @ W.T, axis=1) == labels).mean())
+        distance = nc3_self_duality(measure_features(H, labels, W).moments, torch.from_numpy(W))
+        found[name] = {
+            "constant": scale,
+            "residual": residual,
+            "accuracy": accuracy,
+            "distance": distance,
+        }
+    W, H, labels = _noisy()
+    measured = nc3_self_duality(measure_features(H, labels, W).moments, torch.from_numpy(W))
+    return {**found, "error": abs(measured - _by_hand(H, W)["duality"])}
+
+
+@claim(
+    "ji2022/nc3",
+    Kind.DEFINITION,
+    "Self-duality: there is a constant C with w_k = C h_k for every class.",
+    "ji2022, Sec. 2.1 (NC3) “Convergence to self-duality”",
+    gather=_duality,
+    code="nclab.metrics.nc3_self_duality.nc3_self_duality",
+)
+def nc3(numbers: Numbers) -> Finding:
+    good, bad = numbers["positive"], numbers["negative"]
+    evidence = (
+        f"w_k = C h_k with C = {good['constant']:g} classifies {good['accuracy']:.0%} rightly; "
+        f"C = {bad['constant']:g} ({bad['accuracy']:.0%}) is excluded by NC4 and not by the "
+        f"formula; their distances from self-duality are {number(good['distance'])} and "
+        f"{number(bad['distance'])}"
+    )
+    measured = abs(good["distance"]) <= 1e-7 and abs(bad["distance"] - 2) <= 1e-7
+    right = good["accuracy"] == 1 and good["residual"] <= EXACT and measured
+    right = right and numbers["error"] <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _nearest(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    W, H, _ = _collapsed()
+    W_noisy, H_noisy, labels = _noisy()
+    points = rng.normal(size=(2_000, 5))
+    nearest = np.square(points[:, None] - H[::3]).sum(-1).argmin(1)
+    scores = points @ W.T
+    return {
+        "argmax_agreement": float((scores.argmax(1) == nearest).mean()),
+        "argmin_agreement": float((scores.argmin(1) == nearest).mean()),
+        "measured_agreement": nc4_agreement(_look(H_noisy, labels, W_noisy)),
+        "by_hand": _by_hand(H_noisy, W_noisy)["agreement"],
+    }
+
+
+@claim(
+    "ji2022/nc4",
+    Kind.DEFINITION,
+    "Nearest class centre: the classifier's argmin over k of <w_k, h> becomes the class with the "
+    "nearest mean.",
+    "ji2022, Sec. 2.1 (NC4) “Simplification to Nearest Class-Center”",
+    gather=_nearest,
+    code="nclab.metrics.nc4_nearest_center.nc4_agreement",
+)
+def nc4(numbers: Numbers) -> Finding:
+    most, least = numbers["argmax_agreement"], numbers["argmin_agreement"]
+    evidence = (
+        f"at collapse the nearest class mean is the class of the largest <w_k, h> for "
+        f"{most:.1%} of random features, of the smallest, as printed, for {least:.1%}"
+    )
+    if not abs(numbers["measured_agreement"] - numbers["by_hand"]) <= EXACT:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    if least == 1:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if most == 1 else Verdict.REFUTED, evidence, numbers)
+
+
+def _convexity(preset: str) -> Numbers:
+    problem = Problem(4, 2, 5, "sum")
+    theta = 2 * optimal_point(problem)
+    one, other, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
+    logits = (theta[4:] @ theta[:4].T).astype(np.float64)
+    own = logits[np.arange(8), problem.labels]
+    by_hand = float(np.sum(np.log(np.exp(logits).sum(1)) - own))
+    return {"loss_here": one, "loss_there": other, "loss_between": middle, "by_hand": by_hand}
+
+
+@claim(
+    "ji2022/eq-4",
+    Kind.EQUATION,
+    "The objective of the unconstrained layer-peeled model, the sum of the cross-entropies as a "
+    "function of W and H, is not convex.",
+    "ji2022, Eq. (4) “The objective function (4) is generally non-convex”",
+    gather=_convexity,
+    code="nclab.ulpm.problem.log_loss",
+)
+def eq_4(numbers: Numbers) -> Finding:
+    here, there, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
+    evidence = (
+        f"(W, H) and (-W, -H) both have the loss {number(here)}, the point between them "
+        f"{number(between)}: not convex"
+    )
+    bent = between > (here + there) / 2 and abs(here / there - 1) <= EXACT
+    right = bent and abs(here / numbers["by_hand"] - 1) <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _direction(preset: str) -> Numbers:
+    problem = Problem(4, 2, 5, "sum")
+    theta = problem.initial(scale=0.5, seed=1)
+    before, slope = log_gradient(problem, theta)
+    time, step = 1e-5, 1e-3
+    speed = (flow(problem, theta, log_time=math.log(time)).theta - theta) / time
+    falling = -math.exp(before) * slope
+    return {
+        "change_printed": log_loss(problem, theta + step * slope) - before,
+        "change_corrected": log_loss(problem, theta - step * slope) - before,
+        "speed_error": float(np.linalg.norm(speed - falling) / np.linalg.norm(falling)),
+    }
+
+
+@claim(
+    "ji2022/sec-2.2-flow",
+    Kind.EQUATION,
+    "Gradient flow is dW/dt = dL/dW, dH/dt = dL/dH.",
+    "ji2022, Sec. 2.2 “the gradient flow of the the objective function”",
+    gather=_direction,
+    code="nclab.ulpm.flow.flow",
+)
+def sec_2_2_flow(numbers: Numbers) -> Finding:
+    up, down = numbers["change_printed"], numbers["change_corrected"]
+    evidence = (
+        f"a small step along dL/dW, as printed, changes the log loss by {number(up)}, along "
+        f"-dL/dW by {number(down)}; the computed flow leaves along -dL/dW, to "
+        f"{number(numbers['speed_error'])}"
+    )
+    if not numbers["speed_error"] <= 1e-3:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    if up < 0:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    return Finding(Verdict.CORRECTED if down < 0 else Verdict.REFUTED, evidence, numbers)

@@ -1,0 +1,28 @@
+"""The thesis that proves that near-optimal cross-entropy forces neural collapse."""
+
+from nclab.claims.paper import Paper
+
+PAPER = Paper(
+    "pan2023",
+    "Mathematical Guarantees of Near-Optimal Cross-Entropy Loss through Neural Collapse",
+    "L. Pan",
+    2023,
+    symbols={"tilde and bar over h": "mean of unit features", "gamma": "batch norm scale"},
+    parts=(
+        "setting",
+        "measures",
+        "theorem",
+        "most_pairs",
+        "guarantees",
+        "remarks",
+        "lemmas",
+        "proof",
+        "most_classes",
+        "definitions",
+        "fig31",
+        "norms",
+        "complexity",
+        "fig33",
+        "conjectures",
+    ),
+)

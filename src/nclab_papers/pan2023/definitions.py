@@ -1,0 +1,167 @@
+"""The definitions of pan2023, chapter 3: the network, its effective depth, the conic hull data."""
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.evidence import largest
+from nclab.claims.verdict import Finding, Verdict
+from nclab.metrics.effective_depth import effective_depth
+from nclab.text import number
+from nclab.training.data.conic_hull import ConicHull
+from nclab.training.models.mlp import MLP, Shape
+
+ROUNDING = 1e-9
+"""Deviation that is rounding after a few layers of batch norm."""
+TRIALS = {"quick": 2_000, "paper": 20_000}
+
+
+def _cones(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    planes = rng.normal(size=(2, 16))
+    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
+    cones = tuple(tuple(map(tuple, planes * sign[:, None])) for sign in signs)
+    drawn = ConicHull(inputs=16, samples=TRIALS[preset], cones=cones, seed=2).draw()
+    x, labels = drawn.inputs.double().numpy(), drawn.labels.numpy()
+    own = np.eye(4, dtype=bool)[labels]
+
+    def inside(points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """(points, classes) whether all planes of the class have the point on their right side."""
+        found: NDArray[np.bool_] = ((points @ planes.T)[:, None] * signs > 0).all(-1)
+        return found
+
+    order = np.argsort(labels, kind="stable")
+    ahead = order[1:][labels[order[1:]] == labels[order[:-1]]]
+    behind = order[:-1][labels[order[1:]] == labels[order[:-1]]]
+    return {
+        "points": len(x),
+        "outside_their_cone": int((inside(x) != own).any(1).sum()),
+        "moved_by_scaling": int((inside(3.7 * x) != own).any(1).sum()),
+        "sums": len(ahead),
+        "sums_that_leave": int((inside(x[ahead] + x[behind]) != own[ahead]).any(1).sum()),
+        "smallest_class": int(own.sum(0).min()),
+    }
+
+
+@claim(
+    "pan2023/def-conic-hull",
+    Kind.DEFINITION,
+    "In a conic hull data set every class is a cone with its vertex at the origin, cut out "
+    "by planes x . b_i > 0.",
+    "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
+    gather=_cones,
+    code="nclab.training.data.conic_hull.ConicHull",
+)
+def cones(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['points']} points drawn, two planes, four classes: "
+        f"{numbers['outside_their_cone']} outside the cone of their class or in two, "
+        f"{numbers['moved_by_scaling']} moved by scaling, {numbers['sums_that_leave']} of "
+        f"{numbers['sums']} sums of two members outside; smallest class "
+        f"{numbers['smallest_class']}"
+    )
+    names = ("outside_their_cone", "moved_by_scaling", "sums_that_leave")
+    enough = numbers["smallest_class"] > 0 and numbers["sums"] > 0
+    right = all(numbers[name] == 0 for name in names) and enough
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _by_hand(block: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """BN(max(W h + b, 0)) from its definition, with the parameters of a layer of the network."""
+    linear, _, norm = block.children()
+    assert isinstance(linear, nn.Linear)
+    assert isinstance(norm, nn.BatchNorm1d)
+    active = (rows @ linear.weight.T + linear.bias).clamp(min=0)
+    centred = active - active.mean(0)
+    return norm.weight * centred / (centred.square().mean(0) + norm.eps).sqrt() + norm.bias
+
+
+@torch.no_grad()
+def _composition(preset: str) -> Numbers:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(64, 5, generator=generator, dtype=torch.float64)
+    network, _ = MLP.seeded(Shape(inputs=5, classes=4, layers=4, width=7), seed=0)
+    network = network.double()  # in training mode: statistics of the batch
+    for parameter in network.parameters():
+        parameter.normal_(generator=generator)
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm1d)]
+    for norm in norms:
+        norm.eps = 1e-20  # the definition has none
+        norm.weight.uniform_(0.5, 2.0, generator=generator)
+    outputs, hidden = network(rows), rows
+    for block in network.hidden:
+        hidden = _by_hand(block, hidden)
+    alive = hidden.std(0) > 0
+    means = hidden.mean(0) - norms[-1].bias
+    deviations = hidden.std(0, correction=0) - norms[-1].weight
+    by_hand = hidden @ network.classifier.weight.T + network.classifier.bias
+    for block in network.hidden:  # positive factors before ReLU and batch norm change nothing
+        for parameter in next(block.children()).parameters():
+            parameter.mul_(3.0)
+    return {
+        "composition_error": largest((outputs - by_hand).numpy()),
+        "mean_error": largest(means[alive].numpy()),
+        "deviation_error": largest(deviations[alive].numpy()),
+        "scaling_error": largest((outputs - network(rows)).numpy()),
+    }
+
+
+@claim(
+    "pan2023/def-3.2.1",
+    Kind.DEFINITION,
+    "A multi-layer perceptron with batch norm is the composition of layers "
+    "BN(max(W h + b, 0)) and a last linear layer.",
+    "pan2023, Def. 3.2.1 “(MLP) classifier with batch normalization of depth L”",
+    gather=_composition,
+    code="nclab.training.models.mlp.MLP",
+)
+def composition(numbers: Numbers) -> Finding:
+    worst = max(numbers.values())
+    evidence = (
+        f"composed by hand the network gives the same outputs (error "
+        f"{number(numbers['composition_error'])}); post-BN features have mean b and standard "
+        f"deviation gamma (errors {number(numbers['mean_error'])}, "
+        f"{number(numbers['deviation_error'])}) and ignore the scale of the weights before "
+        f"(error {number(numbers['scaling_error'])})"
+    )
+    return Finding(Verdict.HOLDS if worst <= ROUNDING else Verdict.REFUTED, evidence, numbers)
+
+
+def _depths(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    differing, rising, none = 0, 0, 0
+    for _ in range(TRIALS[preset]):
+        accuracies = rng.integers(50, 101, size=8) / 100
+        depths = []
+        for epsilon in (0.0, 0.01, 0.05, 0.2):
+            good = [
+                i + 1 for i, a in enumerate(accuracies) if round(100 * (1 - a)) <= 100 * epsilon
+            ]
+            none += not good
+            depths.append(effective_depth(accuracies.tolist(), epsilon=epsilon))
+            differing += depths[-1] != (good[0] if good else len(accuracies))
+        rising += any(late > early for early, late in pairwise(depths))
+    return {"networks": TRIALS[preset], "differing": differing, "rising": rising, "none": none}
+
+
+@claim(
+    "pan2023/def-3.2.2",
+    Kind.DEFINITION,
+    "The epsilon-effective depth is the first layer whose nearest-class-centre error is at "
+    "most epsilon, or the number of layers if there is none.",
+    "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
+    gather=_depths,
+    code="nclab.metrics.effective_depth.effective_depth",
+)
+def depths(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['networks']} series of layer accuracies: the depth differs from a search by "
+        f"hand in {numbers['differing']} cases ({numbers['none']} without such a layer, where it "
+        f"is the number of layers) and grows with epsilon in {numbers['rising']}"
+    )
+    right = numbers["differing"] == 0 and numbers["rising"] == 0 and numbers["none"] > 0
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)

@@ -1,0 +1,248 @@
+"""How pan2023 measures collapse by cosines, and what it says these measures imply."""
+
+import math
+
+import numpy as np
+import torch
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.evidence import by_hand, judge_statement, largest, tally, worked
+from nclab.claims.verdict import Finding, Verdict
+from nclab.measurement.arrays import measure_features
+from nclab.measurement.collapse import Collapse
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
+from nclab.statistics import ClassMoments
+from nclab.text import number
+from nclab.theory.layer_peeled import FloatArray
+from nclab.theory.statements.inequality import Inequality, norms, units
+from nclab.theory.statements.loss_steps import sample_losses
+from nclab_papers.pan2023.setting import EXACT
+from nclab_papers.pan2023.trial_data import networks
+
+CLOUDS = {"quick": 60, "paper": 600}
+"""Networks that a preset measures one by one."""
+MANY = {"quick": 2_000, "paper": 20_000}
+"""Networks that a preset measures in one array."""
+
+
+def _measured(weight: FloatArray, features: FloatArray) -> Collapse:
+    """The library's own measurement of weights (C, d) and features (C, N, d)."""
+    classes, per_class, dim = features.shape
+    labels = np.repeat(np.arange(classes), per_class)
+    return measure_features(features.reshape(-1, dim), labels, weight=weight)
+
+
+def _cosines(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    intra_errors, inter_errors = [], []
+    for W, H in zip(*networks(rng, CLOUDS[preset], 4, 5), strict=True):
+        found = _measured(W, H)
+        unit = units(H)
+        all_pairs = np.einsum("cnd,kmd->cknm", unit, unit).mean((-1, -2))  # (C, C)
+        intra_errors.append(largest(found.intra_cosine.numpy() - np.diag(all_pairs)))
+        inter_errors.append(
+            largest((found.inter_cosine.numpy() - all_pairs)[~np.eye(4, dtype=bool)])
+        )
+    apart = np.stack([np.eye(6), -np.eye(6)])
+    return {
+        "networks": CLOUDS[preset],
+        "intra_error": max(intra_errors),
+        "inter_error": max(inter_errors),
+        "orthogonal_intra": _measured(np.eye(2, 6), apart).min_intra,
+        "orthogonal_size": 6,
+    }
+
+
+@claim(
+    "pan2023/sec-2.2-cosines",
+    Kind.DEFINITION,
+    "The intra-class cosine of a class is the average cosine of two of its features, the "
+    "inter-class cosine of a pair that of a feature of each.",
+    "pan2023, Sec. 2.2 “average cosine similarity of picking two feature vectors in the class”",
+    gather=_cosines,
+    code="nclab.metrics.cosine.intra_cosine",
+)
+def cosines(numbers: Numbers) -> Finding:
+    worst = max(numbers["intra_error"], numbers["inter_error"])
+    floor = 1 / numbers["orthogonal_size"]
+    evidence = (
+        f"the library's cosines are within {number(worst)} of the averages over all pairs on "
+        f"{numbers['networks']} networks; as i = j counts, {numbers['orthogonal_size']} orthogonal "
+        f"features have intra {number(numbers['orthogonal_intra'])}, not 0"
+    )
+    right = worst <= EXACT and abs(numbers["orthogonal_intra"] - floor) <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _variability(preset: str) -> Numbers:
+    rng = np.random.default_rng(1)
+    _, H = networks(rng, MANY[preset], 4, 5)
+    unit = units(H)
+    intra = np.square(unit.mean(-2)).sum(-1)
+    spread = np.square(unit - unit.mean(-2, keepdims=True)).sum(-1).mean(-1)
+    same = H[:, :, :1] * np.exp(rng.normal(size=H.shape[:-1]))[..., None]  # one direction a class
+    lengths = norms(same)
+    measured = [1 - _measured(np.eye(4, 4), own).intra_cosine.numpy() for own in H[:20]]
+    return {
+        "hand_error": by_hand((1 + np.array(measured), 1 + spread[:20])),
+        **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
+        "same_direction_error": largest(1 - np.square(units(same).mean(-2)).sum(-1)),
+        "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
+    }
+
+
+@claim(
+    "pan2023/sec-2.2-nc1",
+    Kind.REMARK,
+    "Intra-class cosine 1 means that all features of the class are the same up to scaling, "
+    "whatever their norms.",
+    "pan2023, Sec. 2.2 (NC1) “exactly the same up to scaling”",
+    gather=_variability,
+    code="nclab.metrics.cosine.intra_cosine",
+)
+@worked
+def variability(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
+    evidence = (
+        f"1 - intra is the variance of the unit features: {found.evidence}; features of one "
+        f"direction have intra 1 (error {number(numbers['same_direction_error'])}) even when "
+        f"their norms vary by {number(numbers['norm_variation'])} or more"
+    )
+    right = found.verdict is Verdict.HOLDS and numbers["same_direction_error"] <= EXACT
+    return Finding(found.verdict if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _simplex(preset: str) -> Numbers:
+    rng = np.random.default_rng(2)
+    batches = []
+    for classes in (3, 4, 10):
+        _, H = networks(rng, MANY[preset] // 4, classes, 3)
+        means = units(H).mean(-2)
+        intra = np.square(means).sum(-1).mean(-1)
+        total = np.square(means.sum(-2)).sum(-1)
+        inter = (total - classes * intra) / (classes * (classes - 1))
+        batches.append(
+            Inequality(inter, ">=", -intra / (classes - 1), "pan2023, Sec. 2.2", tolerance=EXACT)
+        )
+    frame = simplex_etf(10, 12).numpy()
+    found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
+    off_diagonal = found.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
+    return {**tally(*batches), "frame_error": largest(off_diagonal + 1 / 9)}
+
+
+@claim(
+    "pan2023/sec-2.2-nc2",
+    Kind.REMARK,
+    "Inter-class cosine -1/(C-1) for every pair means that the normalised features form a "
+    "simplex equiangular tight frame.",
+    "pan2023, Sec. 2.2 (NC2) “the feature vectors form a Simplex ETF after normalization”",
+    gather=_simplex,
+    code="nclab.metrics.cosine.inter_cosine",
+)
+def simplex(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers)
+    evidence = (
+        f"mean inter >= -mean intra / (C-1): {found.evidence}; so -1/(C-1) for every pair forces "
+        f"intra 1 and the angles of a simplex, which has it to {number(numbers['frame_error'])}"
+    )
+    right = found.verdict is Verdict.HOLDS and numbers["frame_error"] <= EXACT
+    return Finding(found.verdict if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _duality(preset: str) -> Numbers:
+    frame = simplex_etf(4, 5).numpy()
+    features = np.repeat(2 * frame[:, None], 3, axis=1)
+    moved = frame + np.full(5, 0.7)
+    moments = ClassMoments(4, 5)
+    moments.update(features.reshape(-1, 5), np.repeat(np.arange(4), 3))
+    rows, moved_rows = torch.from_numpy(frame), torch.from_numpy(moved)
+    change = sample_losses(moved, features) - sample_losses(frame, features)
+    return {
+        "loss_change": largest(change),
+        "raw_before": float(nc3_alignment_raw(moments, rows).min()),
+        "raw_after": float(nc3_alignment_raw(moments, moved_rows).min()),
+        "centred_after": float(nc3_alignment(moments, moved_rows).min()),
+    }
+
+
+@claim(
+    "pan2023/sec-2.2-nc3",
+    Kind.REMARK,
+    "Cosine 1 between weight vector and mean feature, for every class, is self-duality: they are "
+    "the same up to scaling.",
+    "pan2023, Sec. 2.2 (NC3) “class mean feature vector is the same as the corresponding weight”",
+    gather=_duality,
+    code="nclab.metrics.nc3_self_duality.nc3_alignment",
+)
+def duality(numbers: Numbers) -> Finding:
+    evidence = (
+        f"parallel rows have cosine {number(numbers['raw_before'])}; a convention: one vector "
+        f"added to all rows leaves the loss (change {number(numbers['loss_change'])}) and takes "
+        f"it to {number(numbers['raw_after'])}, where with centred rows it stays "
+        f"{number(numbers['centred_after'])}"
+    )
+    exact = max(abs(numbers[name] - 1) for name in ("raw_before", "centred_after"))
+    right = max(exact, numbers["loss_change"]) <= EXACT and numbers["raw_after"] < 0.99
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _nearest_mean(preset: str) -> Numbers:
+    rng = np.random.default_rng(3)
+    accuracies, counted, bounds, collapsed = [], [], [], []
+    for W, H in zip(*networks(rng, CLOUDS[preset], 4, 40), strict=True):
+        found = _measured(W, H)
+        accuracy, intra, inter = found.nc4_cosine_accuracy, found.min_intra, found.max_inter
+        assert accuracy is not None
+        assert intra is not None
+        assert inter is not None
+        accuracies.append(accuracy)
+        nearest = np.einsum("cnd,kd->cnk", units(H), units(units(H).mean(1))).argmax(-1)
+        counted.append(float((nearest == np.arange(4)[:, None]).mean()))
+        bounds.append(_accuracy_bound(found.intra_cosine.numpy(), found.inter_cosine.numpy()))
+        if intra > 0.95 and inter < 0:
+            collapsed.append(accuracy)
+    both = Inequality(np.array(accuracies), ">=", np.array(bounds), "pan2023, Sec. 2.2")
+    return {
+        **tally(both),
+        "telling": int((np.array(bounds) > 0.5).sum()),
+        "collapsed": len(collapsed),
+        "lowest_accuracy": min(collapsed),
+        "hand_error": by_hand((accuracies, counted)),
+    }
+
+
+def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
+    """Chebyshev's inequality for u . (m_c/|m_c| - m_k/|m_k|), with u a unit feature of class c."""
+    errors = []
+    for c in range(len(intra)):
+        wrong = 0.0
+        for k in set(range(len(intra))) - {c}:
+            cosine = inter[c, k] / math.sqrt(intra[c] * intra[k])
+            mean = math.sqrt(intra[c]) - inter[c, k] / math.sqrt(intra[k])
+            wrong += (2 - 2 * cosine) * (1 - intra[c]) / mean**2 if mean > 0 else 1.0
+        errors.append(min(wrong, 1.0))
+    return 1 - float(np.mean(errors))
+
+
+@claim(
+    "pan2023/sec-2.2-nc4",
+    Kind.REMARK,
+    "With high intra-class and low inter-class cosine, the mean of highest cosine is that of "
+    "the right class for most features.",
+    "pan2023, Sec. 2.2 (NC4) “finds the mean feature vector with the highest cosine”",
+    gather=_nearest_mean,
+    code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
+)
+@worked
+def nearest_mean(numbers: Numbers) -> Finding:
+    found = judge_statement(numbers, enough=50)
+    evidence = (
+        f"accuracy >= 1 - sum of (2 - 2 cos)(1 - intra)/(margin)^2, by Chebyshev: {found.evidence}"
+        f"; the bound is above one half for {numbers['telling']}; with intra > 0.95 and inter < 0 "
+        f"({numbers['collapsed']} networks) the accuracy is at least "
+        f"{number(numbers['lowest_accuracy'])}"
+    )
+    if found.verdict is Verdict.HOLDS and numbers["lowest_accuracy"] < 0.95:
+        return Finding(Verdict.REFUTED, evidence, numbers)
+    return Finding(found.verdict, evidence, numbers)

@@ -1,0 +1,301 @@
+"""The remarks of pan2023 on its main theorem."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.evidence import by_hand, worked
+from nclab.claims.verdict import Finding, Verdict
+from nclab.text import number
+from nclab.theory.certificates.asymptotic import asymptotic_constants
+from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.norms_and_loss import NormsAndLoss
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
+from nclab.theory.layer_peeled import g
+from nclab.theory.statements.worst_case import worst_inter
+from nclab_papers.pan2023.networks import DECAYS
+
+PRODUCT = 4.0
+"""alpha beta of the certificates for shares of the classes."""
+RELATIVE = 1e-3
+"""Excess over the optimal loss of those for shares of the pairs."""
+LOOSE = 0.05
+"""How far above the worst pair found a bound on all pairs may be, over its deviation."""
+SEARCHED = 1e-6
+"""How near a search on a grid comes to an optimum."""
+
+
+def _fractions(preset: str) -> Numbers:
+    rows = []
+    for classes in (3, 4, 10):
+        root, loss = math.sqrt(PRODUCT), 1.01 * g(PRODUCT, classes)
+        below, at = (
+            certify(classes, root, root, loss, delta=share / classes, pairs=False)
+            for share in (0.999999, 1.0)
+        )
+        rows.append(
+            {
+                "classes": classes,
+                "all": float(below.alignment_lower.value or 0.0),
+                "below": float(below.fraction_alignment_lower.value or 0.0),
+                "at": float(at.fraction_alignment_lower.value or 0.0),
+                "all_by_search": least_alignment(classes, PRODUCT, loss, 1),
+                "at_by_search": least_alignment(classes, PRODUCT, loss, 2),
+            }
+        )
+    return {"product": PRODUCT, "rows": rows, "pairs": [_one_pair(c) for c in (3, 4)]}
+
+
+def _one_pair(classes: int) -> Numbers:
+    """The bound on pairs below one pair and at it, and the worst pair that a search finds."""
+    root, best = math.sqrt(PRODUCT), g(PRODUCT, classes)
+    whole = classes * (classes - 1) / 2
+    below, at = (
+        certify(classes, root, root, best * (1 + RELATIVE), delta=share / whole)
+        for share in (0.999999, 1.0)
+    )
+    worst = worst_inter(classes, PRODUCT, RELATIVE * best, starts=2, per_class=1)
+    return {
+        "classes": classes,
+        "all": below.inter_upper.value,
+        "below": below.fraction_inter_upper.value,
+        "at": at.fraction_inter_upper.value,
+        "attained": worst.value,
+    }
+
+
+def least_alignment(classes: int, product: float, loss: float, few: int) -> float:
+    """The least alignment that so few classes can all have, by bisection of its definition.
+
+    The few have alignment rho at a product p of norms, the others share the rest and are aligned.
+
+    >>> [round(least_alignment(4, 4.0, 0.02, few), 3) for few in (1, 2)]
+    [0.787, 0.882]
+    """
+    p = np.linspace(0, classes * product / few, 20_001)[1:-1]
+    others = g((classes * product - few * p) / (classes - few), classes)
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        rho = (low + high) / 2
+        least = (few * g(rho * p, classes) + (classes - few) * others).min() / classes
+        low, high = (rho, high) if least > loss else (low, rho)
+    return low
+
+
+@claim(
+    "pan2023/remark-delta",
+    Kind.REMARK,
+    "With delta below 1/C a bound for a share 1 - delta of the classes holds for every class, and "
+    "with delta below one pair that for a share of the pairs holds for every pair.",
+    "pan2023, Thm 2.3.1 (remarks) “cosine similarity bound would hold for every class”",
+    gather=_fractions,
+    code="nclab.theory.certificates.certificate.certify",
+)
+def fractions(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    same = max(abs(row["below"] - row["all"]) for row in rows)
+    gain = min(row["at"] - row["below"] for row in rows)
+    error = max(abs(row[name] - row[f"{name}_by_search"]) for row in rows for name in ("all", "at"))
+    pairs = numbers["pairs"]
+    vertices = [1 / (row["classes"] - 1) for row in pairs]
+    loose = [
+        (row["below"] + vertex) / (row["attained"] + vertex) - 1
+        for row, vertex in zip(pairs, vertices, strict=True)
+    ]
+    relief = min(row["below"] - row["at"] for row in pairs)
+    evidence = (
+        f"alignment at delta just below 1/C and for all classes differ by {number(same)}; at "
+        f"delta = 1/C, where one class is exempt, it is at least {number(gain)} more; both are "
+        f"within {number(error)} of a search over the networks that attain them; the inter-class "
+        f"bound at delta just below one pair is the better of those on all pairs and at most "
+        f"{number(max(loose))} of its deviation above the worst pair that is found; with one pair "
+        f"exempt it is at least {number(relief)} less"
+    )
+    every = all(row["below"] <= row["all"] + SEARCHED for row in pairs)
+    every = every and min(loose) >= 0 and max(loose) <= LOOSE and relief > 0
+    right = same == 0 and gain > 0 and error <= SEARCHED and every
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _regime(preset: str) -> Numbers:
+    classes, product, delta = 10, 5.0, 0.05
+    best, root = g(product, classes), math.sqrt(product)
+    largest = {"printed": 0.0, "reachable": 0.0, "certificate": 0.0}
+    outside = 0  # bounds that say something at epsilon >= 1
+    for power in np.arange(-60, 2.25, 0.25):
+        excess = float(10.0**power)
+        given = NormsAndLoss(classes, product, best, excess, 0.0)
+        for name, curvature in (
+            ("printed", curvature_printed(given)),
+            ("reachable", curvature_reachable(given)),
+        ):
+            bounds = thesis_bounds(given, delta, curvature)
+            if bounds.intra_lower > 0:
+                largest[name] = excess
+            outside += excess >= 1 and (bounds.intra_lower > 0 or bounds.inter_upper < 1)
+        certificate = certify(classes, root, root, best + excess, pairs=False)
+        if power > -8 and certificate.intra_lower.valid:
+            largest["certificate"] = excess
+    end = (classes - 1) * math.exp(classes * product)
+    return {
+        "classes": classes,
+        "product": product,
+        "delta": delta,
+        "largest_excess": largest,
+        "outside": outside,
+        "hand_error": by_hand((curvature_printed(given), end / (1 + end) ** 2)),
+    }
+
+
+@claim(
+    "pan2023/remark-regime",
+    Kind.REMARK,
+    "Outside the regime epsilon << 1 the bound is vacuous.",
+    "pan2023, Thm 2.3.1 (remarks) “if this assumption does not hold”",
+    gather=_regime,
+    code="nclab.theory.certificates.thesis.curvature_printed",
+    figure="certified",
+)
+@worked
+def regime(numbers: Numbers) -> Finding:
+    found = numbers["largest_excess"]
+    evidence = (
+        f"C = {numbers['classes']}, alpha beta = {numbers['product']:g}, delta = "
+        f"{numbers['delta']:g}: from epsilon = 1 to 100 the bound says something "
+        f"{numbers['outside']} times; with its constants written out it does up to "
+        f"epsilon = {found['printed']:.1e}, with the curvature of the reachable scores up to "
+        f"{found['reachable']:.1e}, nclab's certificate up to {found['certificate']:.1e}"
+    )
+    right = numbers["outside"] == 0 and 0 < found["printed"] < 1
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _exponent(preset: str) -> Numbers:
+    classes = 10
+    products = np.linspace(10, 20, 5)
+    slopes = [asymptotic_constants(classes, float(a)).intra for a in products]
+    # As a multiple of sqrt(epsilon): c epsilon reaches 1, where nothing is left, at epsilon = 1/c.
+    best = [0.5 * math.log(slope * a) for slope, a in zip(slopes, products, strict=True)]
+    proof = [
+        -0.5 * math.log(curvature_printed(NormsAndLoss(classes, float(a), 0.0, 0.0, 0.0)))
+        for a in products
+    ]
+    wrong = (classes - 1) * math.exp(-classes / (classes - 1) * 10.0)
+    small = 1e-6 * g(5.0, classes)
+    certified = certify(classes, 5**0.5, 5**0.5, g(5.0, classes) + small, pairs=False).intra_lower
+    return {
+        "classes": classes,
+        "claimed": classes / (classes - 1),
+        "best": float(np.polyfit(products, best, 1)[0]),
+        "proved": float(np.polyfit(products, proof, 1)[0]),
+        "certified_ratio": (1 - float(certified.value or 0.0))
+        / (asymptotic_constants(classes, 5.0).intra * small),
+        "hand_error": by_hand((slopes[0], 2 * (classes - 1) * (1 + wrong) / wrong / 10)),
+    }
+
+
+@claim(
+    "pan2023/remark-exponent",
+    Kind.REMARK,
+    "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
+    "pan2023, Thm 2.3.1 (remarks) “which is close to”",
+    gather=_exponent,
+    code="nclab.theory.certificates.asymptotic.asymptotic_constants",
+)
+@worked
+def exponent(numbers: Numbers) -> Finding:
+    claimed, best, proved = numbers["claimed"], numbers["best"], numbers["proved"]
+    evidence = (
+        f"per unit of alpha beta, C = {numbers['classes']}: the bound on intra-class cosines is "
+        f"true with {claimed:.3f}, as it is with anything from {best:.3f} on (1 - intra is "
+        f"c epsilon, c within {abs(numbers['certified_ratio'] - 1):.1e} of what is proved; the "
+        f"proof's own lambda, with O for all of it, has {proved:.3f})"
+    )
+    right = abs(numbers["certified_ratio"] - 1) <= 1e-3 and best <= claimed
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _turning_point(preset: str) -> Numbers:
+    rows, pairs = [], []
+    for classes in (3, 4, 10):
+        rate = classes / (classes - 1)
+        grid = np.linspace(0.05, 5, 20_001)
+        smallest = float(grid[np.argmin(rate * grid - np.log(grid))])
+        products = [regularised_optimum(classes, decay).product for decay in DECAYS]
+        for decay, product in zip(DECAYS, products, strict=True):
+            # At the optimum the slope of the loss is that of the penalty, lambda sqrt(C) per unit.
+            wrong = (classes - 1) * math.exp(-rate * product)
+            pairs.append((rate * wrong / (1 + wrong), decay * math.sqrt(classes)))
+        rows.append(
+            {
+                "classes": classes,
+                "turning_point": smallest,
+                "claimed": 1 / rate,
+                "smallest_product": min(products),
+            }
+        )
+    return {"rows": rows, "hand_error": by_hand(*pairs)}
+
+
+@claim(
+    "pan2023/remark-increasing",
+    Kind.REMARK,
+    "exp(C/(C-1) alpha beta)/(alpha beta) increases once alpha beta > (C-1)/C, which is "
+    "nearly always so: the bound weakens with both norms.",
+    "pan2023, Thm 2.3.1 (remarks) “can be viewed as an increasing term with regard to both”",
+    gather=_turning_point,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+)
+@worked
+def turning_point(numbers: Numbers) -> Finding:
+    rows = numbers["rows"]
+    error = max(abs(row["turning_point"] - row["claimed"]) for row in rows)
+    above = min(row["smallest_product"] / row["claimed"] for row in rows)
+    evidence = (
+        f"exp(C x/(C-1))/x turns at (C-1)/C (error {number(error)}); at the optimum of the "
+        f"regularised loss alpha beta is at least {number(above)} times that for every weight "
+        "decay of the thesis"
+    )
+    right = error <= 1e-3 and above > 1
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _weight_decay(preset: str) -> Numbers:
+    classes = 10
+    optima = [regularised_optimum(classes, decay) for decay in DECAYS]
+    loss = 1.05 * optima[-1].optimal_loss
+    guaranteed = [
+        certify(classes, one.alpha, one.beta, loss, pairs=False).intra_lower.value for one in optima
+    ]
+    return {
+        "loss": loss,
+        "alpha": [one.alpha for one in optima],
+        "beta": [one.beta for one in optima],
+        "guaranteed_intra": [float(value or 0.0) for value in guaranteed],
+    }
+
+
+@claim(
+    "pan2023/remark-weight-decay",
+    Kind.REMARK,
+    "At the same loss larger weight decay means smaller alpha and beta, and so a stronger "
+    "guarantee of collapse.",
+    "pan2023, Thm 2.3.1 (remarks) “larger weight decay values result in smaller”",
+    gather=_weight_decay,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+    figure="networks",
+)
+def weight_decay(numbers: Numbers) -> Finding:
+    alpha, beta, intra = (numbers[name] for name in ("alpha", "beta", "guaranteed_intra"))
+    falls = all(a > b for series in (alpha, beta) for a, b in pairwise(series))
+    grows = all(a <= b for a, b in pairwise(intra)) and intra[0] < intra[-1]
+    evidence = (
+        f"from weight decay 1e-4 to 1e-2 alpha falls from {number(alpha[0])} to "
+        f"{number(alpha[-1])} and beta from {number(beta[0])} to {number(beta[-1])}; at the same "
+        f"loss {number(numbers['loss'])} the guaranteed intra grows from {number(intra[0])} to "
+        f"{number(intra[-1])}"
+    )
+    return Finding(Verdict.HOLDS if falls and grows else Verdict.REFUTED, evidence, numbers)

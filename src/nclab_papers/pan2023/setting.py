@@ -1,0 +1,298 @@
+"""The setting of pan2023: simplex ETF, batch norm, the regularised loss, the bias."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from nclab.claims.claim import Claim, Kind, Numbers, claim
+from nclab.claims.evidence import by_hand, in_words, judge_statement, largest, tally, worked
+from nclab.claims.verdict import Finding, Verdict
+from nclab.metrics.nc2_simplex_etf import simplex_etf
+from nclab.text import number
+from nclab.theory.certificates.regularised import regularised_optimum
+from nclab.theory.layer_peeled import FloatArray, g
+from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab.theory.statements.loss_steps import sample_losses
+from nclab_papers.pan2023.trial_data import networks
+
+EXACT = 1e-12
+"""Deviation that is rounding, for numbers of order one."""
+LAYERS = {"quick": 30, "paper": 300}
+"""Batch norm layers that a preset tries."""
+
+
+def _frames(preset: str) -> Numbers:
+    rng = np.random.default_rng(0)
+    printed, small, stretched = [], [], []
+    for classes in (2, 3, 4, 10, 30):
+        standard = math.sqrt(classes / (classes - 1)) * (np.eye(classes) - 1 / classes)
+        turn = np.linalg.qr(rng.normal(size=(classes + 3, classes)))[0]
+        printed.append(_cosine_error(rng.uniform(0.5, 2.0) * (turn @ standard).T))
+        scales = rng.uniform(0.5, 2.0, size=(classes + 3, 1))
+        stretched.append(_cosine_error((scales * (turn @ standard)).T))
+        small.append(_cosine_error(simplex_etf(classes, classes - 1).numpy()))
+    return {
+        "scalar_error": max(printed),
+        "vector_error": max(stretched),
+        "small_dimension_error": max(small),
+        "hand_error": by_hand(
+            (simplex_etf(2, 1), [[1.0], [-1.0]]),
+            (simplex_etf(3, 2), [[0.75**0.5, 0.5], [-(0.75**0.5), 0.5], [0.0, -1.0]]),
+        ),
+    }
+
+
+def _cosine_error(rows: FloatArray) -> float:
+    """How far the cosines and relative norms of C rows are from those of a simplex ETF."""
+    count = len(rows)
+    gram = rows @ rows.T / np.square(rows).sum(1).mean()
+    return largest(gram - (np.eye(count) * count - 1) / (count - 1))
+
+
+@claim(
+    "pan2023/def-1.2.1",
+    Kind.DEFINITION,
+    "A simplex equiangular tight frame is the standard one, turned into d >= C dimensions and "
+    "scaled; the cosine of any two of its C vectors is -1/(C-1).",
+    "pan2023, Def. 1.2.1 “An ETF structure is a set of vectors”",
+    gather=_frames,
+    code="nclab.metrics.nc2_simplex_etf.simplex_etf",
+)
+@worked
+def frames(numbers: Numbers) -> Finding:
+    scalar, vector = numbers["scalar_error"], numbers["vector_error"]
+    small = numbers["small_dimension_error"]
+    evidence = (
+        f"cosines within {number(scalar)} of -1/(C-1) for one scale (a scale for every coordinate "
+        f"would move them by {number(vector)}); nclab's frames in C - 1 dimensions have them, too "
+        f"(error {number(small)})"
+    )
+    right = max(scalar, small) <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _scale_of_batch_norm(preset: str) -> Numbers:
+    generator = torch.Generator().manual_seed(1)
+    layer = nn.BatchNorm1d(6, eps=1e-300, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.linspace(0.25, 3.0, 6))
+        layer.bias.copy_(torch.randn(6, generator=generator))
+        rows = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+        out = layer(5 * rows - 2)
+    deviation = out.std(0, correction=0)
+    twice = nn.BatchNorm1d(1, eps=1.0, dtype=torch.float64)  # scale 2, shift 3, variance 1
+    with torch.no_grad():
+        twice.weight.fill_(2.0)
+        twice.bias.fill_(3.0)
+    both = batch_norm_mean_square(twice, torch.tensor([[0.0], [2.0]]))
+    return {
+        "hand_error": by_hand((both.left, 2**2 / 2 + 3**2), (both.right, 2**2 / 2 + 3**2)),
+        "mean_error": largest((out.mean(0) - layer.bias).detach().numpy()),
+        "deviation_error": largest((deviation - layer.weight).detach().numpy()),
+        "variance_error": largest((deviation.square() - layer.weight).detach().numpy()),
+    }
+
+
+@claim(
+    "pan2023/sec-2.2-batch-norm",
+    Kind.DEFINITION,
+    "Batch norm centres and scales every coordinate; its parameters gamma and b are the "
+    "variance and the mean that the outputs shall have.",
+    "pan2023, Sec. 2.2 “trainable parameters that represent the desired variance and mean”",
+    gather=_scale_of_batch_norm,
+    code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
+)
+@worked
+def scale(numbers: Numbers) -> Finding:
+    evidence = (
+        f"the bias is the mean (error {number(numbers['mean_error'])}) and the scale the standard "
+        f"deviation (error {number(numbers['deviation_error'])}), not the variance "
+        f"(error {number(numbers['variance_error'])})"
+    )
+    if numbers["variance_error"] <= EXACT:
+        return Finding(Verdict.HOLDS, evidence, numbers)
+    right = numbers["mean_error"] <= EXACT and numbers["deviation_error"] <= EXACT
+    return Finding(Verdict.CORRECTED if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _batch_norm(preset: str) -> Numbers:
+    generator = torch.Generator().manual_seed(2)
+    ideal, practice, exact = [], [], []
+    for trial in range(LAYERS[preset]):
+        rows = torch.randn(50, 8, generator=generator, dtype=torch.float64)
+        rows = rows * 10 ** (2 * torch.rand(8, generator=generator, dtype=torch.float64) - 1)
+        scale = torch.rand(8, generator=generator, dtype=torch.float64) + 0.5
+        usual = _layer(scale, eps=1e-5)
+        ideal.append(batch_norm_rms_printed(_layer(scale, eps=1e-300), rows, batch_size=17))
+        dead = rows.clone()
+        dead[:, trial % 8] = 1.0  # a unit that ReLU has switched off
+        practice.append(batch_norm_rms_printed(usual, dead))
+        exact += [batch_norm_mean_square(usual, data, batch_size=17) for data in (rows, dead)]
+    both = batch_norm_rms_printed(
+        _layer(torch.tensor([3.0, 4.0]), eps=1e-300), torch.tensor([[0.0, 1.0], [6.0, 2.0]])
+    )
+    return {
+        "ideal": tally(*ideal),
+        "practice": tally(*practice),
+        "exact": tally(*exact),
+        "hand_error": by_hand((both.left, 5.0), (both.right, 5.0)),
+    }
+
+
+def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
+    layer = nn.BatchNorm1d(len(scale), eps=eps, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(scale)
+    return layer
+
+
+@claim(
+    "pan2023/prop-2.2.1",
+    Kind.PROPOSITION,
+    "After batch norm without bias the root mean square norm of the features is the norm of "
+    "its scale gamma.",
+    "pan2023, Prop. 2.2.1 “a set of feature vectors immediately after Batch Normalization”",
+    gather=_batch_norm,
+    code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
+)
+@worked
+def batch_norm(numbers: Numbers) -> Finding:
+    """As the thesis defines batch norm, without eps; what layers in use do is only told."""
+    ideal = judge_statement(numbers["ideal"], enough=20)
+    exact = judge_statement(numbers["exact"], enough=20)
+    evidence = (
+        f"batch norm as it is defined: {ideal.evidence}; layers in use have an eps, which is not "
+        f"in the thesis, and units that are constant: with 1e-5 and one such unit it "
+        f"{in_words(numbers['practice'])}, while sum gamma^2 sigma^2/(sigma^2 + eps) + |b|^2 is "
+        f"the mean square of any layer: {exact.evidence}"
+    )
+    right = ideal.verdict is Verdict.HOLDS and exact.verdict is Verdict.HOLDS
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def _total_loss(preset: str) -> Numbers:
+    """A real last layer behind real batch norm: its penalty beside that of the features."""
+    generator = torch.Generator().manual_seed(3)
+    classes, decay = 4, 1e-2
+    rooted: list[float] = []
+    unrooted: list[float] = []
+    totals: list[float] = []
+    for _ in range(LAYERS[preset]):
+        rows = torch.randn(4 * classes, 6, generator=generator, dtype=torch.float64)
+        scale = torch.rand(6, generator=generator, dtype=torch.float64) + 0.5
+        layer = _layer(scale, eps=1e-300)
+        W = torch.randn(classes, 6, generator=generator, dtype=torch.float64).numpy()
+        H = layer(rows).detach().numpy().reshape(classes, 4, 6)
+        loss = float(sample_losses(W, H).mean())
+        total = loss + decay / 2 * (float(scale.square().sum()) + float((W**2).sum()))
+        alpha, beta = _norms(W, H)
+        totals.append(total)
+        for found, value in ((rooted, alpha), (unrooted, alpha**2)):
+            penalty = decay / 2 * (classes * beta**2 + value**2)
+            found.append(abs(loss + penalty - total) / total)
+    optimum = regularised_optimum(classes, decay)
+    frame = simplex_etf(classes, classes).numpy()
+    W, H = optimum.beta * frame, optimum.alpha * frame[:, None]
+    penalty = decay / 2 * (classes * optimum.beta**2 + optimum.alpha**2)
+    steps = np.linspace(0.8, 1.25, 46)  # other norms, and no other product than 0.64 to 1.5625
+    nearby = [
+        float(sample_losses(a * W, b * H).mean())
+        + decay / 2 * (classes * (a * optimum.beta) ** 2 + (b * optimum.alpha) ** 2)
+        for a in steps
+        for b in steps
+    ]
+    return {
+        "root_error": max(rooted),
+        "printed_error": max(unrooted),
+        "networks": len(totals),
+        "lowest": min(*totals, *nearby),
+        "optimum": optimum.objective,
+        "hand_error": by_hand(
+            (optimum.objective, float(sample_losses(W, H).mean()) + penalty),
+            (optimum.optimal_loss, float(sample_losses(W, H).mean())),
+            (optimum.product, optimum.alpha * optimum.beta),
+        ),
+    }
+
+
+@claim(
+    "pan2023/eq-2.1",
+    Kind.EQUATION,
+    "With weight decay lambda on the last layer and its batch norm, the total loss is the "
+    "cross-entropy plus lambda/2 (C beta^2 + alpha^2), alpha the root mean square feature norm.",
+    "pan2023, Eq. (2.1) “total regularized loss for the layer-peeled model without the bias terms”",
+    gather=_total_loss,
+    code="nclab.theory.certificates.regularised.regularised_optimum",
+    figure="networks",
+)
+@worked
+def total_loss(numbers: Numbers) -> Finding:
+    evidence = (
+        f"{numbers['networks']} layers behind batch norm, penalty of the parameters against "
+        f"that of the features: relative error {number(numbers['root_error'])}, "
+        f"{number(numbers['printed_error'])} if alpha were the mean square; lowest of these and "
+        f"of networks around the optimum {number(numbers['lowest'])}, optimum in closed form "
+        f"{number(numbers['optimum'])}"
+    )
+    right = numbers["root_error"] <= EXACT
+    right = right and numbers["lowest"] >= numbers["optimum"] * (1 - EXACT)
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+def appended_bias(preset: str) -> Numbers:
+    """Logits, norms and best loss of a network whose bias became a coordinate."""
+    rng = np.random.default_rng(4)
+    classes = 4
+    [W], [H] = networks(rng, 1, classes, 5)
+    b = rng.normal(size=classes)
+    wide_W = np.concatenate([W, b[:, None]], axis=1)
+    wide_H = np.concatenate([H, np.ones((*H.shape[:-1], 1))], axis=-1)
+    error = largest(wide_H @ wide_W.T - (H @ W.T + b))
+    alpha, beta = _norms(W, H)
+    wide_alpha, wide_beta = _norms(wide_W, wide_H)
+    frame = simplex_etf(classes, classes).numpy()
+    best = [
+        float(sample_losses(b * frame, a * frame[:, None]).mean())
+        for a, b in ((alpha, beta), (wide_alpha, wide_beta))
+    ]
+    losses = [g(alpha * beta, classes), g(wide_alpha * wide_beta, classes)]
+    return {
+        "hand_error": by_hand((losses, best)),
+        "logit_error": error,
+        "alpha_square_rise": wide_alpha**2 - alpha**2,
+        "beta_square_rise": wide_beta**2 - beta**2,
+        "optimal_loss": float(losses[0]),
+        "optimal_loss_appended": float(losses[1]),
+    }
+
+
+def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
+    return math.sqrt(float(np.square(H).sum(-1).mean())), math.sqrt(float((W**2).sum()) / len(W))
+
+
+@worked
+def judge_bias(numbers: Numbers) -> Finding:
+    """Whether the logits with an appended coordinate are those with a bias."""
+    evidence = (
+        f"the logits agree (error {number(numbers['logit_error'])}); alpha and beta of the theorem "
+        f"are then those with the coordinate: alpha^2 has "
+        f"{number(numbers['alpha_square_rise'])} more and beta^2 "
+        f"{number(numbers['beta_square_rise'])}, m is {number(numbers['optimal_loss_appended'])} "
+        f"instead of {number(numbers['optimal_loss'])}"
+    )
+    right = numbers["logit_error"] <= EXACT
+    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+
+
+bias = Claim(
+    "pan2023/sec-2.2-bias",
+    Kind.REMARK,
+    "A network with a bias is one without whose features have an extra 1 and whose weight "
+    "vectors an extra dimension.",
+    "pan2023, Sec. 2.2 “equivalent to appending an extra 1 to each feature vector”",
+    judge_bias,
+    appended_bias,
+    code="nclab.theory.layer_peeled.g",
+)

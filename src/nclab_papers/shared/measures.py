@@ -1,0 +1,103 @@
+"""What stays of a network in a study: collapse of its last layer, centred and raw."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.metrics import (
+    nc0_weight_mean,
+    nc1_trace_ratio,
+    nc2_equiangularity_means,
+    nc2_equiangularity_means_uncentred,
+    nc3_frobenius,
+)
+from nclab.metrics.nc1_variability import within_trace
+from nclab.statistics import ClassMoments
+from nclab.statistics.logits import cross_entropy
+from nclab.training.models.mlp import MLP
+from nclab.training.sweep.lean import Ended, Measured
+
+DIGITS = 6
+"""Significant digits that are kept."""
+
+
+class LastLayer:
+    """Features, logits, classifier and moments of the last layer, one forward pass."""
+
+    def __init__(self, ended: Ended) -> None:
+        self.features, self.logits = read(ended.model, ended.train.inputs)
+        self.labels = ended.train.labels
+        self.weight = ended.model.classifier.weight.detach().double()
+        if not (self.features.isfinite().all() and self.logits.isfinite().all()):
+            raise DataError("Expected finite features, got nan or infinity.")
+        self.moments = ClassMoments(len(self.weight), self.features.shape[1])
+        self.moments.update(self.features, self.labels)
+
+    @property
+    def accuracy(self) -> float:
+        """Of the training samples."""
+        return float((self.logits.argmax(1) == self.labels).double().mean())
+
+    @property
+    def decays(self) -> tuple[float, float]:
+        """(1, |W|^2/|H|^2): weight decay of classifier and features at an optimum, up to a factor.
+
+        Features have no weight decay of their own. At an optimum of the layer-peeled model both
+        penalties are equal, from which that of the features follows.
+        """
+        features = float(self.features.double().square().sum())
+        return 1.0, float(self.weight.square().sum()) / features if features else math.inf
+
+
+def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Features that the classifier reads, and the logits, in float64."""
+    with torch.no_grad():
+        features = model.features(inputs)[-1]
+        return features, model.classifier(features).double()
+
+
+def collapse(ended: Ended) -> Measured:
+    """Accuracy, loss, NC0 and the centred and raw forms of NC1, NC2, NC3."""
+    return collapse_of(LastLayer(ended))
+
+
+def collapse_of(last: LastLayer) -> Measured:
+    """The same of a layer that was read. What does not exist is None."""
+    moments, W = last.moments, last.weight
+    numbers = {
+        "accuracy": last.accuracy,
+        "loss": float(cross_entropy(last.logits, last.labels).mean()),
+        "nc0": nc0_weight_mean(W),
+        "nc1": nc1_trace_ratio(moments),
+        "nc2": nc2_equiangularity_means(moments),
+        "nc3": math.sqrt(nc3_frobenius(moments, W)),
+        "raw_nc1": raw_nc1(moments),
+        "raw_nc2": nc2_equiangularity_means_uncentred(moments),
+        "raw_nc3": raw_nc3(moments, W),
+    }
+    return {name: rounded(value) for name, value in numbers.items()}
+
+
+def raw_nc1(moments: ClassMoments) -> float:
+    """Variance within classes over the mean squared norm of class means that are not centred."""
+    means = float(moments.means.square().sum()) / moments.num_classes
+    return within_trace(moments) / means if means else math.nan
+
+
+def raw_nc3(moments: ClassMoments, weight: Tensor) -> float:
+    """Distance of the classifier from class means that are not centred, both of unit norm."""
+    rows, means = weight.double(), moments.means
+    return float((rows / rows.norm() - means / means.norm()).norm())
+
+
+def rounded(value: float | None) -> float | None:
+    """A number with few digits, for a table of many; None where there is none.
+
+    >>> rounded(0.123456789), rounded(float("nan"))
+    (0.123457, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,64 @@
+"""What every study of trained networks does: train its fleets, keep rows, draw lines over seeds."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from nclab.claims.tables import Row
+from nclab.engine import Engine
+from nclab.figures.picture import Series
+from nclab.training.sweep import SweepConfig
+from nclab.training.sweep.lean import Measure, train_lean
+from nclab_papers.shared.networks import FieldNetworks
+from nclab_papers.shared.rows import Value, as_columns, averaged, by_cell, having
+
+
+def trained(
+    fleets: Sequence[tuple[Row, SweepConfig]],
+    networks: FieldNetworks,
+    measure: Measure,
+    *,
+    out: Path,
+    engine: Engine,
+) -> list[Row]:
+    """A row for every network: its place in the design, and what was measured.
+
+    Trains what is not below `out` yet. A network that diverged has no accuracy.
+    """
+    found = train_lean(
+        [fleet for _, fleet in fleets],
+        out / "field",
+        measure,
+        workers=networks.workers,
+        engine=engine,
+    )
+    return [
+        {**place, "accuracy": None} | {name: one for name, one in row.items() if name != "why"}
+        for (place, _), own in zip(fleets, found, strict=True)
+        for row in own
+    ]
+
+
+def numbers_of(config: Any, seeds: Sequence[int], rows: Sequence[Row]) -> dict[str, Any]:
+    """The numbers of a study with such a config, whose networks are kept as columns."""
+    return {
+        "config": {**asdict(config), "seeds": list(seeds)},
+        "seeds": list(seeds),
+        "size": f"{len(rows):,} networks; {config.networks.size}",
+        "networks": as_columns(rows),
+    }
+
+
+def band(
+    rows: Sequence[Row], value: Value, along: str, keys: Sequence[str], label: str, colour: int
+) -> Series:
+    """A line over a column: the mean of the means of seeds, from the smallest to the largest."""
+    found = []
+    for place in sorted({float(row[along]) for row in rows}):
+        means = list(averaged(by_cell(having(rows, **{along: place}), value, *keys)).values())
+        if means:
+            found.append((place, fmean(means), min(means), max(means)))
+    x, y, low, high = ([one[part] for one in found] for part in range(4))
+    return Series(label, x, y, low, high, colour=colour, marker="filled")

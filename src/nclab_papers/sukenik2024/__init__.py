@@ -1,0 +1,10 @@
+"""The paper on low rank in deep unconstrained models, where collapse is not optimal."""
+
+from nclab.claims.paper import Paper
+
+PAPER = Paper(
+    "sukenik2024",
+    "Neural Collapse versus Low-rank Bias: Is Deep Neural Collapse Really Optimal?",
+    "P. Súkeník, C. Lampert, M. Mondelli",
+    2024,
+)

@@ -1,0 +1,10 @@
+"""The paper on the geometry of imbalanced classes, SELI."""
+
+from nclab.claims.paper import Paper
+
+PAPER = Paper(
+    "thrampoulidis2022",
+    "Imbalance Trouble: Revisiting Neural-Collapse Geometry",
+    "C. Thrampoulidis, G. R. Kini, V. Vakilian, T. Behnia",
+    2022,
+)

@@ -1,0 +1,69 @@
+"""Networks are trained where the engine says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.claims.experiment import preset_of
+from nclab.claims.registry import find_experiments
+from nclab.engine import Engine, Job
+from nclab.engine.jobs import JobList
+from nclab.errors import NclabError
+from nclab.training.data import fashion_mnist
+from nclab.training.sweep import train_sweep
+from tests.training.sweep.small import small
+
+UNTRAINED = ("pan2023_guarantees", "pan2023_drawings", "pan2023_regime")
+TRAINING = [
+    name for name in find_experiments([]) if name.startswith("pan2023_") and name not in UNTRAINED
+]
+TRAINING += ["ji2022_fig3", "findings_terminal_phase"]
+
+
+class Elsewhere(Engine):
+    """An engine of three slots that trains nothing and keeps what it is asked."""
+
+    here = False
+
+    def __init__(self) -> None:
+        self.jobs: Sequence[Job] = ()
+        self.asked: dict[str, Any] = {}
+
+    def slots(self) -> int:
+        return 3
+
+    def run_all(self, work: JobList) -> None:
+        self.jobs, self.asked = work.jobs, vars(work)
+        raise NclabError("Asked.")
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_experiments_train_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(fashion_mnist, "load", lambda **_: None)
+    monkeypatch.chdir(tmp_path)
+    engine = Elsewhere()
+    experiment = find_experiments([name])[name]
+    with pytest.raises(NclabError, match="Asked"):
+        experiment.run(preset_of(experiment, "quick"), seeds=(0,), out=Path("runs"), engine=engine)
+    assert engine.jobs
+    assert engine.asked["folder"].parent == tmp_path / "runs"
+
+
+def test_a_sweep_has_a_group_a_slot(tmp_path: Path) -> None:
+    engine = Elsewhere()
+    with pytest.raises(NclabError, match="Asked"):
+        train_sweep(small(), tmp_path, engine=engine)
+    assert [len(job.arguments[0].plans) for job in engine.jobs] == [2, 1, 1]
+    with pytest.raises(NclabError, match="Asked"):
+        train_sweep(small(), tmp_path, engine=engine, workers=1)
+    assert engine.asked["workers"] == 1  # not 0, which would be this process
+
+
+def test_a_cluster_feeds_no_graphics_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(NclabError, match="Expected device 'cpu' on a cluster, got 'cuda'"):
+        train_sweep(small(), tmp_path, engine=Elsewhere(), device="cuda")

@@ -1,0 +1,82 @@
+"""Forest plots: one group a claim, one row a part, recorded and here side by side."""
+
+from typing import Any
+
+from nclab.claims.forest import forest
+from nclab.claims.judging import Part, judge_choices, judge_effects
+from nclab.figures.picture import Forest, from_json, to_json
+
+
+def row(**more: Any) -> dict[str, Any]:
+    steps = [Part(name, {seed: 0.2 + 0.01 * seed for seed in range(8)}) for name in ("a", "b")]
+    finding = judge_effects(steps, margin=0.01)
+    return {"id": "pan2023/x", **finding.to_dict(), **more}
+
+
+def test_every_part_has_its_interval_and_its_name() -> None:
+    [picture] = forest("pan2023_x", [row(), {"id": "y", "numbers": {}, "verdict": "open"}])
+    [panel] = picture.panels
+    assert isinstance(panel, Forest)
+    [group] = panel.groups
+    assert (group.title, group.margin) == ("x: reproduced", 0.01)
+    assert [one.name for one in group.rows] == ["a", "b"]
+    first = group.rows[0]
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < first.estimate < first.high
+    assert from_json(to_json(picture)) == picture
+
+
+def test_what_this_machine_found_stands_beside_it() -> None:
+    here = {"effects": judge_effects([Part("a", {0: 0.1})], margin=0.01).numbers["effects"]}
+    [picture] = forest("pan2023_x", [row(here=here)])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    rows = panel.groups[0].rows
+    assert [(one.name, one.hollow) for one in rows] == [("a", False), ("a", True), ("b", False)]
+    assert rows[1].low is None  # one seed has no interval
+
+
+def test_choices_that_come_out_alike_share_a_row() -> None:
+    up, down = ([Part("a", {s: sign + 0.01 * s for s in range(8)})] for sign in (1, -1))
+    found = judge_choices({"size 1": up, "size 10": down, "size 2": up}, margin=0.0)
+    here = {"effects": judge_choices({"size 1": up}, margin=0.0).numbers["effects"]}
+    [picture] = forest("x", [{"id": "p/x", **found.to_dict(), "here": here}])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    rows = {one.name: one.hollow for one in panel.groups[0].rows}
+    assert rows == {
+        "reproduced at 2 of 3: size 1, a": False,
+        "contradicted at 1 of 3: size 10, a": False,
+        "reproduced at 1 of 1: size 1, a": True,
+    }
+    assert "leaves open" in picture.caption
+
+
+def test_margins_are_drawn_beside_their_own_parts() -> None:
+    first, second = row(), judge_effects([Part("c", {0: 1.0, 1: 1.1})], margin=0.5)
+    first["numbers"]["effects"] += second.numbers["effects"]
+    [picture] = forest("x", [first])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    drawn = [(group.margin, [one.name for one in group.rows]) for group in panel.groups]
+    assert drawn == [(0.01, ["a", "b"]), (0.5, ["c"])]
+
+
+def test_no_effects_no_picture() -> None:
+    assert forest("tour", []) == []
+
+
+def test_findings_of_ours_are_named_so() -> None:
+    [picture] = forest("x", [row(ours=True)])
+    panel = picture.panels[0]
+    assert isinstance(panel, Forest)
+    assert panel.groups[0].title == "ours, x: reproduced"
+
+
+def test_the_caption_says_that_something_is_cut_off() -> None:
+    wide = judge_effects([Part("a", {0: -9.0, 1: 9.0})], margin=0.01).numbers["effects"]
+    [picture] = forest("x", [row(here={"effects": wide})])
+    assert "cut off at an arrow" in picture.caption
+    [picture] = forest("x", [row()])
+    assert "arrow" not in picture.caption

@@ -1,0 +1,375 @@
+"""The ledger: complete, checked, and judged from numbers alone."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nclab.claims import recorded
+from nclab.claims.claim import Claim, Kind
+from nclab.claims.ledger import find, judge_all, relation, says, settled
+from nclab.claims.links import formula_anchor, resolve, slug
+from nclab.claims.registry import claims as all_claims
+from nclab.claims.registry import errata, papers
+from nclab.claims.verdict import Finding, Verdict
+from nclab.errors import NclabError
+from nclab.records.results import read_numbers
+from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.samples import Samples
+from nclab.training.models.mlp import MLP
+from tests.claims.golden import GOLDEN
+from tests.claims.spoils import SPOILS
+from tests.claims.trained import NUMBERS, TRAINED_SPOILS
+
+ROOT = Path(__file__).parent.parent.parent
+CLAIMS = {claim.id: claim for claim in all_claims()}
+CHECKED = [claim.id for claim in all_claims() if claim.gather is not None]
+WRONG = (Verdict.CORRECTED, Verdict.REFUTED)
+PLACE = r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.) ?\S+"
+
+
+@cache
+def gathered(name: str) -> dict[str, Any]:
+    """The quick numbers of a claim, gathered once for all tests."""
+    gather = CLAIMS[name].gather
+    assert gather is not None
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return dict(gather("quick"))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_ledger_is_large_and_its_ids_are_unique() -> None:
+    assert len(all_claims()) >= 35
+    assert len(CLAIMS) == len(all_claims())
+    studied = {"zhao2026", "fang2021", "thrampoulidis2022", "zhou2022", "sukenik2024"}
+    assert {claim.paper for claim in all_claims()} == {"pan2023", "ji2022", "findings"} | studied
+    assert {claim.kind for claim in all_claims()} == set(Kind)
+
+
+@pytest.mark.parametrize("claim", all_claims(), ids=lambda claim: claim.id)
+def test_every_claim_says_what_where_and_how(claim: Claim) -> None:
+    paper, _, place = claim.source.partition(", ")
+    assert paper in papers()
+    assert claim.paper in (paper, "findings")
+    assert re.match(PLACE, place), claim.source
+    assert claim.text.endswith(".")
+    assert claim.gather is not None or claim.needs
+    if claim.code:
+        assert callable(resolve(claim.code))
+
+
+def test_formula_links_lead_to_headings() -> None:
+    page = (ROOT / "docs" / "formulas.md").read_text()
+    headings = re.findall(r"^### (.+?) · \[`(\w+)`\]", page, re.MULTILINE)
+    anchors = {f"docs/formulas.md#{slug(f'{place} · {name}')}" for place, name in headings}
+    links = [link for claim in all_claims() if (link := formula_anchor(claim.code))]
+    assert len(links) > 50
+    assert set(links) <= anchors
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_quick_checks_say_what_they_must(name: str) -> None:
+    finding = CLAIMS[name].judge(gathered(name))
+    verdict, why = GOLDEN[name]
+    assert finding.verdict.value == verdict, f"{why}: {finding.evidence}"
+    assert re.search(r"\d", finding.evidence), "evidence has numbers"
+    json.dumps(finding.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_wrong_numbers_change_the_verdict(name: str) -> None:
+    numbers = gathered(name)
+    before = CLAIMS[name].judge(numbers).verdict
+    assert CLAIMS[name].judge(SPOILS[name](numbers)).verdict is not before
+    assert CLAIMS[name].judge(numbers).verdict is before, "judging changes nothing"
+
+
+def test_the_tables_speak_of_every_claim() -> None:
+    assert set(GOLDEN) == set(CHECKED)
+    assert set(SPOILS) == set(CHECKED)
+    assert set(TRAINED_SPOILS) == set(CLAIMS) - set(CHECKED)
+
+
+@pytest.mark.parametrize("name", sorted(set(CLAIMS) - set(CHECKED)))
+def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
+    claim = CLAIMS[name]
+    numbers = NUMBERS[claim.needs]
+    verdict = claim.check(numbers=numbers).verdict
+    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS)
+    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not verdict
+    assert claim.check().verdict is Verdict.OPEN
+
+
+def test_lemma_246_fails_for_cosines_and_holds_where_the_mean_is_long() -> None:
+    numbers = gathered("pan2023/lemma-2.4.6")
+    assert numbers["printed"]["violated"] == 1
+    assert numbers["printed"]["left"] > 0.99
+    assert numbers["printed"]["right"] < 0.5
+    assert numbers["inner"]["violated"] == 0
+    assert numbers["repaired"]["violated"] == 0
+    assert numbers["linear"]["violated"] == 0
+
+
+def test_theorem_231_is_not_sharp() -> None:
+    finding = CLAIMS["pan2023/thm-2.3.1"].judge(gathered("pan2023/thm-2.3.1"))
+    slopes = finding.numbers["slopes"]
+    assert slopes["attained"] == pytest.approx(1.0, abs=0.02)
+    assert slopes["certified"] == pytest.approx(1.0, abs=0.02)
+    assert "not sharp" in finding.evidence
+
+
+def test_a_slower_rate_would_refute_theorem_231_and_a_missing_proof_leaves_it_open() -> None:
+    numbers = gathered("pan2023/thm-2.3.1")
+    judge = CLAIMS["pan2023/thm-2.3.1"].judge
+    slow = [{**row, "attained": row["excess"] ** 0.05} for row in numbers["worst"]]
+    assert judge({**numbers, "worst": slow}).verdict is Verdict.REFUTED
+    broken = [{**row, "attained": 2 * row["certified"]} for row in numbers["rows"]]
+    assert judge({**numbers, "rows": broken}).verdict is Verdict.REFUTED
+    unproved = [{**row, "certified": 1.0} for row in numbers["grid"]]
+    assert judge({**numbers, "grid": unproved}).verdict is Verdict.OPEN
+    weak = [{**row, "certified": row["certified"] ** 0.1} for row in numbers["grid"]]
+    assert judge({**numbers, "grid": weak}).verdict is Verdict.OPEN
+
+
+def test_the_printed_formulas_of_the_example_are_refuted_with_numbers() -> None:
+    nine = CLAIMS["ji2022/eq-9"].judge(gathered("ji2022/eq-9"))
+    assert "0.2384058" in nine.evidence
+    assert "0.1331867" in nine.evidence
+    eleven = CLAIMS["ji2022/eq-11"].judge(gathered("ji2022/eq-11"))
+    assert "+2.1e-05 at beta = -0.01" in eleven.evidence
+
+
+def test_find_takes_beginnings_and_refuses_what_is_unknown() -> None:
+    assert len(find()) == len(all_claims())
+    assert [claim.id for claim in find(["ji2022/eq-9"])] == ["ji2022/eq-9"]
+    assert len(find(["pan2023/lemma", "pan2023/lemma-2.4.1"])) > 5
+    with pytest.raises(NclabError, match=r"got 'pan2023/lemma-9'.*Did you mean pan2023/lemma-"):
+        find(["pan2023/lemma-9"])
+
+
+def test_results_of_this_machine_stand_beside_the_recorded_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = {"ji2022_fig3": TRAINED_SPOILS["ji2022/fig-3a"](NUMBERS["ji2022_fig3"])}
+    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
+    [row] = judge_all(here=here, ids=["ji2022/fig-3a"])
+    assert row["verdict"] == "reproduced"
+    assert row["here"]["relation"] == "differs"
+    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    assert row["here"]["relation"] == "agrees"
+    [row] = judge_all(here=here, ids=["ji2022/fig-3a"], fresh=True)
+    assert row["verdict"] == "contradicted"
+    monkeypatch.setattr(recorded, "recorded", lambda name: None)
+    monkeypatch.setattr(recorded, "on_the_way", lambda name: None)
+    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    assert row["verdict"] == "open"
+    assert "nothing is recorded" in row["evidence"]
+
+
+def test_every_result_has_estimate_interval_margin_seeds_and_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
+    for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
+        assert row["size"], row["id"]
+        if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
+            for key in ("estimate", "interval", "margin", "seeds", "effects"):
+                assert key in row["numbers"], (row["id"], key)
+
+
+ODD_SLOPES: tuple[Any, ...] = (None, [], "steep", float("nan"), float("inf"), {"a": 1})
+
+
+def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
+    [row] = judge_all(here={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"], fresh=True)
+    assert row["verdict"] == "open"
+    assert row["evidence"] == (
+        "cannot be judged from ji2022_fig2/numbers.json (KeyError: 'per_seed'); "
+        "run `nclab reproduce ji2022_fig2` again"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, "text", {}, {"a": 1}, [None], [{}], [3]])
+def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
+    for claim in all_claims():
+        for key in ("rows", "per_seed", "depths", "intervals", "networks") if claim.needs else ():
+            for numbers in ({key: odd}, {**NUMBERS.get(claim.needs, {}), key: odd}):
+                finding = claim.check(numbers=numbers)
+                json.dumps(finding.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("slope", ODD_SLOPES)
+def test_odd_slopes_are_never_a_traceback(slope: Any) -> None:
+    numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": slope}}]}
+    [row] = judge_all(here={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"], fresh=True)
+    assert row["verdict"] == "open"
+
+
+def test_an_error_on_gathered_numbers_is_a_bug_and_raises() -> None:
+    def judge(numbers: Any) -> Finding:
+        raise KeyError(numbers["there"])
+
+    claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, lambda _: {"there": 1})
+    with pytest.raises(KeyError):
+        claim.check()
+
+
+def test_a_claim_without_numbers_is_open() -> None:
+    def judge(_: Any) -> Finding:
+        raise AssertionError
+
+    claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, needs="ji2022_fig3")
+    finding = claim.check()
+    assert finding.verdict is Verdict.OPEN
+    assert finding.evidence == "no numbers; nclab reproduce ji2022_fig3 makes them"
+
+
+def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
+    needed = {claim.needs for claim in find(["ji2022/fig-2"]) if claim.needs}
+    assert read_numbers(tmp_path, needed) == {}
+    folder = tmp_path / "ji2022_fig2"
+    folder.mkdir()
+    (folder / "numbers.json").write_text('{"slopes": {}}')
+    assert read_numbers(tmp_path, needed) == {"ji2022_fig2": {"slopes": {}}}
+    other = '{"experiment": "ji2022_fig3", "per_seed": []}'
+    for text, why in (("{", "JSONDecodeError"), ("[]", "list"), (other, "'ji2022_fig3'")):
+        (folder / "numbers.json").write_text(text)
+        numbers = read_numbers(tmp_path, needed)
+        assert why in numbers["ji2022_fig2"]["unreadable"]
+        rows = judge_all(here=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"], fresh=True)
+        assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
+        assert all(why in row["evidence"] for row in rows if row["needs"])
+        assert [row["verdict"] for row in rows if not row["needs"]] == ["holds with a correction"]
+
+
+def test_errata_and_verdicts_agree() -> None:
+    shown = {name for erratum in errata() for name in erratum.claims if name in CHECKED}
+    assert shown == {name for name, (verdict, _) in GOLDEN.items() if Verdict(verdict) in WRONG}
+    assert len({erratum.anchor for erratum in errata()}) == len(errata())
+
+
+def test_the_page_of_errata_is_fresh() -> None:
+    import runpy
+
+    expected = runpy.run_path(str(ROOT / "docs" / "build_errata.py"))["page"]()
+    assert (ROOT / "docs" / "errata.md").read_text() == expected, "run `make docs`"
+    for erratum in errata():
+        assert f"### {erratum.where}\n" in expected
+
+
+def test_the_conic_hull_claim_is_about_the_data_that_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["pan2023/def-conic-hull"]
+    draw = ConicHull.draw
+
+    def shuffled(self: ConicHull) -> Samples:
+        samples = draw(self)
+        return Samples(samples.inputs, samples.labels.roll(1))
+
+    monkeypatch.setattr(ConicHull, "draw", shuffled)
+    assert claim.check().verdict is Verdict.REFUTED
+
+
+def test_the_network_claim_is_about_the_network_that_is_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["pan2023/def-3.2.1"]
+    forward = MLP.forward
+    monkeypatch.setattr(MLP, "forward", lambda self, inputs: forward(self, inputs.relu()))
+    assert claim.check().verdict is Verdict.REFUTED
+
+
+def test_a_change_that_is_no_number_does_not_support_equation_11() -> None:
+    numbers = gathered("ji2022/eq-11")
+    rows = [{**row, "change": float("nan")} for row in numbers["rows"]]
+    verdict = CLAIMS["ji2022/eq-11"].judge({"rows": rows}).verdict
+    assert verdict in (Verdict.REFUTED, Verdict.OPEN)
+
+
+@pytest.mark.parametrize("name", ["ji2022/sec-1.1-landscape", "ji2022/thm-3.4"])
+def test_a_search_that_finds_too_little_leaves_the_landscape_open(name: str) -> None:
+    numbers = gathered(name)
+    for count in (0, 3):
+        few = {**numbers, "critical": numbers["critical"][:count]}
+        assert CLAIMS[name].judge(few).verdict is Verdict.OPEN
+
+
+def test_a_bound_that_says_something_outside_its_regime_refutes_the_remark() -> None:
+    numbers = gathered("pan2023/remark-regime")
+    assert numbers["outside"] == 0
+    judge = CLAIMS["pan2023/remark-regime"].judge
+    assert judge({**numbers, "outside": 1}).verdict is Verdict.REFUTED
+
+
+def test_findings_of_ours_say_whose_they_are() -> None:
+    [row] = judge_all(ids=["findings/layer-peeled-rates"])
+    assert (row["ours"], row["source"]) == (True, "ours, after ji2022, Fig. 2")
+    [row] = judge_all(ids=["ji2022/fig-2a"])
+    assert (row["ours"], row["source"]) == (False, "ji2022, Fig. 2 (a)")
+    assert {claim.paper for claim in all_claims() if claim.ours} == {"findings"}
+
+
+def test_beside_an_open_verdict_what_could_be_measured_is_compared() -> None:
+    def found(there: str) -> Finding:
+        return Finding(Verdict.OPEN, f"elsewhere {there}", {"there": there})
+
+    pairs = {
+        ("reproduced", "reproduced"): "agrees (reproduced where it could be measured)",
+        ("reproduced", "contradicted"): (
+            "differs (contradicted here, recorded reproduced where it could be measured)"
+        ),
+        ("undecided", "reproduced"): (
+            "undecided (reproduced here, recorded undecided where it could be measured)"
+        ),
+    }
+    for (recorded_there, here_there), words in pairs.items():
+        assert says(found(recorded_there), found(here_there)) == words
+        how = relation(settled(found(recorded_there)), settled(found(here_there)))
+        assert words.startswith(how)
+    nothing = Finding(Verdict.OPEN, "nothing is recorded", {})
+    assert relation(settled(nothing), settled(found("reproduced"))) == "undecided"
+    assert settled(Finding(Verdict.REPRODUCED, "", {"there": "contradicted"})) is Verdict.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "JSONDecodeError"),
+        ("", "JSONDecodeError"),
+        ("[]", "list"),
+        ('{"experiment": "ji2022_fig3"}', "holds the numbers of 'ji2022_fig3'"),
+        ('{"schema": {"nclab": 1, "sha256": "0"}, "per_seed": []}', ""),
+        ('{"config": 5, "seeds": 5, "preset": 5}', "KeyError"),
+        ('{"seeds": 5, "config": [1]}', "KeyError"),
+    ],
+)
+def test_damage_is_said_beside_the_recorded_verdict(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "ji2022_fig2").mkdir()
+    (tmp_path / "ji2022_fig2" / "numbers.json").write_text(text)
+    [alone] = judge_all(ids=["ji2022/fig-2a"])
+    [row] = judge_all(here=read_numbers(tmp_path, ["ji2022_fig2"]), ids=["ji2022/fig-2a"])
+    here = row.pop("here")
+    assert row == alone, "nothing that is recorded is lost"
+    assert here["relation"] == "undecided"
+    assert "cannot be judged from ji2022_fig2/numbers.json" in here["says"]
+    assert why in here["says"]
+
+
+def test_what_is_near_is_suggested_and_nothing_else() -> None:
+    with pytest.raises(NclabError, match=r"got 'PAN2023'\. Did you mean pan2023\?"):
+        find(["PAN2023"])
+    with pytest.raises(NclabError, match=r"Did you mean pan2023/lemma-2\.4\.6\?"):
+        find(["Pan2023/Lemma-2.4.6"])
+    for nothing in ("nonsense", "", "  "):
+        with pytest.raises(NclabError) as refused:
+            find([nothing])
+        assert "Did you mean" not in str(refused.value)
+        assert "pan2023" in str(refused.value)

@@ -1,0 +1,103 @@
+"""Numbers on disk are made again: right ones are good, a forged one is found behind its seal."""
+
+import dataclasses
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.claims.recomputed import recompute_run
+from nclab.records import find_runs, open_run, read_run
+from nclab.records.checkpoints import read_checkpoint, write_checkpoint
+from nclab.training.sweep import train_sweep
+from tests.cli.runner import call
+from tests.training.sweep.small import small
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a sweep, with held-out samples."""
+    out = tmp_path_factory.mktemp("sweep")
+    config = small(norms=("affine",), weight_decays=(1e-3,))
+    selection = dataclasses.replace(config.selection, test_share=0.2, imbalance=2.0)
+    train_sweep(dataclasses.replace(config, selection=selection), out, workers=0)
+    return find_runs(out)[0]
+
+
+def forged(run: Path, place: Path, change: Any) -> Path:
+    """The same run as its writer would have written it with other numbers: all seals are right."""
+    view = read_run(run)
+    manifest = view.manifest
+    about: dict[str, Any] = {
+        "kind": manifest.kind,
+        "config": manifest.config,
+        "seed": manifest.seed,
+    }
+    copy = open_run(place / run.name, **about)
+    with copy:
+        for record in view.records:
+            copy.append(change(json.loads(json.dumps(record))))
+    journal = (place / run.name / "journal.jsonl").read_bytes()
+    for file in (run / "checkpoints").iterdir():
+        one = dataclasses.replace(read_checkpoint(file), journal_length=len(journal))
+        one = dataclasses.replace(one, journal_checksum=zlib.crc32(journal))
+        write_checkpoint(place / run.name, one)
+    return place / run.name
+
+
+def states(run: Path) -> dict[str, str]:
+    return {one.file: one.state for one in recompute_run(run)}
+
+
+def test_a_run_is_made_again(trained: Path) -> None:
+    found = {one.file: one for one in recompute_run(trained)}
+    assert {name: one.state for name, one in found.items()} == {
+        "records": "good",
+        "network": "good",
+        "summary": "good",
+    }
+    assert "measured again at epoch 8" in found["network"].found
+    done = call("verify", trained)
+    assert (done.code, done.err) == (0, "")
+    assert "and 3 kinds of numbers" in done.out
+    assert "kinds of numbers" not in call("verify", trained.parent).out  # of many, when asked
+    assert "kinds of numbers" in call("verify", trained.parent, "--numbers").out
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("min_intra", "measurement", {"records": "differs", "network": "differs"}),
+        ("nc1_trace_ratio", "measurement", {"network": "differs"}),
+        ("alpha", "end", {"summary": "differs"}),
+    ],
+)
+def test_a_forged_number_is_found_behind_a_good_seal(
+    trained: Path, tmp_path: Path, name: str, kind: str, expected: dict[str, str]
+) -> None:
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        if record["kind"] == kind:
+            for one in record["layers"] if kind == "measurement" else [record]:
+                one[name] += 0.01
+        return record
+
+    run = forged(trained, tmp_path, change)
+    if kind == "measurement":
+        expected = {**expected, "summary": "differs"} if name == "min_intra" else expected
+    assert {file: state for file, state in states(run).items() if state != "good"} == expected
+    done = call("verify", run)
+    assert done.code == 1
+    assert name in done.out
+
+
+def test_what_cannot_be_made_again_is_said(trained: Path, tmp_path: Path) -> None:
+    run = forged(trained, tmp_path, lambda record: record)
+    for file in (run / "checkpoints").iterdir():
+        file.unlink()
+    network = next(one for one in recompute_run(run) if one.file == "network")
+    assert (network.state, network.found) == (
+        "unchecked",
+        "it cannot be measured again: it has no checkpoint",
+    )

@@ -1,0 +1,102 @@
+"""Training on: gathered, shown, and judged by paired differences."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.claims.recorded import size_of
+from nclab.claims.registry import claims
+from nclab.claims.tables import shown
+from nclab.claims.verdict import Verdict
+from nclab.errors import NclabError
+from nclab.figures.draw import draw
+from nclab.text import as_text
+from nclab_papers.findings import terminal_phase
+from nclab_papers.findings.terminal_phase import PRESETS, pairs
+from tests.claims.shuffled import moments
+from tests.claims.trained import terminal
+from tests.nclab_papers.findings.test_terminal_training import TINY
+from tests.nclab_papers.ji2022.test_fig3 import HERE
+
+CLAIMS = [claim for claim in claims() if claim.needs == "findings_terminal_phase"]
+
+
+@pytest.mark.usefixtures("small")
+def test_both_networks_are_trained_once_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE)
+    assert {(row["network"], row["seed"]) for row in numbers["rows"]} == {
+        (network, seed) for network in ("vgg", "mlp") for seed in (0, 1)
+    }
+    assert len(numbers["runs"]) == 4
+    assert size_of(numbers | {"preset": "tiny"}) == (
+        "preset tiny: VGG-13 × 0.05, 20 images, 12 epochs; 3 layers of width 48, 60 samples, "
+        "40 epochs; 2 seeds"
+    )
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a finished run was trained again")
+
+    monkeypatch.setattr(terminal_phase, "train", refuse)
+    assert terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE) == numbers
+    assert "test accuracy" in as_text(shown(terminal_phase.tables(numbers)[1]))
+    with pytest.raises(NclabError, match="different seeds"):
+        terminal_phase.run(TINY, seeds=(0, 0), out=tmp_path)
+
+
+def test_tables_and_pictures_show_both_moments_and_their_difference() -> None:
+    numbers = terminal()
+    table = terminal_phase.tables(numbers)[0]
+    [row] = [row for row in table.rows if row[0] == "test accuracy"]
+    assert row[1].startswith("0.7 ±")
+    assert row[2].startswith("0.8 ±")
+    assert row[3].startswith("+0.1000 [+0.09")
+    [picture] = terminal_phase.pictures(numbers)
+    assert len(draw(picture).axes) == 6
+    assert terminal_phase.pictures({**numbers, "rows": []}) == []
+    assert all("–" in row[1:] for row in terminal_phase.tables({**numbers, "rows": []})[0].rows)
+
+
+def test_seeds_without_a_terminal_phase_are_left_out_and_said() -> None:
+    numbers = terminal()
+    rows = [
+        row
+        for row in numbers["rows"]
+        if not (row["seed"] == 3 and row["moment"] == "before")  # never interpolates
+    ]
+    rows = [{**row, "epoch": 50} if row["seed"] == 5 else row for row in rows]  # at its end only
+    fewer = {**numbers, "rows": rows}
+    assert list(pairs(fewer, "vgg")) == [0, 1, 2, 4, 6, 7]
+    finding = terminal_phase.vgg_generalises.judge(fewer)
+    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.numbers["seeds"] == 6
+    assert "2 of 8 seeds have no terminal phase" in finding.evidence
+    nothing = terminal_phase.vgg_generalises.judge({**numbers, "rows": []})
+    assert nothing.verdict is Verdict.OPEN
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_moments_that_are_swapped_are_noticed(claim: Any) -> None:
+    numbers = terminal()
+    rows = [{**row, **moments(row)} for row in numbers["rows"]]
+    assert claim.judge(numbers).verdict is Verdict.REPRODUCED
+    assert claim.judge({**numbers, "rows": rows}).verdict is Verdict.CONTRADICTED
+
+
+def test_claims_are_findings_of_ours_with_a_quote_and_a_margin() -> None:
+    assert len(CLAIMS) == 10
+    for claim in CLAIMS:
+        assert claim.paper == "findings"
+        assert claim.quote
+        shares = any(word in claim.id for word in ("generalisation", "robustness", "centres"))
+        assert claim.judge(terminal()).numbers["margin"] == (0.005 if shares else 0.01)
+
+
+def test_presets_have_the_sizes_that_the_page_says() -> None:
+    paper, quick = PRESETS["paper"], PRESETS["quick"]
+    assert (paper.vgg.images, paper.vgg.epochs, paper.mlp.width) == (1000, 200, 300)
+    assert paper.weight_decay == 1e-3
+    assert asdict(quick)["vgg"]["images"] == 200

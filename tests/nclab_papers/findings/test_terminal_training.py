@@ -1,0 +1,134 @@
+"""A watched training: both moments, resumed to the same bits, against slow formulas."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from nclab.records import read_run
+from nclab.training.models.mlp import MLP
+from nclab_papers.findings import terminal_training
+from nclab_papers.findings.terminal_training import (
+    QUANTILES,
+    Config,
+    MLPCourse,
+    VGGCourse,
+    interpolates,
+    look,
+    read_rows,
+    train,
+)
+from tests.nclab_papers.ji2022.test_vgg_training import TINY as VGG
+from tests.nclab_papers.pan2023.tiny import TINY as NETWORKS
+
+TINY = Config(
+    replace(VGG, images=20, epochs=12, rate=0.05),
+    replace(NETWORKS, samples=60, width=48, epochs=40),
+    weight_decay=0.0,
+    layers=3,
+    tested=40,
+    perturbed=20,
+)
+
+
+def nothing(*_: object) -> None:
+    """A training that nobody watches."""
+
+
+def test_both_moments_are_there_and_the_first_is_that_of_interpolation(tmp_path: Path) -> None:
+    train(nothing, tmp_path / "run", TINY, "mlp", 0)
+    rows = read_rows(tmp_path / "run", "mlp")
+    assert [row["moment"] for row in rows] == ["before", "after"]
+    first, last = rows
+    assert first["accuracy"] == 1
+    assert first["margin"] > 0
+    assert 1 < first["epoch"] < last["epoch"] == 40
+    course = MLPCourse(TINY, 0)
+    for _ in range(first["epoch"] - 1):
+        course.train_epoch()
+    assert not interpolates(course.model(), course.data.train)
+    course.train_epoch()
+    again = look(course, TINY, 0)
+    assert {name: first[name] for name in again} == again
+    train(nothing, tmp_path / "run", TINY, "mlp", 0)  # finished: left as it is
+    assert read_rows(tmp_path / "run", "mlp") == rows
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("network", ["vgg", "mlp"])
+def test_a_stopped_run_goes_on_to_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: terminal_training.Network
+) -> None:
+    monkeypatch.setattr(terminal_training, "CHECKPOINT_EVERY", 4)
+    train(nothing, tmp_path / "whole", TINY, network, 1)
+
+    def stop(epoch: int, epochs: int) -> None:
+        if epoch == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stop, tmp_path / "parts", TINY, network, 1)
+    assert read_run(tmp_path / "parts").state == "stopped"
+    train(nothing, tmp_path / "parts", TINY, network, 1)
+    rows = read_rows(tmp_path / "whole", network)
+    assert rows[-1]["moment"] == "after"
+    assert read_rows(tmp_path / "parts", network) == rows
+
+
+def test_a_moment_is_what_slow_formulas_say() -> None:
+    course = MLPCourse(TINY, 2)
+    for _ in range(5):
+        course.train_epoch()
+    found, model = look(course, TINY, 2), course.model()
+    train_data, test, _ = course.data
+    assert isinstance(model, MLP)
+    with torch.no_grad():
+        H = model.features(train_data.inputs)[-1].double()
+        T = model.features(test.inputs)[-1].double()
+        W, b = model.classifier.weight.double(), model.classifier.bias.double()
+    means = torch.stack([H[train_data.labels == c].mean(0) for c in range(3)])
+    square = torch.stack([H[train_data.labels == c].square().sum(1).mean() for c in range(3)])
+    alpha = float(square.mean().sqrt())
+    beta = float(W.square().sum(1).mean().sqrt())
+    largest = alpha * beta * 3 / 2
+    logits = T @ W.T + b
+    gaps = []
+    for row, label in zip(logits.tolist(), test.labels.tolist(), strict=True):
+        gaps.append(row[label] - max(z for c, z in enumerate(row) if c != label))
+    right = sum(gap > 0 for gap in gaps) / len(gaps)
+    assert found["test_accuracy"] == right
+    expected = torch.tensor(gaps).double().quantile(torch.tensor(QUANTILES).double()) / largest
+    assert found["test_margins"] == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-5)
+    nearest = torch.cdist(T, means).argmin(1)
+    assert found["test_agreement"] == float((nearest == logits.argmax(1)).double().mean())
+    assert found["test_centre_accuracy"] == float((nearest == test.labels).double().mean())
+    assert found["attacked"][1] <= found["attacked"][0] <= 1
+
+
+def test_test_data_are_fresh_and_of_the_same_teacher() -> None:
+    course = MLPCourse(TINY, 0)
+    train_data, test, _ = course.data
+    assert (len(train_data), len(test)) == (60, 40)
+    assert torch.cdist(train_data.inputs, test.inputs).min() > 0
+    assert set(test.labels.tolist()) == set(train_data.labels.tolist())
+
+
+@pytest.mark.usefixtures("small")
+def test_images_are_tested_on_other_images_that_stay_in_their_frame() -> None:
+    course = VGGCourse(TINY, 0)
+    test, box = course.data.test, course.data.box
+    assert test.labels.bincount().tolist() == [4] * 10
+    assert test.labels[:20].tolist() != sorted(test.labels[:20].tolist())
+    assert torch.equal(box.clamp(test.inputs), test.inputs)
+    moved = box.clamp(test.inputs + 100) - test.inputs
+    assert moved[:, :, :2].abs().max() == 0  # what is padded
+    assert moved[:, :, 2:-2, 2:-2].max() > 0
+
+
+def test_a_run_is_named_by_what_it_depends_on() -> None:
+    name = TINY.run_name("mlp", 0)
+    assert replace(TINY, vgg=replace(TINY.vgg, epochs=99)).run_name("mlp", 0) == name
+    assert replace(TINY, mlp=replace(TINY.mlp, workers=7)).run_name("mlp", 0) == name
+    assert replace(TINY, steps=9).run_name("mlp", 0) != name
+    assert replace(TINY, weight_decay=1e-2).run_name("vgg", 0) == TINY.run_name("vgg", 0)

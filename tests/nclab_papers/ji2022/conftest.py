@@ -1,0 +1,16 @@
+"""A small data set in place of FashionMNIST."""
+
+from pathlib import Path
+
+import pytest
+
+from nclab.training.data.fashion_mnist_files import FILES
+from tests.training.data.idx_files import write_small
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set of 40 random images under the real names."""
+    for key, file in write_small(tmp_path / "data", zipped=True, size=40).items():
+        monkeypatch.setitem(FILES, key, file)
+    monkeypatch.setenv("NCLAB_DATA", str(tmp_path / "data"))

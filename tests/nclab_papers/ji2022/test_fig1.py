@@ -1,0 +1,43 @@
+"""Figure 1 and Table 1 of ji2022: drawn from a run, judged row by row."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nclab.figures.draw import draw
+from nclab_papers.ji2022 import fig1
+
+
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, Any]:
+    return fig1.run(fig1.Config(), seeds=(0,), out=Path("unused"))
+
+
+def test_the_run_that_is_drawn_collapses(numbers: dict[str, Any]) -> None:
+    def spread(moment: dict[str, Any]) -> float:
+        features = np.array(moment["features"]).reshape(3, -1, 2)
+        return float((features - features.mean(1, keepdims=True)).std())
+
+    first, *_, last = numbers["moments"]
+    assert spread(last) < spread(first) / 3
+    W = np.array(last["weight"])
+    assert (W @ W.T)[~np.eye(3, dtype=bool)] == pytest.approx([-0.5] * 6, abs=0.1)
+
+
+def test_every_row_of_the_table_has_a_verdict(numbers: dict[str, Any]) -> None:
+    (table,) = fig1.tables(numbers)
+    found = {row[0]: row[-1] for row in table.rows}
+    assert list(found) == ["[28]", "[9]", "[39]", "[24]", "[26]", "[43]", "This paper"]
+    assert found["[9]"] == f"ji2022/eq-1: {numbers['judged']['ji2022/eq-1']}"
+    assert found["[26]"].startswith("open")
+    assert "thm-3.1" in found["This paper"]
+
+
+def test_the_picture_has_every_moment(numbers: dict[str, Any]) -> None:
+    (picture,) = fig1.pictures(numbers)
+    assert [panel.title for panel in picture.panels] == [
+        f"step {step}" for step in fig1.Config().steps
+    ]
+    assert len(draw(picture).axes) == 4

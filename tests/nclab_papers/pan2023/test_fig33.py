@@ -1,0 +1,152 @@
+"""Collapse in every layer: rows, depths, judges and pictures."""
+
+from typing import Any
+
+import pytest
+
+from nclab.claims.verdict import Verdict
+from nclab_papers.pan2023 import fig33
+from tests.nclab_papers.pan2023 import thesis_rows
+from tests.nclab_papers.pan2023.tiny import panel
+
+ETF = "simplex ETF, −1/(C−1)"
+
+
+def test_layers_end_with_what_the_classifier_reads(numbers: dict[str, dict[str, Any]]) -> None:
+    found = numbers["pan2023_fig33"]
+    for run in found["runs"]:
+        own = [
+            row
+            for row in found["rows"]
+            if (row["weight_decay"], row["seed"]) == (run["weight_decay"], run["seed"])
+        ]
+        assert [row["layer"] for row in own] == [1, 2, 3, 4, 5]
+        assert own[-1]["min_intra"] == run["min_intra"]
+        assert own[-1]["max_inter"] == run["max_inter"]
+    assert {row["epsilon"] for row in found["depths"]} == set(fig33.EPSILONS)
+    assert all(1 <= row["depth"] <= 5 for row in found["depths"])
+
+
+def test_the_table_of_figure_33_leaves_out_the_seeds_that_failed() -> None:
+    numbers = thesis_rows.fig33()
+    for run in numbers["runs"]:
+        run.update(min_intra=0.9, max_inter=-0.28)
+        if run["seed"] == 1 and run["weight_decay"] == 1e-4:
+            run["converged"] = False
+    for row in numbers["depths"]:
+        if row["seed"] == 1:
+            row["depth"] = 14
+    for row in numbers["rows"]:
+        if row["seed"] == 1:
+            row["max_inter"] = 0.9
+    shown = fig33.tables(numbers)[0].rows
+    assert shown[0][2:4] == ("6.0 ± 0.0", "6.0 ± 0.0")
+    assert shown[0][-2:] == ("-0.040 ± 0.000", "0.00 ± 0.00")
+    assert shown[-1][2:] == ("–", "–", "not converged", "not converged", "–", "–")
+
+
+@pytest.mark.parametrize(
+    ("flat", "verdict"),
+    [((1e-3,), Verdict.UNDECIDED), ((1e-3, 3e-3), Verdict.NO_EFFECT)],
+)
+def test_flat_networks_are_not_hidden_among_many_layers(
+    flat: tuple[float, ...], verdict: Verdict
+) -> None:
+    numbers = thesis_rows.fig33()
+    for row in numbers["rows"]:
+        if row["weight_decay"] in flat:
+            row["min_intra"] = 0.5
+    found = fig33.intra_rises.judge(numbers)
+    assert found.verdict is verdict
+    assert found.numbers["weakest"] == "first to last"
+    assert found.numbers["estimate"] == pytest.approx(1 - 2 * len(flat) / 6)
+
+
+def test_networks_without_cosines_are_left_out_and_counted() -> None:
+    numbers = thesis_rows.fig33()
+    for row in numbers["rows"]:
+        if row["seed"] == 0 and row["weight_decay"] == 3e-3 and row["layer"] == 5:
+            row.update(min_intra=None, max_inter=None, ncc_accuracy=None)
+    for claim in (
+        fig33.accuracy_rises,
+        fig33.intra_rises,
+        fig33.gap_rises,
+        fig33.inter_positive,
+        fig33.inter_unstable,
+    ):
+        found = claim.judge(numbers)
+        assert found.verdict is Verdict.REPRODUCED
+        assert "undefined in some layer: 1 converged network" in found.evidence
+
+
+def test_very_few_exceptions_are_very_few() -> None:
+    numbers = thesis_rows.fig33()
+    for row in numbers["rows"]:
+        if row["layer"] == 10 and row["weight_decay"] < 1e-3:  # three networks of six
+            row["min_intra"] = 0.0
+    found = fig33.intra_rises.judge(numbers)
+    assert found.verdict is Verdict.REPRODUCED
+    steps = found.numbers["effects"][0]
+    assert steps["estimate"] == pytest.approx(1 - 2 * 0.5 / 13)
+    assert steps["low"] > 0.8
+    for row in numbers["rows"]:
+        if row["layer"] in (7, 10):
+            row["min_intra"] = 0.0
+    assert fig33.intra_rises.judge(numbers).verdict is Verdict.CONTRADICTED
+
+
+def test_layers_that_do_not_classify_do_not_count_as_positive() -> None:
+    numbers = thesis_rows.fig33()
+    for row in numbers["rows"]:
+        if row["layer"] < 9:
+            row["ncc_accuracy"] = 0.9
+    assert fig33.inter_positive.judge(numbers).verdict is Verdict.CONTRADICTED
+
+
+def test_early_layers_at_a_weight_decay_without_converged_networks_are_unknown() -> None:
+    numbers = thesis_rows.fig33()
+    for run in numbers["runs"]:
+        if run["weight_decay"] == 1e-3:
+            run["converged"] = False
+    found = fig33.early_layers_separate.judge(numbers)
+    assert found.verdict is Verdict.UNDECIDED
+    assert "5 of 6 parts" in found.evidence
+    assert "nowhere measured: weight decay 0.001" in found.evidence
+
+
+def test_figure_33_has_a_panel_for_every_weight_decay() -> None:
+    layers, depths = fig33.pictures(thesis_rows.fig33())
+    assert len(layers.panels) == 7
+    assert layers.columns == 4
+    assert layers.panels[-1].title == "wd = 0.01, 8 of 8 not converged"
+    first = panel(layers)
+    labels = [line.label for line in first.series]
+    assert labels == ["NCC accuracy", "min intra", "max inter", ETF]
+    assert list(first.series[0].x) == list(range(1, 15))
+    effective, middle = panel(depths), panel(depths, 1)
+    assert [line.label for line in effective.series] == ["ε = 0.01", "ε = 0.05"]
+    assert list(effective.series[0].y) == [6, 5, 4, 3, 2, 2]
+    assert 1e-2 not in effective.series[0].x
+    assert middle.series[0].y[0] == pytest.approx(-0.04)
+
+
+def test_figure_33_leaves_out_the_seeds_that_failed() -> None:
+    numbers = thesis_rows.fig33()
+    for run in numbers["runs"]:
+        if run["seed"] == 1 and run["weight_decay"] == 1e-4:
+            run["converged"] = False
+    for row in numbers["rows"]:
+        if row["seed"] == 1:
+            row["min_intra"] = -1.0
+    layers = fig33.pictures(numbers)[0]
+    assert layers.panels[0].title == "wd = 0.0001, 1 of 8 not converged"
+    assert panel(layers).series[1].y[0] == pytest.approx(0.25)
+    assert panel(layers, 6).series[1].y[0] == pytest.approx((7 * 0.25 - 1) / 8)
+    assert "Where no seed converged, the panel shows all of them." in layers.caption
+    kept = [run for run in numbers["runs"] if run["weight_decay"] < 1e-2]
+    rows = [row for row in numbers["rows"] if row["weight_decay"] < 1e-2]
+    assert "Where no" not in fig33.pictures(numbers | {"runs": kept, "rows": rows})[0].caption
+
+
+def test_the_paper_preset_has_the_thesis_depth() -> None:
+    assert fig33.PRESETS["paper"].layers == 15

@@ -1,0 +1,54 @@
+"""A fraction of the pairs: the judge of its claim, and the networks that it tries."""
+
+import numpy as np
+import pytest
+
+from nclab.claims.verdict import Verdict
+from nclab_papers.pan2023 import most_pairs
+
+
+def numbers() -> dict[str, object]:
+    """Sizes at which everything is certified twice what is attained, at the printed powers."""
+    rows = [
+        {"classes": c, "product": a, "delta": d, "excess": e, "certified": 1e-2 * (e / d) ** 0.5}
+        for c in most_pairs.CLASSES
+        for a in most_pairs.PRODUCTS
+        for d in (0.1, 0.2)
+        for e in (1e-6, 1e-5)
+    ]
+    near = [{**row, "attained": 0.99 * row["certified"]} for row in rows]
+    return {"rows": near, "grid": rows, "beyond": [{"all": None, "most": -0.01}]}
+
+
+def judged(**changes: object) -> Verdict:
+    return most_pairs.pairs.judge(numbers() | changes).verdict
+
+
+def test_the_verdict_is_about_every_size_and_about_all_that_is_printed() -> None:
+    good = numbers()
+    assert judged() is Verdict.HOLDS
+    rows, grid = good["rows"], good["grid"]
+    assert isinstance(rows, list)
+    assert isinstance(grid, list)
+    above = [{**rows[0], "attained": 2 * rows[0]["certified"]}, *rows[1:]]
+    assert judged(rows=above) is Verdict.REFUTED
+    far = [{**row, "attained": 0.5 * row["certified"]} for row in rows]
+    assert judged(rows=far) is Verdict.OPEN
+    assert judged(grid=[{**grid[0], "certified": None}, *grid[1:]]) is Verdict.OPEN
+    slow = [{**row, "certified": 1e-2 * (row["excess"] / row["delta"]) ** 0.1} for row in grid]
+    assert judged(grid=slow) is Verdict.OPEN
+    steep = [{**row, "certified": row["certified"] * np.exp(2 * row["product"])} for row in grid]
+    assert judged(grid=steep) is Verdict.OPEN
+    assert judged(beyond=[{"all": None, "most": None}]) is Verdict.OPEN
+
+
+@pytest.mark.parametrize(("classes", "degree"), [(4, 1), (6, 3), (10, 2)])
+def test_the_raised_pairs_are_alike_and_raised(classes: int, degree: int) -> None:
+    pairs = most_pairs.raised(classes, degree)
+    assert (pairs == pairs.T).all()
+    assert (pairs.sum(0) == degree).all()
+    assert not np.diag(pairs).any()
+    _, H = most_pairs.worst_network(classes, 3.0, pairs, 0.1)
+    cosines = (H @ H.T) / np.outer(*[np.linalg.norm(H, axis=1)] * 2)
+    off = ~np.eye(classes, dtype=bool)
+    assert cosines[pairs > 0].min() > cosines[off & (pairs == 0)].max()

@@ -1,0 +1,53 @@
+"""Norms and guarantees of trained networks beside the optimum."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.theory.certificates.certificate import certify
+from nclab_papers.pan2023 import norms
+from nclab_papers.pan2023.networks import last_layers
+from tests.nclab_papers.pan2023 import thesis_rows
+from tests.nclab_papers.pan2023.tiny import panel
+
+
+def test_guarantees_are_kept(numbers: dict[str, dict[str, Any]]) -> None:
+    for row in numbers["pan2023_norms"]["rows"]:
+        assert row["guarantee_slack"] >= 0
+        assert row["guaranteed_min_intra"] <= row["guaranteed_mean_intra"] <= row["mean_intra"]
+
+
+def test_the_guarantee_is_that_of_the_certificate(
+    out: Path, numbers: dict[str, dict[str, Any]]
+) -> None:
+    row = numbers["pan2023_norms"]["rows"][0]
+    layer = last_layers(out, row)[-1]
+    certificate = certify(
+        layer["num_classes"],
+        layer["alpha"],
+        layer["beta"],
+        layer["balanced_loss"],
+        class_losses=layer["class_loss"],
+        class_alphas=layer["class_alpha"],
+        class_betas=layer["class_beta"],
+        bias_norm=layer["bias_norm"],
+    )
+    assert certificate.class_intra_lower is not None
+    assert certificate.class_intra_lower.min() == row["guaranteed_min_intra"]
+    assert certificate.class_intra_lower.mean() == row["guaranteed_mean_intra"]
+
+
+def test_a_network_without_loss_guarantees_nothing() -> None:
+    assert set(norms.guarantee({}).values()) == {None}
+
+
+def test_norms_stand_beside_the_optimum() -> None:
+    picture = norms.pictures(thesis_rows.norms())[0]
+    alpha = panel(picture)
+    assert list(alpha.series[0].y)[:2] == [8.0, 7.0]
+    assert set(alpha.series[1].y) == {3.0}
+    assert panel(picture, 2).series[0].y[0] == 8.0 * 2.5
+    assert panel(picture, 3).y_scale == "log"
+    assert panel(picture, 3).series[2].y[0] == pytest.approx(0.1 * 0.5e-4)
+    assert panel(picture, 4).series[0].y[0] == pytest.approx(1 / 9)

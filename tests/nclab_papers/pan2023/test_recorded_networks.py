@@ -1,0 +1,70 @@
+"""Networks kept with the evidence: laid out elsewhere they give the same numbers, untrained."""
+
+from pathlib import Path
+
+import pytest
+
+from nclab.claims import recorded_networks
+from nclab.claims.recorded_networks import keep_networks, lay_out_networks
+from nclab.records import find_runs
+from nclab.records.verify import verify_folder
+from nclab.training.sweep import train
+from nclab_papers.pan2023 import complexity, conjectures, fig33
+from tests.cli.runner import call
+from tests.nclab_papers.pan2023.tiny import DECAYS, TINY
+
+PAPER = "pan2023"
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "networks.jsonl"
+    monkeypatch.setattr(recorded_networks, "networks_file", lambda paper: file)
+    monkeypatch.setattr(
+        "sys.argv",
+        ["/some/where/nclab", "reproduce", "--preset", "paper", "--out", "/some/where/else"],
+    )
+    return file
+
+
+def test_kept_networks_give_the_same_numbers_elsewhere_and_are_not_trained(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    place = conjectures.Place(TINY, "teacher", 4, DECAYS)
+    configs = [
+        (fig33, fig33.Config(TINY, layers=4, weight_decays=DECAYS)),
+        (conjectures, conjectures.Config((place,))),
+        (complexity, complexity.Config(TINY, 4, (3,), DECAYS)),
+    ]
+    seen = [module.run(config, seeds=(0,), out=first) for module, config in configs]
+    assert keep_networks(PAPER, first) == len(DECAYS)
+    assert "/some/where" not in kept.read_text()
+    assert keep_networks(PAPER, first) == 0
+    assert lay_out_networks(PAPER, second) == len(DECAYS)
+    assert lay_out_networks(PAPER, second) == 0
+    assert all(one.state == "good" for one in verify_folder(second))
+
+    def trained(*_: object) -> None:
+        raise AssertionError("a recorded network was trained again")
+
+    monkeypatch.setattr(train, "train_group", trained)
+    assert [module.run(config, seeds=(0,), out=second) for module, config in configs] == seen
+    for one, other in zip(find_runs(first), find_runs(second), strict=True):
+        ends = [(folder / "journal.jsonl").stat().st_mtime for folder in (one, other)]
+        assert ends[0] == pytest.approx(ends[1], abs=1)
+
+
+def test_networks_of_a_reduced_size_are_not_kept(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", "quick"])
+    TINY.train(tmp_path, TINY.sweeps(seeds=(0,), layers=2, weight_decays=(1e-3,)))
+    assert keep_networks(PAPER, tmp_path) == 0
+
+
+def test_recorded_networks_are_refused_at_a_reduced_size(tmp_path: Path) -> None:
+    done = call("reproduce", "tour", "--recorded", "--out", tmp_path / "runs")
+    assert done.code == 2
+    assert "--preset paper" in done.err
+    assert not (tmp_path / "runs").exists()

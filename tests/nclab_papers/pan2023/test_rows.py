@@ -1,0 +1,58 @@
+"""Every judge says reproduced for the thesis's own behaviour and not for others."""
+
+import json
+
+import pytest
+
+from nclab.claims.claim import Claim
+from nclab.claims.verdict import Verdict
+from tests.nclab_papers.pan2023.spoiled import FLAT, SPOILED
+from tests.nclab_papers.pan2023.thesis_rows import EXPERIMENTS
+from tests.nclab_papers.pan2023.tiny import CLAIMS
+
+GOOD = (Verdict.REPRODUCED, Verdict.HOLDS)
+BAD = (Verdict.CONTRADICTED, Verdict.REFUTED)
+EMPTY: dict[str, list[None]] = {
+    key: [] for key in ("rows", "runs", "depths", "worst", "curve", "networks")
+}
+BY_NAME = {claim.id: claim for claim in CLAIMS}
+
+
+@pytest.mark.parametrize("name", list(FLAT))
+def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
+    claim = BY_NAME[name]
+    found = claim.judge(FLAT[name](EXPERIMENTS[claim.needs]()))
+    along_layers = Verdict.CONTRADICTED  # no network ends above where it began
+    expected = along_layers if name.endswith("-rises") else Verdict.NO_EFFECT
+    assert found.verdict is expected, found.evidence
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_the_verdict_follows_the_numbers(claim: Claim) -> None:
+    numbers = EXPERIMENTS[claim.needs]()
+    found = claim.judge(numbers)
+    assert found.verdict in GOOD, found.evidence
+    spoiled = claim.judge(SPOILED[claim.id](numbers))
+    assert spoiled.verdict in BAD, spoiled.evidence
+    json.dumps([found.to_dict(), spoiled.to_dict()], allow_nan=False)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_one_seed_decides_nothing_and_many_are_counted(claim: Claim) -> None:
+    numbers = EXPERIMENTS[claim.needs]()
+    if claim.id == "findings/guarantees-worst-case":
+        return  # about a search, not about seeds
+    assert claim.judge(numbers).numbers["seeds"] == 8
+    keys = [key for key in EMPTY if key in numbers and key != "curve"]
+    one = {key: [row for row in numbers[key] if row["seed"] == 3] for key in keys}
+    assert claim.judge(numbers | one).verdict is Verdict.UNDECIDED
+
+
+def test_every_claim_has_one_name_and_a_counterexample() -> None:
+    assert len(BY_NAME) == len(CLAIMS)
+    assert set(SPOILED) == set(BY_NAME)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_nothing_to_compare_is_open(claim: Claim) -> None:
+    assert claim.judge(EXPERIMENTS[claim.needs]() | EMPTY).verdict is Verdict.OPEN

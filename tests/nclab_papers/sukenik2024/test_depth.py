@@ -1,0 +1,64 @@
+"""The study of depth: its batches, one tiny run, what is shown, and the two networks of theory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nclab.figures.draw import draw
+from nclab_papers.shared.rows import as_rows
+from nclab_papers.sukenik2024 import depth
+from nclab_papers.sukenik2024.depth import PRESETS, Config, cells
+from nclab_papers.sukenik2024.low_rank import best_value, collapsed, on_graph
+from tests.nclab_papers.shared.studies import STUDIES
+
+TINY = Config(
+    layers=(2, 4),
+    classes=(3,),
+    weight_decays=(1e-3,),
+    widths=(1, 2),
+    starts=(1.0,),
+    steps=30,
+    workers=0,
+)
+
+
+def test_the_design_has_5760_runs() -> None:
+    batches = cells(PRESETS["paper"], range(8))
+    assert len(batches) == len({one.name for one in batches}) == 120
+    assert sum(len(one.seeds) * len(one.starts) * len(one.weight_decays) for one in batches) == 5760
+
+
+def test_a_tiny_study_descends_once_and_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = depth.run(TINY, seeds=(0, 1), out=tmp_path)
+    rows = as_rows(numbers)
+    assert len(rows) == 2 * 2 * 2 * 2 * 2
+    assert {row["width"] for row in rows} == {1, 2}
+    assert all(
+        (row["etf"] is None) is (row["kind"] == "relu" or row["loss"] == "mse") for row in rows
+    )
+    json.dumps(numbers, allow_nan=False)
+    [gone, *_] = (tmp_path / "depth").iterdir()
+    gone.unlink()  # as if the command had been stopped before this batch
+    assert depth.run(TINY, seeds=(0, 1), out=tmp_path) == numbers
+    monkeypatch.setattr(depth, "descend_cell", None)
+    assert depth.run(TINY, seeds=(0, 1), out=tmp_path) == numbers
+    assert len(depth.tables(numbers)[0].rows) == 2 * 2 * 2 * 2
+
+
+def test_a_panel_for_every_model() -> None:
+    [picture] = depth.pictures(STUDIES["sukenik2024_depth"])
+    assert len(draw(picture).axes) == 4
+
+
+@pytest.mark.parametrize(
+    ("classes", "collapse", "graph"), [(6, 0.01498193, 0.01443226), (10, 0.02494970, 0.02249303)]
+)
+def test_objectives_of_networks_that_are_written_down(
+    classes: int, collapse: float, graph: float
+) -> None:
+    for build, expected in ((collapsed, collapse), (on_graph, graph)):
+        value = best_value(build(classes, 4), classes, 4, 0.001)
+        assert value == pytest.approx(expected, abs=1e-8)

@@ -1,0 +1,74 @@
+"""Reading .npz and .safetensors files, good and bad."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import nclab
+from nclab.array_files import pick, read_arrays
+from nclab.class_columns import FEATURES
+
+
+def test_both_formats_round_trip(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).standard_normal((4, 3)).astype("float32")
+    np.savez_compressed(tmp_path / "a.npz", X=features)
+    save_file({"X": torch.from_numpy(features).bfloat16()}, tmp_path / "a.safetensors")
+    assert np.array_equal(read_arrays(tmp_path / "a.npz")["X"], features)
+    assert read_arrays(tmp_path / "a.safetensors")["X"].dtype == torch.bfloat16
+
+
+class Trap:
+    """Would write a file if it were ever unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return Path.write_text, ("trapped", "sprung")  # pragma: no cover
+
+
+def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Files that must be refused, with what the message must say."""
+    (folder / "text.npz").write_text("hello")
+    (folder / "text.safetensors").write_text("hello")
+    (folder / "points.tsv").write_text("1,2")
+    (folder / "words.csv").write_text("1,two,0\n3,4,1\n")
+    (folder / "empty.npz").write_bytes(b"")
+    np.savez(folder / "pickled.npz", features=np.array([Trap()], dtype=object))
+    np.savez(folder / "whole.npz", features=np.zeros((50, 50)))
+    content = (folder / "whole.npz").read_bytes()
+    (folder / "torn.npz").write_bytes(content[: len(content) // 2])
+    flipped = bytearray(content)
+    flipped[500] ^= 0xFF
+    (folder / "flipped.npz").write_bytes(bytes(flipped))
+    save_file({"X": torch.zeros(50, 50)}, folder / "torn.safetensors")
+    torn = (folder / "torn.safetensors").read_bytes()
+    (folder / "torn.safetensors").write_bytes(torn[:200])
+    names = {
+        "text.npz": "is not one",
+        "text.safetensors": "is not one",
+        "points.tsv": "got points.tsv",
+        "words.csv": "Cannot read .*words.csv",
+        "empty.npz": "is not one",
+        "pickled.npz": "pickled objects",
+        "torn.npz": "is not one",
+        "flipped.npz": "damaged",
+        "torn.safetensors": "is not one",
+        "nothing.npz": "does not exist",
+        ".": "got the folder",
+    }
+    return {name: (folder / name, pattern) for name, pattern in names.items()}
+
+
+def test_bad_files_give_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, (path, pattern) in bad_files(tmp_path).items():
+        with pytest.raises(nclab.NclabError, match=pattern) as caught:
+            read_arrays(path)["features"]
+        assert "\n" not in str(caught.value), name
+    assert not Path("trapped").exists()
+
+
+def test_a_missing_name_lists_what_is_there() -> None:
+    with pytest.raises(nclab.NclabError, match=r"features or X or inputs in f\.npz, found a, b"):
+        pick({"b": 1, "a": 2}, FEATURES, "f.npz")

@@ -1,0 +1,41 @@
+"""Writes IDX files for tests, byte by byte."""
+
+import gzip
+import struct
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nclab.training.data.fashion_mnist_files import FILES, File
+
+CODES = {"u1": 0x08, "i2": 0x0B, "f4": 0x0D}
+
+
+def idx_bytes(array: NDArray[np.generic]) -> bytes:
+    """An array as the format describes it: zeros, kind, dimensions, sizes, big-endian numbers."""
+    kind = array.dtype.str[1:]
+    header = struct.pack(">BBBB", 0, 0, CODES[kind], array.ndim)
+    sizes = struct.pack(f">{array.ndim}I", *array.shape)
+    return header + sizes + array.astype(f">{kind}").tobytes()
+
+
+def write_small(
+    folder: Path, *, zipped: bool, size: int = 20, part: str = "train"
+) -> dict[tuple[str, str], File]:
+    """A set of random pixels with the real names; gives what FILES would say of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (size, 28, 28), dtype=np.uint8)
+    labels = (np.arange(size) % 10).astype(np.uint8)
+    described = {}
+    for kind, array in (("images", pixels), ("labels", labels)):
+        key = (part, kind)
+        name = FILES[key].name
+        content = idx_bytes(array)
+        if zipped:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / name).write_bytes(content)
+        described[key] = File(name, array.shape, sha256(array.tobytes()).hexdigest())
+    return described

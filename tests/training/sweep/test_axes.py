@@ -1,0 +1,218 @@
+"""Sweeps over lists: every combination once, resumed, extended, as one table."""
+
+import csv
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nclab.errors import NclabError
+from nclab.records.fleet_config import UNSAID, completed
+from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.teacher import Teacher
+from nclab.training.sweep import (
+    Axes,
+    SweepConfig,
+    cost,
+    forecast,
+    plan_sweep,
+    results,
+    train,
+    train_sweep,
+    write_results,
+)
+from nclab.training.sweep.config import ALWAYS
+from nclab.training.sweep.cost import Forecast
+from nclab.training.sweep.group import Group, Tell, train_group
+from tests.training.sweep.small import contents, small
+
+ONE: dict[str, Any] = {"norms": ("affine",), "weight_decays": (1e-3,)}
+VALUES: dict[str, Any] = {
+    "recipe.optimizer": ("sgd", "adamw"),
+    "recipe.loss": ("cross_entropy", "focal"),
+    "shape.width": (4, 8),
+    "selection.imbalance": (1.0, 2.0),
+}
+
+
+def test_every_combination_is_a_config() -> None:
+    found = [
+        (one.recipe.optimizer, one.recipe.loss, one.shape.width, one.selection.imbalance)
+        for one in Axes(small(), VALUES).configs
+    ]
+    assert found == list(itertools.product(*VALUES.values()))
+    assert Axes(small()).configs == [small()]
+
+
+def test_data_vary_as_a_whole_and_by_field() -> None:
+    axes = {"data.samples": (130, 140), "data": (Teacher(inputs=8), ConicHull(inputs=8))}
+    found = [(type(one.data), one.data.samples) for one in Axes(small(), axes).configs]  # type: ignore[union-attr]
+    kinds = (Teacher, ConicHull)
+    assert found == [(kind, size) for size in (130, 140) for kind in kinds]
+
+
+def test_what_is_not_read_is_no_axis() -> None:
+    values = {"recipe.optimizer": ("sgd", "adam"), "recipe.beta2": (0.9, 0.99)}
+    found = [(one.recipe.optimizer, one.recipe.beta2) for one in Axes(small(), values).configs]
+    assert found == [("sgd", 0.999), ("adam", 0.9), ("adam", 0.99)]
+    plain = small().plan(small().data.draw())[0].name
+    first = Axes(small(), values).configs[0]
+    assert first.plan(first.data.draw())[0].name == plain
+    tails = {"selection.imbalance": (1.0, 3.0), "selection.tail": ("step", "exponential")}
+    assert len(Axes(small(), tails).configs) == 3
+    moving = {"recipe.nesterov": (True, False), "recipe.momentum": (0.0, 0.9)}
+    with pytest.raises(NclabError, match="nesterov with sgd or sgdw and a momentum"):
+        Axes(small(), moving)
+    assert len(Axes(small(), {**moving, "recipe.momentum": (0.5, 0.9)}).configs) == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "pattern"),
+    [
+        (
+            {"rate": (0.1,)},
+            "fields of data, selection, shape, recipe, as 'recipe.rate', got 'rate'",
+        ),
+        ({"seeds": (1, 2)}, "got 'seeds'"),
+        ({"recipe": (1, 2)}, "got 'recipe'"),
+        ({"recipe.speed": (1, 2)}, "field of Recipe .*, got 'speed'"),
+        ({"data.cones": (1, 2)}, "field of Teacher .*, got 'cones'"),
+        ({"shape.classes": (2, 3)}, "classes as an axis of the data"),
+        ({"recipe.rate": ()}, "at least one value of recipe.rate"),
+        ({"recipe.rate": 0.1}, "list of values of recipe.rate, got 0.1"),
+        ({"recipe.loss": "mse"}, "list of values of recipe.loss, got 'mse'"),
+        ({"recipe.rate": (0.1, 0.1)}, "without repetition"),
+        ({"recipe.optimizer": ("sgd", "lion")}, "got 'lion'"),
+        ({"shape.width": (8, 0)}, "width to be an integer of at least 1, got 0"),
+    ],
+)
+def test_bad_axes_give_one_clear_line(values: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(NclabError, match=pattern) as caught:
+        Axes(small(), values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sweep_is_the_sum_of_its_fleets_and_grows(tmp_path: Path) -> None:
+    """Alone, together, and by a longer list later: the same bytes, and only what is new."""
+    config = small(**ONE)
+    short = Axes(config, {"recipe.optimizer": ("sgd",), "shape.width": (4, 8)})
+    long = Axes(config, {"recipe.optimizer": ("sgd", "adam"), "shape.width": (4, 8)})
+    first = train_sweep(short, tmp_path / "a", workers=0)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "a").rglob("*.safetensors")}
+    plan = plan_sweep(long, tmp_path / "a")
+    assert (len(plan.runs), len(plan.missing), len(plan.fleets)) == (4, 2, 4)
+    rows = train_sweep(long, tmp_path / "a", workers=0)
+    assert all(file.stat().st_mtime_ns == moment for file, moment in before.items())
+    assert [(row["optimizer"], row["width"]) for row in rows] == [
+        ("sgd", 4),
+        ("sgd", 8),
+        ("adam", 4),
+        ("adam", 8),
+    ]
+    assert [row["run"] for row in rows[:2]] == [row["run"] for row in first]
+    for one in long.configs:
+        train_sweep(one, tmp_path / "b", workers=0)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert train_sweep([*short.configs, *long.configs], tmp_path / "a", workers=0) == rows
+
+
+def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
+    whole = train_sweep(axes, tmp_path / "whole", workers=0)
+
+    def dies(group: Group, tell: Tell) -> None:
+        seen = 0
+
+        def heard(steps: int) -> None:
+            nonlocal seen
+            seen += steps
+            if seen > group.total // 2:
+                raise NclabError("The lights went out.")
+            tell(steps)
+
+        train_group(group, heard)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "train_group", dies)
+        with pytest.raises(NclabError, match="lights"):
+            train_sweep(axes, tmp_path / "cut", workers=0)
+    assert len(plan_sweep(axes, tmp_path / "cut").missing) == 2
+    assert all((tmp_path / "cut" / row["run"]).is_dir() for row in whole)
+    assert train_sweep(axes, tmp_path / "cut", workers=0) == whole
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
+    axes = Axes(small(**ONE), {"recipe.loss": ("cross_entropy", "mse")})
+    train_sweep(axes, tmp_path, workers=0)
+    rows = results(tmp_path)
+    assert {row["objective"] for row in rows} == {"cross_entropy", "mse"}
+    assert all(type(row["loss"]) is float for row in rows)
+    assert {(row["optimizer"], row["imbalance"], row["data_depth"]) for row in rows} == {
+        ("sgd", 1.0, 3)
+    }
+    assert set(rows[0]) == set(rows[1]) >= {"trained_loss", "seed", "norm", "milestones", "run"}
+    files = write_results(tmp_path)
+    read = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert [row["run"] for row in read] == [row["run"] for row in rows]
+    assert [float(row["min_intra"]) for row in read] == [row["min_intra"] for row in rows]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert [file.name for file in files] == ["results.csv", "results.parquet"]
+    assert parquet.read_table(tmp_path / "results.parquet").to_pylist() == rows
+
+
+def test_a_plan_counts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def track(items: list[Any], what: str) -> list[Any]:
+        shown.append(what)
+        return items
+
+    monkeypatch.setattr(cost, "track", track)
+    axes = Axes(small(seeds=(0, 1)), {"recipe.optimizer": ("sgd", "adamw")})
+    plan = plan_sweep(axes, tmp_path / "runs")
+    look = forecast(plan, workers=0)
+    assert shown == ["timing networks"], "a first kernel takes a minute to compile"
+    assert (look.networks, look.missing, look.fleets) == (16, 16, 2)
+    assert look.axes["optimizer"] == ["sgd", "adamw"]
+    assert look.axes["weight_decay"] == [1e-3, 1e-2]
+    assert look.axes["seed"] == [0, 1]
+    assert look.seconds > 0
+    assert "16 networks in 2 fleets; about" in str(look)
+    assert not (tmp_path / "runs").exists()
+    train_sweep(axes, tmp_path / "runs", workers=0)
+    there = sum(
+        -(-file.stat().st_size // 4096) * 4096
+        for file in (tmp_path / "runs").rglob("*")
+        if file.is_file()
+    )
+    assert 0.5 < look.bytes / there < 2
+    again = forecast(plan_sweep(axes, tmp_path / "runs"), workers=0)
+    assert (again.missing, again.seconds, again.bytes) == (0, 0, 0)
+    assert str(again).endswith("16 networks in 2 fleets, 16 of them there already")
+
+
+def test_a_full_disk_is_said() -> None:
+    look = Forecast(1, 1, 1, {}, 9000.0, 1, 10**9, 10**6)
+    assert str(look).splitlines()[-1] == "The disk has only 1 MB left."
+    assert "2.5 hours on 1 core, 1 GB on disk" in str(look)
+
+
+def test_what_is_unsaid_is_the_default() -> None:
+    """Names hash what is said, so that these can change on neither side."""
+    config = SweepConfig()
+    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {
+        "shape": config.shape,
+        "recipe": config.recipe,
+        "data.selection": config.selection,
+    }
+    for part, one in parts.items():
+        values = dataclasses.asdict(one)
+        found |= {f"{part}.{k}": v for k, v in values.items() if k not in ALWAYS.get(part, ())}
+    assert found == UNSAID
+    [first, *_] = small().plan(small().data.draw())
+    assert completed(first.config)["recipe"]["loss"] == "cross_entropy"
+    assert "loss" not in first.config["recipe"]

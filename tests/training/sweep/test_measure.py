@@ -1,0 +1,42 @@
+"""Members are measured as `nclab.measure` would."""
+
+import pytest
+import torch
+
+import nclab
+from nclab.training.data.teacher import Teacher
+from nclab.training.models.mlp import MLP, Norm, Shape
+from nclab.training.sweep.measure import measure_member
+
+
+@pytest.mark.parametrize("norm", ["affine", "plain", "none"])
+@pytest.mark.parametrize("layers", ["last", "all"])
+def test_equals_nclab_measure(norm: Norm, layers: str) -> None:
+    samples = Teacher(samples=300, width=10).draw()
+    model, _ = MLP.seeded(Shape(layers=4, width=12), norm, seed=1)
+    model.train()
+    with torch.no_grad():
+        model(samples.inputs)  # moves the running statistics
+    model.eval()
+    expected = nclab.measure(model, [tuple(samples)], layers=layers).layers
+    if layers == "all":
+        expected = tuple(layer for layer in expected if layer.dim == 12)
+    found = measure_member(model, samples, layers="all" if layers == "all" else "last")
+    held_out = Teacher(samples=90, width=10, seed=1).draw()
+    both = nclab.measure(model, [tuple(samples)], test=[tuple(held_out)], layers=layers).test
+    assert both is not None
+    tested = measure_member(model, held_out, layers="last", reference=found.layers)
+    for name in ("reference_ncc_accuracy", "strong_test_collapse", "accuracy"):
+        assert getattr(tested.layers[-1], name) == pytest.approx(getattr(both.layers[-1], name))
+    assert found.geometry["layer"] == "hidden.2"
+    assert len(found.geometry["means"]) == len(found.geometry["weights"]) == 4
+    measured = found.layers
+    assert len(measured) == len(expected) == (3 if layers == "all" else 1)
+    for own, other in zip(measured, expected, strict=True):
+        assert own.layer == other.layer
+        for name, value in other.scalars().items():
+            mine = own.scalars()[name]
+            if value is None:
+                assert mine is None, name
+            else:
+                assert mine == pytest.approx(value, rel=1e-6, abs=1e-9), name
