@@ -10,7 +10,7 @@ for the whole call also two float32 N x d x C products and N x C exponentials in
 the call without a classifier has one product and no exponentials.
 
 At the default noise every row is so near to its class mean that its distance alone decides, as with
-collapsed features; `--noise 1` leaves no such row, and the second look has its product to do.
+collapsed features; `--noise 1` leaves no such row, and the second pass has its product to do.
 
 The peer is a restatement of what rhubarbwu/neural-collapse computes, in float32 and batches of
 512: class means, the covariance, class variances and decisions in three passes, then NC1 (pinv),
@@ -189,7 +189,7 @@ def run(
     features.add_(torch.randn(rows, dim, generator=generator), alpha=noise)
     weight = torch.randn(num_classes, dim, generator=generator) / dim**0.5
     sides: dict[str, Callable[[], object]] = {
-        "one_pass": lambda: nclab.measure_features(features, labels, second_look=False),
+        "one_pass": lambda: nclab.measure_features(features, labels, second_pass=False),
         "features": lambda: nclab.measure_features(features, labels),
         "whole": lambda: nclab.measure_features(features, labels, weight),
     }

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from nclab.metrics.sharded import sharded_metrics
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook, ShardedMoments
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass, ShardedMoments
 
 ROWS = 4000
 """Of each rank."""
@@ -96,8 +96,8 @@ def work(classes: int, dim: int) -> list[dict[str, Any]]:
     logits = LogitStatistics(classes, residuals=False)
     model = (5, 8 * (4 * classes + 2 + classes * classes))
     note("logits with residuals", model, logits.all_reduce)
-    look = SecondLook(moments)
-    note("second look", (2, 8 * (classes * dim + 7 * classes + 4 + 3)), look.all_reduce)
+    look = SecondPass(moments)
+    note("second pass", (2, 8 * (classes * dim + 7 * classes + 4 + 3)), look.all_reduce)
     sharded = ShardedMoments(classes, dim)
     batch = len(labels)
     note(

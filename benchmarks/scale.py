@@ -2,8 +2,8 @@
 
 `--classes 100000 --rows 500000 --dim 768` writes features to shards (float32, class means and noise
 drawn at random), then a process of its own measures them with one thread: every one-pass metric and
-the tiled statistics of all pairs of classes, `measure_shards(..., second_look=False, workers=0)`;
-`--second-look` for the default call. The limit, in the same process afterwards, is the least that
+the tiled statistics of all pairs of classes, `measure_shards(..., second_pass=False, workers=0)`;
+`--second-pass` for the default call. The limit, in the same process afterwards, is the least that
 any program must do: read the shards once, add their rows to C x d float64 sums once, and one C x C
 Gram matrix of half the pairs in float32 tiles.
 
@@ -95,7 +95,7 @@ def limit(folder: Path, classes: int, dim: int) -> dict[str, float]:
     return {work.__name__: cpu_seconds(work) for work in (read, scatter, gram)}
 
 
-def measured(folder: Path, *, second_look: bool) -> dict[str, object]:
+def measured(folder: Path, *, second_pass: bool) -> dict[str, object]:
     """One measurement in this process: its time, plan and peak, and the limit."""
     torch.set_num_threads(1)
     first = next(iter(find_shards(folder)))
@@ -106,7 +106,7 @@ def measured(folder: Path, *, second_look: bool) -> dict[str, object]:
     started = time.process_time()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        collapse = nclab.measure_shards(folder, second_look=second_look, workers=0)
+        collapse = nclab.measure_shards(folder, second_pass=second_pass, workers=0)
     ours = time.process_time() - started
     peak = peak_gb()
     plans = [str(one.message) for one in said if str(one.message).startswith(PLANNED)]
@@ -116,7 +116,7 @@ def measured(folder: Path, *, second_look: bool) -> dict[str, object]:
         "N": collapse.samples,
         "d": dim,
         "C": collapse.num_classes,
-        "second_look": second_look,
+        "second_pass": second_pass,
         "ours_cpu_s": round(ours, 2),
         "limit_cpu_s": {name: round(seconds, 2) for name, seconds in parts.items()},
         "ratio": round(ours / total, 3),
@@ -128,14 +128,14 @@ def measured(folder: Path, *, second_look: bool) -> dict[str, object]:
     }
 
 
-def at_size(rows: int, classes: int, dim: int, *, second_look: bool) -> dict[str, object]:
+def at_size(rows: int, classes: int, dim: int, *, second_pass: bool) -> dict[str, object]:
     """Write the shards and measure them in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         for number, (features, labels) in enumerate(batches(rows, classes, dim)):
             part = {"features": features, "labels": labels}
             save_file(part, f"{folder}/part-{number}.safetensors")
         command = [sys.executable, __file__, "--folder", folder]
-        command += ["--second-look"] if second_look else []
+        command += ["--second-pass"] if second_pass else []
         found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
         result: dict[str, object] = json.loads(found)
         return result
@@ -195,19 +195,19 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=20_000)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--dim", type=int, default=768)
-    parser.add_argument("--second-look", action="store_true", help="the default call")
+    parser.add_argument("--second-pass", action="store_true", help="the default call")
     parser.add_argument("--exponents", action="store_true", help="fit how times grow")
     parser.add_argument("--folder", type=Path, help="measure the shards there, in this process")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     if options.folder is not None:
-        print(json.dumps(measured(options.folder, second_look=options.second_look)))
+        print(json.dumps(measured(options.folder, second_pass=options.second_pass)))
         return
     if options.exponents:
         result = exponents()
     else:
         sizes = (options.rows, options.classes, options.dim)
-        result = at_size(*sizes, second_look=options.second_look)
+        result = at_size(*sizes, second_pass=options.second_pass)
     if options.json:
         print(json.dumps(result, indent=1))
         return

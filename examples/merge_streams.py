@@ -33,8 +33,8 @@ print("merged:   ", together)
 print("one shot: ", metrics.nc1_trace_pinv(whole))
 assert abs(together / metrics.nc1_trace_pinv(whole) - 1) < 1e-10
 
-# A second look and the loss side are streams of their own.
-look = nclab.SecondLook(whole)
+# A second pass and the loss side are streams of their own.
+look = nclab.SecondPass(whole)
 look.update(features, labels)
 print("nearest class centre is right:", metrics.nc4_ncc_accuracy(look))
 logits = nclab.LogitStatistics(num_classes=6)

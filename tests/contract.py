@@ -24,7 +24,7 @@ CLASSIFIER = frozenset({"weight", "classes"})
 STATISTICS = FEATURES | CLASSIFIER | {"logits"}
 """Names of the parameters of metrics, by what they see of a cloud; logits see both."""
 COMPARE = {metric.function for metric in METRICS if metric.needs == "both"}
-"""Metrics of a second look that see the classifier's decisions too."""
+"""Metrics of a second pass that see the classifier's decisions too."""
 
 
 def functions() -> dict[str, Function]:
@@ -43,7 +43,7 @@ def statistics(cloud: Cloud) -> dict[str, Any]:
     logits = nclab.LogitStatistics(len(cloud.weight))
     outputs = torch.addmm(cloud.bias, cloud.features, cloud.weight.T)
     predicted = logits.update(outputs, cloud.labels)
-    look = nclab.SecondLook(moments)
+    look = nclab.SecondPass(moments)
     look.update(cloud.features, cloud.labels, predicted)
     spread = DirectionalSpread(moments)
     spread.update(cloud.features, cloud.labels)

@@ -86,7 +86,7 @@ import nclab
 import nclab.progress as progress
 from nclab.cli.main import app
 from nclab.metrics import pairs
-from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics import ClassMoments, SecondPass
 
 def slow(kind, name):
     quick = getattr(kind, name)
@@ -96,7 +96,7 @@ def slow(kind, name):
     setattr(kind, name, late)
 
 slow(ClassMoments, "add_checked")
-slow(SecondLook, "add_checked")
+slow(SecondPass, "add_checked")
 slow(pairs.Deviation, "update")
 progress.PATIENCE_SECONDS = 0.1
 generator = torch.Generator().manual_seed(0)
@@ -122,13 +122,13 @@ for name, measure in doors.items():
 
 
 def test_every_pass_of_a_measurement_is_seen(tmp_path: Path) -> None:
-    """Also the second look at batches that were kept, and pairs that are a single tile."""
+    """Also the second pass at batches that were kept, and pairs that are a single tile."""
     shown = on_a_terminal(MEASURING, tmp_path).split("door ")[1:]
     assert [part.split(".")[0] for part in shown] == [
         *("arrays", "batches", "model", "shards", "command"),
     ]
     for part in shown:
-        passes = ["measuring", "second look"]
+        passes = ["measuring", "second pass"]
         if part.startswith(("shards", "command")):
             passes = ["measuring shards"]
         assert all(word in part for word in (*passes, "pairs of classes")), part

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nclab.monitor.monitor import Monitor
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
-    from nclab.statistics.second_look import SecondLook
+    from nclab.statistics.second_pass import SecondPass
     from nclab.theory.certificates.certificate import Certificate, certify
     from nclab.theory.targets.target import Target, target
 
@@ -34,7 +34,7 @@ _HOME = {
     "NclabError": "nclab.errors",
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
-    "SecondLook": "nclab.statistics.second_look",
+    "SecondPass": "nclab.statistics.second_pass",
     "Target": "nclab.theory.targets.target",
     "certify": "nclab.theory.certificates.certificate",
     "measure": "nclab.measurement.model",
@@ -56,7 +56,7 @@ __all__ = [
     "NclabError",
     "NclabWarning",
     "Report",
-    "SecondLook",
+    "SecondPass",
     "Target",
     "certify",
     "measure",

@@ -79,7 +79,7 @@ def test_other_names_and_a_head_in_the_same_file(tmp_path: Path) -> None:
     found = json.loads(call("measure", file, "--json", "--one-pass").out)
     assert found["loss"] is not None
     assert found["nc4_ncc_accuracy"] is None
-    assert "second_look" in found["notes"]["nc4_ncc_accuracy"]
+    assert "second_pass" in found["notes"]["nc4_ncc_accuracy"]
 
 
 def bad_calls(folder: Path) -> dict[str, tuple[list[object], str]]:

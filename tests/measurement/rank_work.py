@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import nclab
 from nclab.metrics.sharded import sharded_metrics
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook, ShardedMoments
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass, ShardedMoments
 from tests.clouds import Cloud, cloud
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -136,7 +136,7 @@ def work() -> dict[str, Any]:
     close.all_reduce()
     told["tight"] = numbers(close)
 
-    logits, look = LogitStatistics(CLASSES), SecondLook(joined)
+    logits, look = LogitStatistics(CLASSES), SecondPass(joined)
     for rows, labels in batches(own, made):
         predicted = logits.update(rows @ made.weight.T + made.bias, labels)
         kept = labels != -100
@@ -154,7 +154,7 @@ def work() -> dict[str, Any]:
     told["stranger"] = "" if rank < 2 else refusal(lambda: pair.all_reduce(halves[0]))
     other = ClassMoments(CLASSES, DIM + (rank == 1))
     told["unlike"] = refusal(other.all_reduce)
-    alone = SecondLook(moments(made, torch.arange(9 * rank, len(made.labels))))
+    alone = SecondPass(moments(made, torch.arange(9 * rank, len(made.labels))))
     told["other means"] = refusal(alone.all_reduce)
 
     part = shares(made.labels, size, empty=False)[rank]

@@ -86,12 +86,12 @@ def test_a_certificate_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_missing_without_a_reason() -> None:
     data = cloud()
-    bare = nclab.measure_features(data.features, data.labels, second_look=False, scatter=False)
+    bare = nclab.measure_features(data.features, data.labels, second_pass=False, scatter=False)
     for metric in METRICS:
         value = getattr(bare, metric.name)
         assert (value is None) == (metric.name in bare.notes), metric.name
     assert bare.notes["nc1_trace_pinv"] == "scatter=False"
-    assert "second_look=False" in bare.notes["centred_max_inter"]
+    assert "second_pass=False" in bare.notes["centred_max_inter"]
     assert "nc1_trace_pinv" in str(bare)  # the reason is shown
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import nclab
 from nclab.figures.picture import Panel
 from nclab.metrics.catalogue import REFERENCE_METRICS
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.reference_pass import ReferencePass
 from tests.contract import assert_same
 
 C, D = 4, 6
@@ -165,10 +165,10 @@ def test_batches_moments_and_measurements_agree() -> None:
 def test_merged_looks_are_those_of_all() -> None:
     rows, labels = TESTS["balanced"]
     moments = nclab.measure_features(*TRAIN).moments
-    whole, left, right = (ReferenceLook(moments) for _ in range(3))
+    whole, left, right = (ReferencePass(moments) for _ in range(3))
     whole.add(rows, labels, labels)
     left.add(rows[:11], labels[:11], labels[:11])
-    other = ReferenceLook(moments)
+    other = ReferencePass(moments)
     other.add(rows[11:], labels[11:], labels[11:])
     right.load_sums(other.sums())
     left.merge(right)

@@ -185,7 +185,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     for _ in range(60):
         labels = np.repeat(np.arange(3), 25)
         rows = means[labels] + 0.6 * rng.normal(size=(75, 4))
-        collapse = nclab.measure_features(rows, labels, intervals=True, second_look=False)
+        collapse = nclab.measure_features(rows, labels, intervals=True, second_pass=False)
         assert collapse.intervals is not None
         interval = collapse.intervals["nc1_trace_ratio"]
         held += interval.low <= truth <= interval.high

@@ -23,13 +23,13 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
-classes, dim, second_look = 16_500, 256, sys.argv[1] == "look"
+classes, dim, second_pass = 16_500, 256, sys.argv[1] == "look"
 torch.set_num_threads(1)
 labels = torch.arange(classes)
 features = torch.randn(classes, dim, generator=torch.Generator().manual_seed(0))
 nclab.measure_features(features[:600], labels[:600] % 3)
 before = peak()
-nclab.measure_features(features, labels, second_look=second_look, memory=int(sys.argv[2]))
+nclab.measure_features(features, labels, second_pass=second_pass, memory=int(sys.argv[2]))
 print(json.dumps(peak() - before))
 """
 
@@ -49,7 +49,7 @@ def test_amounts() -> None:
 
 def test_a_plan_that_does_not_fit_says_what_would() -> None:
     sizes = Sizes(100_000, 768)
-    one_pass = sum(sizes._replace(second_look=False).parts().values())
+    one_pass = sum(sizes._replace(second_pass=False).parts().values())
     with pytest.raises(DataError, match=r"memory 6 GB, got .*--one-pass\) takes 5\.28 GB"):
         Budget(as_bytes("6GB")).plan("layer", sizes)
     assert 5.275e9 < one_pass < 5.285e9
@@ -109,7 +109,7 @@ def test_error_bars_of_shards_are_planned_for(tmp_path: Path) -> None:
         lambda **options: nclab.measure_features(rows, labels, **options),
         lambda **options: nclab.measure_shards(tmp_path, workers=0, **options),
     ):
-        assert door(memory="290MB", second_look=False).samples == 1200
+        assert door(memory="290MB", second_pass=False).samples == 1200
         with pytest.raises(DataError, match=r"error bars and null 0\.1"):
             door(memory="290MB", intervals=True)
     sizes = Sizes(400, 300, beside=10**8)
@@ -129,7 +129,7 @@ def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("passes", ["one", "look"])
 def test_no_more_is_used_than_planned(passes: str) -> None:
     """In a process of its own, at the smallest size that is worked on in parts."""
-    sizes = Sizes(16_500, 256, second_look=passes == "look")
+    sizes = Sizes(16_500, 256, second_pass=passes == "look")
     planned = sum(sizes.parts().values())
     command = [sys.executable, "-c", PEAK, passes, str(planned)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

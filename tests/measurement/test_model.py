@@ -291,16 +291,16 @@ def test_a_cache_for_some_of_the_layers() -> None:
     ("options", "reason"),
     [
         ({"cache_bytes": 0}, "exceed cache_bytes=0 and the loader can be read only once"),
-        ({"second_look": False}, "not asked for (second_look=False)"),
+        ({"second_pass": False}, "not asked for (second_pass=False)"),
     ],
 )
-def test_without_a_second_look_the_rest_is_there(options: dict[str, Any], reason: str) -> None:
+def test_without_a_second_pass_the_rest_is_there(options: dict[str, Any], reason: str) -> None:
     model, batches = prepared("convolutional")
     whole = nclab.measure(model, batches, layers="all")
     model.passes = 0
     report = nclab.measure(model, generator(batches), layers="all", **options)
     assert model.passes == 3
-    second = {metric.name for metric in METRICS if metric.needs in ("second look", "both")}
+    second = {metric.name for metric in METRICS if metric.needs in ("second pass", "both")}
     assert second
     for left, right in zip(whole.layers, report.layers, strict=True):
         for name in second:
@@ -320,9 +320,9 @@ def test_a_generator_is_looked_at_twice_in_the_cache() -> None:
     assert model.passes == 6
 
 
-def test_without_a_second_look_there_is_no_second_pass() -> None:
+def test_without_a_second_pass_there_is_no_second_pass() -> None:
     model, batches = prepared("mlp")
-    nclab.measure(model, batches, layers="all", second_look=False, cache_bytes=0)
+    nclab.measure(model, batches, layers="all", second_pass=False, cache_bytes=0)
     assert model.passes == 3
 
 

@@ -9,7 +9,7 @@ import torch
 
 import nclab
 from nclab.measurement.ranks import SharedData
-from nclab.statistics import LogitStatistics, SecondLook
+from nclab.statistics import LogitStatistics, SecondPass
 from tests.measurement import rank_work as work
 from tests.measurement.test_shards import flat
 from tests.torchrun import found_by, torchrun, without_launcher
@@ -64,10 +64,10 @@ def test_the_number_of_messages_does_not_grow_with_the_processes(
     assert [told["calls"] for told in found] == [5] * len(found)
 
 
-def test_logits_and_second_looks_too(found: list[dict[str, Any]]) -> None:
+def test_logits_and_second_passs_too(found: list[dict[str, Any]]) -> None:
     logits = LogitStatistics(work.CLASSES)
     predicted = logits.update(MADE.features @ MADE.weight.T + MADE.bias, MADE.labels)
-    look = SecondLook(work.moments(MADE, EVERYTHING))
+    look = SecondPass(work.moments(MADE, EVERYTHING))
     kept = MADE.labels != -100
     look.update(MADE.features[kept], MADE.labels[kept], predicted)
     for told in found:
@@ -125,7 +125,7 @@ def test_what_one_process_refuses_all_refuse(found: list[dict[str, Any]]) -> Non
         assert "the same features in both passes" in told["changed"]
         assert "processes [0] saw no batch" in told["no batch"]
         assert "Expected moments of the same classes" in told["unlike"]
-        assert "second looks at the same class means" in told["other means"]
+        assert "second passes at the same class means" in told["other means"]
         whose = "Expected labels in [0, 11)" if rank == 1 else "processes [1] could not"
         assert whose in told["bad row"]
         assert "features of one type in every process" in told["mixed"]
@@ -140,7 +140,7 @@ def test_sharded_classes_have_the_metrics_of_one_pass(found: list[dict[str, Any]
             MADE.labels[rows],
             weight=weight,
             num_classes=work.CLASSES,
-            second_look=False,
+            second_pass=False,
             allow_missing=True,
         )
         expected = {key: value for key, value in one.values.items() if value is not None}

@@ -70,9 +70,9 @@ def test_effective_depth_by_hand() -> None:
     assert REPORT.effective_depth() == REPORT.effective_depth(0.01)
 
 
-def test_effective_depth_needs_a_second_look() -> None:
-    report = nclab.measure(MODEL, [(X, Y)], layers="all", second_look=False)
-    with pytest.raises(nclab.DataError, match="Measure with a second look") as caught:
+def test_effective_depth_needs_a_second_pass() -> None:
+    report = nclab.measure(MODEL, [(X, Y)], layers="all", second_pass=False)
+    with pytest.raises(nclab.DataError, match="Measure with a second pass") as caught:
         report.effective_depth()
     assert "\n" not in str(caught.value)
     assert "effective depth" not in str(report)

@@ -101,8 +101,8 @@ def test_64_shards_in_two_processes_equal_one_shot(tmp_path: Path) -> None:
 
 def test_one_pass_alone(tmp_path: Path) -> None:
     write(tmp_path)
-    found = nclab.measure_shards(tmp_path, second_look=False, workers=0)
-    same(found, nclab.measure_features(DATA.features, DATA.labels, second_look=False))
+    found = nclab.measure_shards(tmp_path, second_pass=False, workers=0)
+    same(found, nclab.measure_features(DATA.features, DATA.labels, second_pass=False))
 
 
 def test_a_truncated_shard_is_named_and_can_be_left_out(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_kept_parts_are_those_of_the_same_files_and_options(tmp_path: Path) -> N
 
 
 def test_keys_of_kept_parts_are_the_same_in_every_process() -> None:
-    """All that a plan may hold: also functions of metrics, and the second look of a reference."""
+    """All that a plan may hold: also functions of metrics, and the second pass of a reference."""
 
     class Spy:
         def __init__(self) -> None:
@@ -442,7 +442,7 @@ def test_dearer_metrics_and_intervals_equal_one_shot(tmp_path: Path, workers: in
 
 def test_a_single_metric_and_groups_of_ones_own_number(tmp_path: Path) -> None:
     write(tmp_path)
-    options: dict[str, Any] = {"metrics": ["rankme"], "intervals": 6, "second_look": False}
+    options: dict[str, Any] = {"metrics": ["rankme"], "intervals": 6, "second_pass": False}
     found = nclab.measure_shards(tmp_path, workers=0, **options)
     same(found, nclab.measure_features(DATA.features, DATA.labels, **options))
 

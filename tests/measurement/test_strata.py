@@ -83,7 +83,7 @@ def test_the_spread_does_not_shrink_with_the_class() -> None:
     torch.manual_seed(0)
     labels = torch.cat([torch.arange(10_000).repeat(2), 10_000 + torch.arange(10).repeat(2000)])
     x = torch.randn(10_010, 8).double()[labels] + torch.randn(len(labels), 8).double()
-    head, tail = nclab.measure_features(x, labels, second_look=False).strata(2)
+    head, tail = nclab.measure_features(x, labels, second_pass=False).strata(2)
     assert (head.classes, tail.classes) == (10, 10_000)
     assert head.within == pytest.approx(tail.within, rel=0.03)
 
@@ -109,7 +109,7 @@ def test_where_they_are_shown(tmp_path: Path) -> None:
 def test_many_classes_are_drawn_in_groups_alone() -> None:
     torch.manual_seed(0)
     labels = torch.cat([torch.arange(2100), torch.zeros(50, dtype=torch.int64)])
-    collapse = nclab.measure_features(torch.randn(len(labels), 3), labels, second_look=False)
+    collapse = nclab.measure_features(torch.randn(len(labels), 3), labels, second_pass=False)
     assert [panel.title for panel in collapse._picture().panels] == [
         "spread and loss, by frequency"
     ]

@@ -339,9 +339,9 @@ def test_rare_classes_are_as_if_they_had_not_come(way: str, tmp_path: Path) -> N
     assert len(said) == 2
 
 
-def test_without_a_second_look_the_scatter_is_given_up() -> None:
+def test_without_a_second_pass_the_scatter_is_given_up() -> None:
     x, y, weight = rare_data()
-    found = nclab.measure_features(x, y, weight, min_count=3, second_look=False)
+    found = nclab.measure_features(x, y, weight, min_count=3, second_pass=False)
     assert found.nc1_trace_pinv is None
     assert found.notes["nc1_trace_pinv"].startswith("min_count leaves classes out")
     assert found.nc1_trace_ratio is not None

@@ -64,7 +64,7 @@ def test_a_bias_does_not_let_the_loss_fall_below_its_optimum() -> None:
         sizes = torch.randint(1, 6, (num_classes,), generator=generator)
         labels = torch.repeat_interleave(torch.arange(num_classes), sizes)
         collapse = nclab.measure_features(
-            2 * etf[labels], labels, weight, bias, second_look=False, scatter=False
+            2 * etf[labels], labels, weight, bias, second_pass=False, scatter=False
         )
         assert collapse.excess_loss is not None
         worst = min(worst, collapse.excess_loss)

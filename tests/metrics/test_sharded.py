@@ -18,7 +18,7 @@ def test_one_process_alone(classes: int, dtype: torch.dtype) -> None:
     features = made.features.to(dtype)
     moments = ShardedMoments(classes, 7, scatter=True)
     moments.read(zip(features.split(10), made.labels.split(10), strict=True))
-    one = nclab.measure_features(features, made.labels, weight=made.weight, second_look=False)
+    one = nclab.measure_features(features, made.labels, weight=made.weight, second_pass=False)
     expected = {name: value for name, value in one.values.items() if value is not None}
     found = sharded_metrics(moments, made.weight)
     assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-10, abs=1e-10)
@@ -29,7 +29,7 @@ def test_coinciding_means_are_infinitely_close() -> None:
     rows, labels = [[1.0, 0.0], [1.0, 2.0], [1.0, 1.0], [4.0, 1.0]], [0, 0, 1, 2]
     moments = ShardedMoments(3, 2)
     moments.update(rows, labels)
-    one = nclab.measure_features(rows, labels, second_look=False)
+    one = nclab.measure_features(rows, labels, second_pass=False)
     found = sharded_metrics(moments)
     assert found["cdnv"] == one.cdnv == float("inf")
     assert found == pytest.approx({name: one.values[name] for name in found}, abs=1e-12)

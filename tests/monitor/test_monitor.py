@@ -17,7 +17,7 @@ from nclab.monitor.event import Event
 from nclab.monitor.schedule import Every, Logarithmic
 from tests.monitor.loops import CLASSES, batches, network, train
 
-ONE_PASS = [metric.name for metric in METRICS if metric.needs not in ("second look", "both")]
+ONE_PASS = [metric.name for metric in METRICS if metric.needs not in ("second pass", "both")]
 
 
 def close(ours: float | None, theirs: float | None, rel: float = 1e-9) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nclab.statistics import ClassMoments, SecondLook, balls, second_look
+from nclab.statistics import ClassMoments, SecondPass, balls, second_pass
 from nclab.statistics.balls import sure_radii
 from nclab.statistics.nearest import Centres
 
@@ -70,7 +70,7 @@ def test_nothing_is_said_for_few_rows_or_one_place() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("noise", [0.05, 0.4, 2.0])
-def test_a_second_look_is_the_same_without_them(
+def test_a_second_pass_is_the_same_without_them(
     noise: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All rows sure, some, and none: every count and sum agrees."""
@@ -84,8 +84,8 @@ def test_a_second_look_is_the_same_without_them(
     moments.update(rows, labels)
     looks = []
     for radii in (sure_radii, lambda centres, rows: centres.means.new_zeros(len(centres.means))):
-        monkeypatch.setattr(second_look, "sure_radii", radii)
-        look = SecondLook(moments)
+        monkeypatch.setattr(second_pass, "sure_radii", radii)
+        look = SecondPass(moments)
         look.update(rows, labels, labels.flip(0))
         looks.append(look.sums())
     assert looks[0].keys() == looks[1].keys()

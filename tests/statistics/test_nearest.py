@@ -88,5 +88,5 @@ def test_most_rows_need_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nearest, "SCREENED", 0)
     monkeypatch.setattr(nearest.Centres, "nearest_mean", counted)
-    nclab.SecondLook(moments).update(rows, labels)
+    nclab.SecondPass(moments).update(rows, labels)
     assert sum(seen) <= 30

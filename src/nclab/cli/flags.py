@@ -8,8 +8,8 @@ from functools import partial
 from nclab.errors import MissingExtra, NclabError
 
 OTHER_NAMES = {
-    "second_look=False (--one-pass)": "--one-pass",
-    "second_look=False": "--one-pass",
+    "second_pass=False (--one-pass)": "--one-pass",
+    "second_pass=False": "--one-pass",
     "Expected memory such": "Expected --memory such",
     "weight= (--head FILE)": "--head FILE",
     "weight=": "--head",

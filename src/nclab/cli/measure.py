@@ -149,7 +149,7 @@ def command(
         "bias": bias,
         "num_classes": num_classes,
         "ignore_index": ignore_index,
-        "second_look": not one_pass,
+        "second_pass": not one_pass,
         "min_count": min_count,
         "class_names": None if class_names is None else class_names.split(","),
         "metrics": metrics.split(",") if "," in metrics else metrics,

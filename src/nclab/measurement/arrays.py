@@ -43,7 +43,7 @@ def measure_features(
     next_tokens: bool = False,
     allow_missing: bool = False,
     min_count: int | None = None,
-    second_look: bool = True,
+    second_pass: bool = True,
     scatter: bool | None = None,
     cache_bytes: int = CACHE_BYTES,
     reference: Reference | None = None,
@@ -59,12 +59,12 @@ def measure_features(
     `features` and `labels` are arrays or tensors of shape (N, d) and (N,), or hidden states
     (B, T, d) with a label for each token, (B, T); or `features` alone is an iterable of such
     pairs. One pass gives the moments, the loss side and the metrics of
-    means and weights. The second look (centred cosines, nearest class centres,
+    means and weights. The second pass (centred cosines, nearest class centres,
     `nc1_within_variation`) reads arrays again, batches from a cache of `cache_bytes` or, when
     they do not fit, by iterating a second time.
 
     Costs, beyond reading: half a float64 GEMM N x d x d for `nc1_trace_pinv`, a float64 one
-    N x d x C for the loss side and one or two in float32 for the second look. Memory
+    N x d x C for the loss side and one or two in float32 for the second pass. Memory
     O(C d + d^2), N decisions and the cache.
 
     Args:
@@ -75,7 +75,7 @@ def measure_features(
         allow_missing: leave out classes without samples instead of refusing.
         min_count: leave out classes with fewer samples than this, and say so; 1 for those with
             none.
-        second_look: False for the one-pass metrics alone.
+        second_pass: False for the one-pass metrics alone.
         scatter: keep the d x d scatter; by default up to d = 4096.
         reference: a measurement, or ClassMoments, of the training data: adds how these features
             lie around its class means. Classes may then be missing here.
@@ -127,7 +127,7 @@ def measure_features(
     asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft, labels=whole)
     repeatable = not isinstance(source, Iterator)
     # Arrays are read again where they are; batches are kept, as making them may be dear.
-    cache = Cache(cache_bytes) if second_look and not arrays else None
+    cache = Cache(cache_bytes) if second_pass and not arrays else None
     stream = LayerStream(
         num_classes=num_classes,
         head=head,
@@ -135,12 +135,12 @@ def measure_features(
         scatter=scatter,
         cache=cache,
         asked=asked,
-        same_order=arrays and second_look,
+        same_order=arrays and second_pass,
     )
     stream.against = None if reference is None else look_against(reference, names)
     stream.only_known = min_count is not None
     allow_missing |= reference is not None or min_count is not None
-    stream.budget = Budget(as_bytes(memory), second_look, allow_missing)
+    stream.budget = Budget(as_bytes(memory), second_pass, allow_missing)
     if whole is not None and stream.num_classes is None:
         stream.expected = _classes_in(whole, ignore_index)
     if arrays and not allow_missing:
@@ -151,15 +151,15 @@ def measure_features(
     if min_count is not None and reference is None:
         stream.leave_out(min_count)
     reasons = {} if head else {"weight": NO_WEIGHT}
-    if second_look:
+    if second_pass:
         if stream.cached:
             stream.look_at_cache()
         elif repeatable:
-            for batch in track(source, "second look"):
+            for batch in track(source, "second pass"):
                 stream.look_again(*read(batch)[:2])
-            stream.finish_second_look()
+            stream.finish_second_pass()
         else:
-            reasons["second look"] = (
+            reasons["second pass"] = (
                 f"the batches exceed cache_bytes={cache_bytes} and can be read only once; "
                 "pass a list or a loader, or a larger cache"
             )

@@ -20,7 +20,7 @@ from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
 from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, every_metric
 from nclab.metrics.toward import MEANINGS
-from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.residuals import Residuals
 from nclab.text import number
 from nclab.theory.certificates.certificate import Certificate
@@ -100,7 +100,7 @@ class Collapse(Shown):
     """What a reader of the numbers should know."""
     moments: ClassMoments
     """The statistics the numbers come from."""
-    look: SecondLook | None
+    look: SecondPass | None
     class_names: tuple[str, ...] | None = None
     """Names of `classes`, if they have any."""
     split: str | None = None
@@ -147,7 +147,7 @@ class Collapse(Shown):
     def centred_inter_cosine(self) -> Tensor:
         """(C, C) the same for features centred by the global mean; made when asked for."""
         if self.look is None:
-            raise DataError(f"Expected a second look, got none: {self.notes['centred_max_inter']}")
+            raise DataError(f"Expected a second pass, got none: {self.notes['centred_max_inter']}")
         return metrics.inter_cosine(self.look)
 
     @cached_property

@@ -14,7 +14,7 @@ from nclab.measurement.rounding import lost_to_rounding
 from nclab.metrics.catalogue import METRICS, Metric, plugged
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 
 NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
 COINCIDE = "infinite: class means coincide while features vary around them"
@@ -51,7 +51,7 @@ def gather(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     logits: LogitStatistics | None = None,
-    look: SecondLook | None = None,
+    look: SecondPass | None = None,
     layer: str | None = None,
     reasons: Mapping[str, str] | None = None,
     extras: Extras = NO_EXTRAS,
@@ -62,11 +62,11 @@ def gather(
         moments: may lack classes; they are left out and a warning says so.
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
-        reasons: for each of "scatter", "second look" and "weight" that is missing, why.
+        reasons: for each of "scatter", "second pass" and "weight" that is missing, why.
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
     Costs half a C x C x d GEMM for each of: unit means (of many classes the next one serves them,
-    see `ClosestBeside`), centred means, weights, second look.
+    see `ClosestBeside`), centred means, weights, second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
@@ -163,7 +163,7 @@ def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:
 
 def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool) -> str:
     needs = metric.needs
-    for need in ("weight", "second look") if needs == "both" else (needs,):
+    for need in ("weight", "second pass") if needs == "both" else (needs,):
         if need in reasons:
             return reasons[need]
     if incomplete:

@@ -13,7 +13,7 @@ from nclab.measurement.rounding import lost_beside_reference
 from nclab.metrics.catalogue import REFERENCE_METRICS
 from nclab.metrics.view import parameters
 from nclab.statistics import ClassMoments
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.reference_pass import ReferencePass
 
 Reference = Collapse | ClassMoments
 """Whose class means other data are compared with."""
@@ -22,7 +22,7 @@ ONE_SIDED = "the error of the reference is not known here"
 UNDEFINED = "undefined: the reference has no spread to compare with"
 
 
-def look_against(reference: Any, names: tuple[str, ...] | None = None) -> ReferenceLook:
+def look_against(reference: Any, names: tuple[str, ...] | None = None) -> ReferencePass:
     """A look at the class means of a measurement, or of moments.
 
     Where both sides have names of their classes, classes of one name belong together, whatever
@@ -34,9 +34,9 @@ def look_against(reference: Any, names: tuple[str, ...] | None = None) -> Refere
         moments = reference.moments
         if not torch.equal(order, torch.arange(len(order))):
             moments = moments.select(order.to(moments.device))
-        return ReferenceLook(moments, numbers[order])
+        return ReferencePass(moments, numbers[order])
     if isinstance(reference, ClassMoments):
-        return ReferenceLook(reference)
+        return ReferencePass(reference)
     raise DataError(
         f"Expected reference= a measurement of nclab or ClassMoments, got a "
         f"{type(reference).__name__}."
@@ -56,7 +56,7 @@ def _numbers(reference: Collapse, names: tuple[str, ...] | None) -> list[int]:
     return [names.index(name) for name in reference.class_names]
 
 
-def compared(collapse: Collapse, look: ReferenceLook) -> Collapse:
+def compared(collapse: Collapse, look: ReferencePass) -> Collapse:
     """The measurement with the metrics that compare it with a reference."""
     statistics: Mapping[str, Any] = {"reference": look, "moments": collapse.moments}
     values, notes, no_interval = {**collapse.values}, {**collapse.notes}, {**collapse.no_interval}

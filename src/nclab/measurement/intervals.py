@@ -1,11 +1,11 @@
 """Error bars: a delete-a-group jackknife over random groups of samples, kept as moments.
 
 Samples are dealt to G groups, class by class, so that every group has its share of each. A value
-without group g comes from the merged statistics of the others; what needs a second look gets one
+without group g comes from the merged statistics of the others; what needs a second pass gets one
 around the means without g. So every interval is about new samples of the same classes in the same
 proportions, with the network as it is; another training is another question.
 
-Costs the first pass twice and G - 1 second looks for every one of the measurement. Memory: the
+Costs the first pass twice and G - 1 second passes for every one of the measurement. Memory: the
 moments of two sets of groups.
 """
 
@@ -27,14 +27,14 @@ from nclab.measurement.interval import FEW, Interval, jackknife, share_interval
 from nclab.measurement.null import empty_like, logits_like
 from nclab.measurement.row_order import RowOrder
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugged
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics.reference_pass import ReferencePass
 
 if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head
 
 State = dict[str, Tensor]
-Summed = TypeVar("Summed", LogitStatistics, SecondLook, DirectionalSpread, ReferenceLook)
+Summed = TypeVar("Summed", LogitStatistics, SecondPass, DirectionalSpread, ReferencePass)
 GROUPS = 10
 MUCH = 2**30
 """Bytes from which on the memory for the groups is announced."""
@@ -59,7 +59,7 @@ class Groups:
         self._like, self._head, self._extras, self.count = moments, head, extras, count
         self._moments: list[ClassMoments] = []
         self._logits: list[LogitStatistics] = []
-        self._looks: list[SecondLook] = []
+        self._looks: list[SecondPass] = []
         self._spreads: list[DirectionalSpread] = []
         self._order = RowOrder()
         self._dealt = torch.zeros_like(moments.counts)
@@ -92,7 +92,7 @@ class Groups:
             self._leave_out()
             if (self._like.counts == 1).any():
                 return
-            self._looks = [SecondLook(moments) for moments in self._moments]
+            self._looks = [SecondPass(moments) for moments in self._moments]
             if self._extras.directional:
                 self._spreads = [DirectionalSpread(moments) for moments in self._moments]
         groups = self._deal(classes)
@@ -182,7 +182,7 @@ class Groups:
         """Take over what several have seen in the second pass."""
         for place, moments in enumerate(self._moments if any(parts) else []):
             own = [part[place] for part in parts if part]
-            self._looks.append(summed(partial(SecondLook, moments), (look for look, _ in own)))
+            self._looks.append(summed(partial(SecondPass, moments), (look for look, _ in own)))
             spreads = [spread for _, spread in own if spread is not None]
             if spreads:
                 self._spreads.append(summed(partial(DirectionalSpread, moments), spreads))
@@ -296,7 +296,7 @@ def _interval(
     if not all(map(math.isfinite, [value, *known])):
         return "infinite, or infinite without one of the groups"
     if len(known) < len(left_out):
-        looked = metric.needs in ("second look", "both")
+        looked = metric.needs in ("second pass", "both")
         return OTHER_ORDER if looked else "undefined without one of the groups"
     interval = jackknife(value, known)
     if metric.name in SHARES:  # steps, of which a jackknife knows the spread but not the bias

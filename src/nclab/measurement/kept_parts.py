@@ -83,7 +83,7 @@ def _tell(told: Any, value: Any) -> None:
     elif isinstance(value, np.ndarray):
         _tell(told, list(value.shape))
         told.update(np.ascontiguousarray(value).tobytes())
-    elif callable(getattr(value, "sums", None)):  # a second look
+    elif callable(getattr(value, "sums", None)):  # a second pass
         _tell(told, value.sums())
     elif callable(value):  # its address is another in every process
         told.update(f"{value.__module__}.{value.__qualname__};".encode())

@@ -18,7 +18,7 @@ from nclab.measurement.memory import Budget, Sizes, reference_bytes
 from nclab.measurement.rare import Rare
 from nclab.measurement.soft_labels import without_bounds
 from nclab.progress import track
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
 from nclab.statistics.checks import (
     HUGE,
@@ -30,15 +30,15 @@ from nclab.statistics.checks import (
     finite_rows,
 )
 from nclab.statistics.logits import logit_blocks
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.reference_pass import ReferencePass
 from nclab.statistics.residuals import MOST_ASKED, MOST_CLASSES, MOST_SOFT
 from nclab.statistics.wide_logits import add_wide, is_wide
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
 CACHE_BYTES = 2**30
-"""Default memory for features kept for the second look."""
-NO_SCATTER = "min_count leaves classes out, whose part of the scatter only a second look shows"
+"""Default memory for features kept for the second pass."""
+NO_SCATTER = "min_count leaves classes out, whose part of the scatter only a second pass shows"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ Kept = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass
 class Cache:
-    """Memory for the batches that are kept for the second look, shared by all layers."""
+    """Memory for the batches that are kept for the second pass, shared by all layers."""
 
     bytes_left: int
 
@@ -123,7 +123,7 @@ def check_cache(size: Any) -> None:
 
 
 class LayerStream:
-    """The statistics of one layer: moments, logits if its classifier is known, a second look.
+    """The statistics of one layer: moments, logits if its classifier is known, a second pass.
 
     `update` computes logits itself and refuses rows that are not finite. `add` is for a training
     under way: it is given the logits, and counts and leaves out such rows.
@@ -161,13 +161,13 @@ class LayerStream:
         self.moments: ClassMoments
         """Of all rows so far; there from the first of them on."""
         self.logits: LogitStatistics | None = None
-        self.look: SecondLook | None = None
+        self.look: SecondPass | None = None
         self.spread: DirectionalSpread | None = None
         self.beside: list[Beside] = []
         """What sees every row that counts, for error bars and the null."""
         self.points: KeptPoints | None = None
         """Where some features are kept for a picture."""
-        self.against: ReferenceLook | None = None
+        self.against: ReferencePass | None = None
         """Other data whose class means these features are compared with."""
         self.soft = False
         """Whether the loss is that of distributions over the classes."""
@@ -187,7 +187,7 @@ class LayerStream:
 
     @property
     def cached(self) -> bool:
-        """Whether the whole first pass has been kept for the second look."""
+        """Whether the whole first pass has been kept for the second pass."""
         return self._kept is not None
 
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
@@ -326,12 +326,12 @@ class LayerStream:
     def look_at_cache(self) -> None:
         """Second pass over what the first has kept."""
         kept = self._kept or []
-        for _ in track(range(len(kept)), "second look"):
+        for _ in track(range(len(kept)), "second pass"):
             self._look_at(*kept.pop(0))  # let go as soon as it was seen
 
-    def finish_second_look(self) -> None:
+    def finish_second_pass(self) -> None:
         """After the second pass: refuse one that has seen other data than the first."""
-        self.look = self.look or SecondLook(self.moments)
+        self.look = self.look or SecondPass(self.moments)
         self.look.require_same_data(self.moments)
 
     def require_classes(self, *, allow_missing: bool) -> None:
@@ -354,7 +354,7 @@ class LayerStream:
     def leave_out(self, min_count: int, *, whole: bool = True) -> None:
         """After the first pass: forget classes with fewer samples.
 
-        Their part of the d x d scatter is taken off by the second look, if that sees the `whole`
+        Their part of the d x d scatter is taken off by the second pass, if that sees the `whole`
         data; else the scatter is given up.
         """
         self.rare = Rare.forgotten(self.moments, self.logits, min_count)
@@ -368,7 +368,7 @@ class LayerStream:
             if not self.moments.has_scatter:
                 reasons = {**reasons, "scatter": NO_SCATTER}
         if self.look is None:
-            reasons = {"second look": "not asked for (second_look=False)", **reasons}
+            reasons = {"second pass": "not asked for (second_pass=False)", **reasons}
         if not self.moments.has_scatter:
             limit = (
                 f"d = {self.moments.dim} is above {SCATTER_LIMIT}, too wide for a d x d scatter; "
@@ -452,7 +452,7 @@ class LayerStream:
             self._kept[-1] = (rows.clone(), classes.clone(), predicted)
 
     def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        self.look = self.look or SecondLook(self.moments)
+        self.look = self.look or SecondPass(self.moments)
         if self.rare is not None:
             rows, classes, predicted = self.rare.taken_off(rows, classes, predicted)
         self.look.add_checked(rows, classes, predicted)

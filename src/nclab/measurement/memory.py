@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
     dim: int
     head: bool = False
     scatter: bool = True
-    second_look: bool = True
+    second_pass: bool = True
     missing: bool = False
     """Whether classes without samples are left out, by a copy of the others."""
     directional: bool = False
@@ -62,7 +62,7 @@ class Sizes(NamedTuple):
     def parts(self) -> dict[str, int]:
         """Bytes by what they are for; `work` is used again and again.
 
-        >>> sum(Sizes(100_000, 768, second_look=False).parts().values()) // 10**6
+        >>> sum(Sizes(100_000, 768, second_pass=False).parts().values()) // 10**6
         5278
         """
         one, square = 8 * self.classes * self.dim, 8 * self.dim * self.dim
@@ -71,14 +71,14 @@ class Sizes(NamedTuple):
         work = (2 * one + 18 * square) if many else 4 * one
         if self.head:
             work = max(work, 4 * one)
-        if self.second_look:
+        if self.second_pass:
             work = max(work, 3 * one + 4 * block)
         parts = {"class sums": 3 * one + (2 * square if self.scatter else 0)}
         parts["class means"] = 3 * one
         if self.missing:
             parts["without absent classes"] = 6 * one
-        if self.second_look:
-            parts["second look"] = 3 * one
+        if self.second_pass:
+            parts["second pass"] = 3 * one
         if self.head:
             parts["classifier"] = 2 * one + 2 * block
         if self.directional:
@@ -93,7 +93,7 @@ class Budget:
     """What a measurement may use, and what it has planned for by now."""
 
     limit: int | None
-    second_look: bool = True
+    second_pass: bool = True
     missing: bool = False
     planned: dict[Any, Sizes] = field(default_factory=dict)
     """By layer."""
@@ -103,7 +103,7 @@ class Budget:
 
         `elsewhere` is what other processes take. Returns the bytes planned.
         """
-        sizes = sizes._replace(second_look=self.second_look, missing=self.missing)
+        sizes = sizes._replace(second_pass=self.second_pass, missing=self.missing)
         self.planned[layer] = sizes
         parts = _together([one.parts() for one in self.planned.values()])
         if elsewhere:
@@ -141,7 +141,7 @@ class Budget:
         changes: dict[str, dict[str, Any]] = {
             "metrics='default'": {"directional": False},
             "leaving out intervals, null and reference": {"beside": 0},
-            "second_look=False (--one-pass)": {"second_look": False},
+            "second_pass=False (--one-pass)": {"second_pass": False},
         }
         fitting, words = dict[str, Any](), list[str]()
         if elsewhere and needed - elsewhere <= (self.limit or 0):
@@ -197,13 +197,13 @@ def _asked(size: int) -> str:
 def worker_bytes(sizes: Sizes, workers: int) -> int:
     """What so many processes beside this one take, and what is sent between them and this one.
 
-    Each keeps its class sums and sends them; the second look takes the sums of all to each, where
+    Each keeps its class sums and sends them; the second pass takes the sums of all to each, where
     its means and products are. The sums of groups of samples are kept and sent as well. Nothing
     for none.
     """
     one = 8 * sizes.classes * sizes.dim
     alone = sizes._replace(scatter=True, missing=False)
-    each = sum(alone.parts().values()) if sizes.second_look else 3 * one + ROOM + sizes.beside
+    each = sum(alone.parts().values()) if sizes.second_pass else 3 * one + ROOM + sizes.beside
     return workers * (each + 6 * one + sizes.beside)
 
 

@@ -54,7 +54,7 @@ def measure(
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
     min_count: int | None = None,
-    second_look: bool = True,
+    second_pass: bool = True,
     cache_bytes: int = CACHE_BYTES,
     reference: Report | Reference | None = None,
     class_names: ClassNames = None,
@@ -74,7 +74,7 @@ def measure(
     gradients and random states are afterwards as before. Batches are (inputs, labels) or mappings
     with `labels`; causal language models get the labels of the next tokens, as they themselves do.
 
-    Costs the forward passes and, per layer, what `measure_features` costs. The second look reads
+    Costs the forward passes and, per layer, what `measure_features` costs. The second pass reads
     features kept in `cache_bytes` of memory, shared by all layers; layers that do not fit need a
     second round of forward passes.
 
@@ -92,7 +92,7 @@ def measure(
         allow_missing: leave out classes without samples instead of refusing.
         min_count: leave out classes with fewer samples than this, and say so; 1 for those with
             none.
-        second_look: False for the one-pass metrics alone.
+        second_pass: False for the one-pass metrics alone.
         reference: an earlier report whose class means these data are compared with.
         class_names: in the order of the class numbers, for tables and pictures; with them labels
             may be names, too.
@@ -129,7 +129,7 @@ def measure(
         ignore_index=ignore_index,
         allow_missing=allow_missing,
         min_count=min_count,
-        second_look=second_look,
+        second_pass=second_pass,
         cache_bytes=cache_bytes,
         asked=asked,
         sharing=SharedData.over(group, asked),
@@ -161,7 +161,7 @@ class Measurement:
     allow_missing: bool = False
     min_count: int | None = None
     """Classes with fewer samples are left out, also those with none."""
-    second_look: bool = True
+    second_pass: bool = True
     cache_bytes: int = CACHE_BYTES
     asked: Asked = NOTHING_MORE
     sharing: SharedData | None = None
@@ -182,7 +182,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self.model = self.layers.model
-        self.cache = Cache(self.cache_bytes) if self.second_look else None
+        self.cache = Cache(self.cache_bytes) if self.second_pass else None
         self.device = self.layers.device
         self.allow_missing |= self.reference is not None or self.min_count is not None
         self.label_key: str | None = None
@@ -190,7 +190,7 @@ class Measurement:
         self._passes_labels = False
 
     def run(self, loader: Iterable[Any]) -> Report:
-        """Read the loader once, or twice if the second look needs it."""
+        """Read the loader once, or twice if the second pass needs it."""
         # Not iter(loader) is loader: a DataLoader draws a random number and starts workers for it.
         repeatable = not isinstance(loader, Iterator)
         if not self.allow_missing and self.sharing is None and not self.soft:
@@ -200,7 +200,7 @@ class Measurement:
         with evaluating(self.model, loader):
             with self._given_up():
                 for batch in track(loader, "measuring"):
-                    self.first_pass(batch)
+                    self.run_first_pass(batch)
             streams = list(self.streams.values())
             if self.sharing is not None:
                 self.sharing.moments(streams)
@@ -208,24 +208,24 @@ class Measurement:
             self._leave_out()
             reasons: dict[str, str] = {}
             again = [stream for stream in streams if not stream.cached]
-            if self.second_look:
+            if self.second_pass:
                 with self._given_up():
                     for stream in streams:
                         if stream.cached:
                             stream.look_at_cache()
-                    for batch in track(loader, "second look") if again and repeatable else ():
-                        self.second_pass(batch, again)
+                    for batch in track(loader, "second pass") if again and repeatable else ():
+                        self.run_second_pass(batch, again)
                 complete = repeatable or not again
                 if self.sharing is not None:
                     complete = self.sharing.looks(streams, complete=complete)
                 if not complete:
-                    reasons["second look"] = (
+                    reasons["second pass"] = (
                         f"the features exceed cache_bytes={self.cache_bytes} and the loader can "
                         "be read only once"
                     )
                 # With others all streams: what one process refuses, all refuse.
                 for stream in (streams if self.sharing else again) if complete else []:
-                    stream.finish_second_look()
+                    stream.finish_second_pass()
         return self.report(reasons)
 
     @contextmanager
@@ -238,7 +238,7 @@ class Measurement:
                 self.sharing.give_up()
             raise
 
-    def first_pass(self, raw: Any) -> None:
+    def run_first_pass(self, raw: Any) -> None:
         """Run one batch; the first one also decides what is measured."""
         batch, targets = self._batch(raw)
         own: float | None = None
@@ -270,7 +270,7 @@ class Measurement:
         if own is not None:
             self._compare(own)
 
-    def second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
+    def run_second_pass(self, raw: Any, streams: Sequence[LayerStream]) -> None:
         """Run one batch again for the layers that were not kept."""
         batch, _ = self._batch(raw)
         again = [(layer, stream) for layer, stream in self._pairs() if stream in streams]
@@ -419,7 +419,7 @@ class Measurement:
         told = None if names is None else len(names)
         outputs = None if head is None else len(head.weight)
         check_count(names, outputs, f"outputs of {self.layers.classifier_name}")
-        budget = Budget(self.memory, self.second_look, self.allow_missing)
+        budget = Budget(self.memory, self.second_pass, self.allow_missing)
         for layer in self.layers.measured:
             stream = LayerStream(
                 num_classes=told if head is None else len(head.weight),

@@ -10,7 +10,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import Extras, gather
 from nclab.measurement.row_order import RowOrder
 from nclab.metrics.catalogue import EXTRAS, METRICS, plugged
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 
 if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head
@@ -43,7 +43,7 @@ class Shuffled:
         self._like, self._head, self._extras = moments, head, extras
         self._moments = empty_like(moments)
         self._logits: LogitStatistics | None = None
-        self._look: SecondLook | None = None
+        self._look: SecondPass | None = None
         self._spread: DirectionalSpread | None = None
         self._order = RowOrder()
         self._rows = self._again = 0
@@ -75,7 +75,7 @@ class Shuffled:
     def look(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
         """Second pass."""
         other = self._labels(classes, self._again)
-        self._look = self._look or SecondLook(self._moments)
+        self._look = self._look or SecondPass(self._moments)
         self._look.add_checked(rows, other, predicted)
         if self._extras.directional:
             self._spread = self._spread or DirectionalSpread(self._moments)

@@ -66,7 +66,7 @@ class CollapseDetector:
     def fit(self, loader: Iterable[Any], device: Any = None) -> Self:
         """Stream over the training data, one forward pass a batch."""
         model = self._model()
-        report = measure(model, loader, second_look=False)
+        report = measure(model, loader, second_pass=False)
         self._classifier = report.classifier
         found = report.last
         if not isinstance(self._layer(), nn.Linear) or found.weight is None:

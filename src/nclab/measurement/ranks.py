@@ -9,7 +9,7 @@ import torch
 from nclab.errors import DataError
 from nclab.measurement.asked import Asked
 from nclab.measurement.layer_stream import LayerStream
-from nclab.statistics import DirectionalSpread, SecondLook
+from nclab.statistics import DirectionalSpread, SecondPass
 from nclab.statistics.ranks import Group, Ranks, many
 
 GroupChoice = Group | Literal["own"]
@@ -68,11 +68,11 @@ class SharedData:
                 stream.logits.all_reduce(group)
 
     def looks(self, streams: Sequence[LayerStream], *, complete: bool) -> bool:
-        """Join the second looks, or drop them if one process could not take its own."""
+        """Join the second passes, or drop them if one process could not take its own."""
         everywhere = bool(self._states([COMES, int(complete), 0])[:, 1].all())
         group = self.ranks.group
         for stream in streams:
-            stream.look = (stream.look or SecondLook(stream.moments)) if everywhere else None
+            stream.look = (stream.look or SecondPass(stream.moments)) if everywhere else None
             if stream.look is not None:
                 stream.look.all_reduce(group)
                 if stream.rare is not None and stream.rare.scatter is not None:

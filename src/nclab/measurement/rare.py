@@ -26,7 +26,7 @@ class Rare:
     means: Tensor | None = None
     """(k, d) their means; None where their rows were never counted."""
     scatter: Tensor | None = None
-    """(d, d) around these, as far as the second look has come; None if nobody wants it."""
+    """(d, d) around these, as far as the second pass has come; None if nobody wants it."""
 
     @classmethod
     def among(cls, counts: Tensor, min_count: int) -> "Rare | None":
@@ -67,7 +67,7 @@ class Rare:
     def taken_off(
         self, rows: Tensor, labels: Tensor, predicted: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """A batch of the second look without them, after a look at their scatter."""
+        """A batch of the second pass without them, after a look at their scatter."""
         labels = labels.to(self.classes.device)
         place = torch.searchsorted(self.classes, labels).clamp_max(len(self.classes) - 1)
         own = self.classes[place] == labels

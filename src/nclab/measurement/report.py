@@ -66,7 +66,7 @@ class Report(Shown):
         accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
         known = [value for value in accuracies if value is not None]
         if len(known) < len(accuracies):
-            raise DataError("Expected nearest-class-centre accuracies. Measure with a second look.")
+            raise DataError("Expected nearest-class-centre accuracies. Measure with a second pass.")
         return effective_depth(known, epsilon=epsilon)
 
     def certificate(self, delta: float | None = None) -> Certificate:

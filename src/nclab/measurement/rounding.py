@@ -14,7 +14,7 @@ from nclab.metrics.rows import centred_rows, mean_norms, mean_pairs, scaled_rows
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments
 from nclab.statistics.norms import VANISHES, norm, row_norms
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.reference_pass import ReferencePass
 from nclab.statistics.sums import unit_error
 
 TINY = 1e-120
@@ -141,7 +141,7 @@ def _over(error: float, size: float) -> float:
 
 
 def lost_beside_reference(
-    reference: ReferenceLook, moments: ClassMoments, values: Mapping[str, float | None]
+    reference: ReferencePass, moments: ClassMoments, values: Mapping[str, float | None]
 ) -> list[str]:
     """The same for what compares features with the class means of other data."""
     size = max(reference.moments.size, moments.size)

@@ -25,7 +25,7 @@ from nclab.measurement.memory import Budget, Sizes, reference_bytes, worker_byte
 from nclab.measurement.rare import Rare
 from nclab.measurement.shard_files import open_shard
 from nclab.progress import track
-from nclab.statistics import ClassMoments, DirectionalSpread, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, SecondPass
 from nclab.statistics.blocks import COMPILED, MANY
 from nclab.statistics.checks import OR_SOFT, as_labels
 
@@ -167,7 +167,7 @@ class Plan:
         if self.reference is not None:
             beside += reference_bytes(self.num_classes, dim)
         sizes = Sizes(
-            *(self.num_classes, dim, self.head is not None, kept, budget.second_look),
+            *(self.num_classes, dim, self.head is not None, kept, budget.second_pass),
             directional=self.asked.extras.directional,
             beside=beside,
         )
@@ -236,10 +236,10 @@ class Plan:
         return stream
 
     def join_looks(self, stream: LayerStream, parts: Sequence[ReadPart]) -> None:
-        """Give a stream the second looks of all parts."""
+        """Give a stream the second passes of all parts."""
         moments = stream.moments
         looks = _known(part.look for part in parts)
-        stream.look = summed(partial(SecondLook, moments), looks)
+        stream.look = summed(partial(SecondPass, moments), looks)
         spreads = _known(part.spread for part in parts)
         if spreads:
             stream.spread = summed(partial(DirectionalSpread, moments), spreads)
@@ -339,7 +339,7 @@ def second_round(
     moments: State,
     without: Sequence[tuple[State, State | None]],
 ) -> ReadPart:
-    """The second look at some files, with the class means of all, and of all but each group."""
+    """The second pass at some files, with the class means of all, and of all but each group."""
     stream, done = plan.stream(), 0
     known = ClassMoments.from_state_dict(moments, copy=False)
     stream.start(known.dim, known.device)

@@ -39,7 +39,7 @@ def measure_shards(
     ignore_index: int | None = IGNORE_INDEX,
     allow_missing: bool = False,
     min_count: int | None = None,
-    second_look: bool = True,
+    second_pass: bool = True,
     scatter: bool | None = None,
     engine: Engine | str = "local",
     workers: int | None = None,
@@ -56,7 +56,7 @@ def measure_shards(
     Every file is .safetensors, .npz or Parquet with `features` and `labels`, or .npy with its
     labels beside it (`part-0.features.npy`, `part-0.labels.npy`). Labels are read first: absent
     classes and broken files are known before the features are. Then every worker reads its files
-    in slices and keeps moments only, which are merged exactly; the second look is a second round.
+    in slices and keeps moments only, which are merged exactly; the second pass is a second round.
     A worker that dies is replaced, and its files are read again.
 
     Args:
@@ -110,9 +110,9 @@ def measure_shards(
     shards = plan.count_labels(files)
     plan.find_dim(list(shards))
     if limit is not None or (plan.num_classes or 0) > MANY:
-        workers = plan.fit(shards, workers, Budget(limit, second_look, plan.allow_missing), engine)
+        workers = plan.fit(shards, workers, Budget(limit, second_pass, plan.allow_missing), engine)
     kept = None if keep is None else KeptParts(Path(keep))
-    rounds = 2 if second_look else 1
+    rounds = 2 if second_pass else 1
     with (
         _opened(engine) as own,
         bar("measuring shards", total=rounds * sum(shards.values())) as moving,
@@ -121,13 +121,13 @@ def measure_shards(
         parts = runner.run(first_round, plan, shards, moving)
         bad = {name: why for part in parts for name, why in part.bad.items()}
         stream = plan.joined(parts)
-        if second_look:
+        if second_pass:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
             state, groups = stream.moments.state_dict(copy=False), groups_of(stream)
             without = [] if groups is None else groups.first_sums()
             looks = runner.run(second_round, plan, good, moving, state, without)
             plan.join_looks(stream, looks)
-            stream.finish_second_look()
+            stream.finish_second_pass()
     if kept is not None:
         kept.forget()
     collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)

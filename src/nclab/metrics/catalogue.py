@@ -9,7 +9,7 @@ from nclab.errors import DataError
 from nclab.metrics.cross_entropy import best_loss
 from nclab.metrics.rows import simplex_cosine as _simplex
 from nclab.metrics.view import View, parameters
-from nclab.statistics import SecondLook
+from nclab.statistics import SecondPass
 
 
 class Metric(NamedTuple):
@@ -22,7 +22,7 @@ class Metric(NamedTuple):
     """Value at an exact simplex ETF of C classes with self-dual weights; None if there is none."""
     meaning: str
     also: Literal["scatter", "both"] | None = None
-    """What its parameters do not say: that the moments need a scatter, or the second look the
+    """What its parameters do not say: that the moments need a scatter, or the second pass the
     classifier's decisions."""
     alias: str | None = None
     """Its name, where that is not the function's."""
@@ -36,9 +36,9 @@ class Metric(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """What it is computed from: features, scatter, second look, weight or both of these."""
+        """What it is computed from: features, scatter, second pass, weight or both of these."""
         names = parameters(self.function)
-        by_name = "second look" if names & {"look", "spread"} else "features"
+        by_name = "second pass" if names & {"look", "spread"} else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)
 
     @property
@@ -59,10 +59,10 @@ def _modes(num_classes: int) -> float:
     return num_classes - 1.0
 
 
-def _centred(cosine: Callable[[SecondLook], float]) -> Callable[[SecondLook], float]:
+def _centred(cosine: Callable[[SecondPass], float]) -> Callable[[SecondPass], float]:
     """A metric of cosines for features around the global mean."""
 
-    def around_centre(look: SecondLook) -> float:
+    def around_centre(look: SecondPass) -> float:
         """The same cosine of the features around their global mean.
 
         Invariant to: rotation, translation, scale.

@@ -1,6 +1,6 @@
 """Intra- and inter-class cosine similarity, through the mean unit feature of each class.
 
-A `ClassMoments` gives the cosines of the features as they are, a `SecondLook` those of the
+A `ClassMoments` gives the cosines of the features as they are, a `SecondPass` those of the
 features centred by the global mean.
 """
 
@@ -10,9 +10,9 @@ from nclab.metrics.closest import ClosestPairs, closest_pairs
 from nclab.metrics.pairs import screens
 from nclab.metrics.rows import mean_pairs
 from nclab.metrics.view import shared
-from nclab.statistics import ClassMoments, SecondLook
+from nclab.statistics import ClassMoments, SecondPass
 
-HasUnitMeans = ClassMoments | SecondLook
+HasUnitMeans = ClassMoments | SecondPass
 """Per class the mean of unit vectors, how many there are and how many were zero."""
 
 

@@ -7,10 +7,10 @@ import torch
 
 from nclab.statistics import ClassMoments
 from nclab.statistics.norms import VANISHES
-from nclab.statistics.reference_look import ReferenceLook
+from nclab.statistics.reference_pass import ReferencePass
 
 
-def reference_ncc_accuracy(reference: ReferenceLook) -> float:
+def reference_ncc_accuracy(reference: ReferencePass) -> float:
     r"""Share of samples whose nearest class mean of the reference is that of their own class.
 
     $$\Pr_{test}\bigl[\arg\min_c\|h-\mu_c^{train}\| = y\bigr]$$
@@ -28,7 +28,7 @@ def reference_ncc_accuracy(reference: ReferenceLook) -> float:
     return int(reference.nearest_correct.sum()) / int(reference.counts.sum())
 
 
-def reference_ncc_agreement(reference: ReferenceLook) -> float:
+def reference_ncc_agreement(reference: ReferencePass) -> float:
     r"""Share of samples on which classifier and nearest class mean of the reference decide alike.
 
     $$\Pr_{test}\bigl[\arg\min_c\|h-\mu_c^{train}\| = \arg\max_c (Wh+b)_c\bigr]$$
@@ -49,7 +49,7 @@ def reference_ncc_agreement(reference: ReferenceLook) -> float:
     return reference.agrees / reference.predictions
 
 
-def strong_test_collapse(reference: ReferenceLook) -> float:
+def strong_test_collapse(reference: ReferencePass) -> float:
     r"""Squared distance to the reference's mean of the own class, over the spread of those means.
 
     $$\frac{\mathbb E_{test}\|h-\mu_y^{train}\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
@@ -65,7 +65,7 @@ def strong_test_collapse(reference: ReferenceLook) -> float:
     return _ratio(float(reference.squares.sum()) / int(reference.counts.sum()), reference)
 
 
-def weak_test_collapse(reference: ReferenceLook) -> float:
+def weak_test_collapse(reference: ReferencePass) -> float:
     r"""The same around any C points, whatever the class.
 
     $$\frac{\min_{m}\,\mathbb E_{test}\min_k\|h-m_k\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
@@ -87,7 +87,7 @@ def weak_test_collapse(reference: ReferenceLook) -> float:
     return _ratio(float(left.sum()) / int(reference.counts.sum()), reference)
 
 
-def reference_mean_shift(reference: ReferenceLook, moments: ClassMoments) -> float:
+def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> float:
     r"""How far class means lie from those of the reference, over the spread of those.
 
     $$\frac{\tfrac1K\sum_c\|\mu_c^{test}-\mu_c^{train}\|^2}
@@ -108,7 +108,7 @@ def reference_mean_shift(reference: ReferenceLook, moments: ClassMoments) -> flo
     return _ratio(float((moments.means - own).square().sum(1).mean()), reference)
 
 
-def reference_spread_ratio(reference: ReferenceLook, moments: ClassMoments) -> float:
+def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> float:
     r"""Variance within classes, around their own means, over that of the reference.
 
     $$\frac{\sum_c \mathbb E_{test,c}\|h-\mu_c^{test}\|^2}
@@ -129,11 +129,11 @@ def reference_spread_ratio(reference: ReferenceLook, moments: ClassMoments) -> f
     return float(moments.variances.sum()) / own if own > VANISHES else float("nan")
 
 
-def _shared(reference: ReferenceLook) -> torch.Tensor:
+def _shared(reference: ReferencePass) -> torch.Tensor:
     """Places in the reference of the classes that have samples here."""
     return (reference.counts > 0).nonzero().flatten()
 
 
-def _ratio(square: float, reference: ReferenceLook) -> float:
+def _ratio(square: float, reference: ReferencePass) -> float:
     spread = float(reference.moments.centred_means.square().sum(1).mean())
     return square / spread if spread else float("nan")

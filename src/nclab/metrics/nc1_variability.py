@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab.metrics.pairs import PairTile
 from nclab.metrics.rows import mean_distances, mean_pairs, upper_factor
 from nclab.metrics.view import remark
-from nclab.statistics import ClassMoments, SecondLook, blocks
+from nclab.statistics import ClassMoments, SecondPass, blocks
 from nclab.statistics.norms import norm, unit_rows
 
 DOUBTFUL = 1e-6
@@ -331,7 +331,7 @@ def cdnv_pairs(moments: ClassMoments) -> Tensor:
     return mean_distances(moments).tile_values(tile).fill_diagonal_(0.0)
 
 
-def nc1_within_variation(look: SecondLook) -> float:
+def nc1_within_variation(look: SecondPass) -> float:
     r"""Mean distance to the class mean over mean distance to the global mean.
 
     $$\frac{\operatorname{Avg}\|h_{c,i}-\mu_c\|}{\operatorname{Avg}\|h_{c,i}-\mu_G\|}$$

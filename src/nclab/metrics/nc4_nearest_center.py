@@ -1,9 +1,9 @@
 """NC4, nearest class centre: the network decides as the nearest class mean would."""
 
-from nclab.statistics import SecondLook
+from nclab.statistics import SecondPass
 
 
-def nc4_ncc_accuracy(look: SecondLook) -> float:
+def nc4_ncc_accuracy(look: SecondPass) -> float:
     r"""Share of samples whose nearest class mean is that of their own class.
 
     $$\Pr\bigl[\arg\min_c\|h-\mu_c\| = y\bigr]$$
@@ -22,7 +22,7 @@ def nc4_ncc_accuracy(look: SecondLook) -> float:
     return int(look.nearest_correct.sum()) / int(look.counts.sum())
 
 
-def nc4_agreement(look: SecondLook) -> float:
+def nc4_agreement(look: SecondPass) -> float:
     r"""Share of samples on which the classifier and the nearest class mean decide alike.
 
     $$\Pr\bigl[\arg\min_c\|h-\mu_c\| = \arg\max_c (Wh+b)_c\bigr]$$
@@ -42,7 +42,7 @@ def nc4_agreement(look: SecondLook) -> float:
     return look.nearest_agrees / look.predictions
 
 
-def nc4_cosine_accuracy(look: SecondLook) -> float:
+def nc4_cosine_accuracy(look: SecondPass) -> float:
     r"""Share of samples whose direction is nearest to the mean direction of their own class.
 
     $$\Pr\bigl[\arg\max_c \cos(h,\bar h_c) = y\bigr],\quad
@@ -60,7 +60,7 @@ def nc4_cosine_accuracy(look: SecondLook) -> float:
     return int(look.cosine_correct.sum()) / int(look.counts.sum())
 
 
-def nc4_cosine_agreement(look: SecondLook) -> float:
+def nc4_cosine_agreement(look: SecondPass) -> float:
     r"""Share of samples on which the classifier and the nearest mean direction decide alike.
 
     $$\Pr\bigl[\arg\max_c \cos(h,\bar h_c) = \arg\max_c (Wh+b)_c\bigr]$$

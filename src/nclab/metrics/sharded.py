@@ -39,7 +39,7 @@ MAX = dist.ReduceOp.MAX
 def sharded_metrics(moments: ShardedMoments, weight: Tensor | None = None) -> dict[str, float]:
     """Every one-pass metric of features, and with the classifier's rows what compares them.
 
-    Names and numbers are those of `nclab.measure(..., second_look=False)`; classes without samples
+    Names and numbers are those of `nclab.measure(..., second_pass=False)`; classes without samples
     are left out as by `allow_missing`, and what is then not defined is missing. All ranks call it
     and get the same. `weight` is (C, d), or the rows of `moments.own_classes` alone.
 

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from torch import Tensor
 
 from nclab.errors import NclabWarning
-from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
@@ -40,7 +40,7 @@ class View:
     weight: Tensor | None = None
     """(C, d) classifier of all classes."""
     logits: LogitStatistics | None = None
-    look: SecondLook | None = None
+    look: SecondPass | None = None
     spread: DirectionalSpread | None = None
     remarks: list[str] = field(default_factory=list)
     """What metrics had to say about their numbers."""

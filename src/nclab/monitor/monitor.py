@@ -283,7 +283,7 @@ class Monitor:
         split: str = TRAIN,
         reference: Report | Reference | None = None,
         allow_missing: bool = False,
-        second_look: bool = True,
+        second_pass: bool = True,
     ) -> Report:
         """Measure now, exactly as `nclab.measure`, and tell alarms and sinks.
 
@@ -306,7 +306,7 @@ class Monitor:
             ignore_index=self._ignore_index,
             allow_missing=allow_missing,
             min_count=self._min_count,
-            second_look=second_look,
+            second_pass=second_pass,
             sharing=SharedData.over(None),
             reference=reference,
             split=None if split == TRAIN else split,

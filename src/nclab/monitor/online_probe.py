@@ -16,7 +16,7 @@ from nclab.measurement.layer_stream import SCATTER_LIMIT
 from nclab.statistics import ClassMoments, LogitStatistics
 
 REASONS = {
-    "second look": "a probe sees each feature once; use nclab.measure_features",
+    "second pass": "a probe sees each feature once; use nclab.measure_features",
     "scatter": "the d x d scatter is left out beyond 4096 dimensions",
 }
 

@@ -25,7 +25,7 @@ BLOCK_ROWS = 2048
 BLOCK_BYTES = 2**25
 BLOCK_LOGITS = 2**19
 REASONS = {
-    "second look": "a running estimate sees each feature once; use monitor.measure(loader)",
+    "second pass": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the preset or the dimension leaves the d x d scatter out",
 }
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)

@@ -22,7 +22,7 @@ except ImportError as error:
     raise MissingExtra("The metric", package="torchmetrics") from error
 
 REASONS = {
-    "second look": "a metric sees each feature once; use nclab.measure_features",
+    "second pass": "a metric sees each feature once; use nclab.measure_features",
     "scatter": "the d x d scatter is left out; pass scatter=True",
     "weight": "no classifier weights were given; pass them to collapse(weight, bias)",
 }

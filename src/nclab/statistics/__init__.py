@@ -3,7 +3,7 @@
 from nclab.statistics.directional import DirectionalSpread
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.second_look import SecondLook
+from nclab.statistics.second_pass import SecondPass
 from nclab.statistics.sharded import ShardedMoments
 
-__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondLook", "ShardedMoments"]
+__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondPass", "ShardedMoments"]

@@ -75,7 +75,7 @@ def look_at_rows(
     reach: Array,
     least: float,
 ) -> None:
-    """What a second look needs of (B, d) rows h with class means m and the centre g.
+    """What a second pass needs of (B, d) rows h with class means m and the centre g.
 
     Adds (h - g)/|h - g| to `unit_sum` where |h - g| is above `least`; writes |h - m| and |h - g|.
     """

@@ -13,7 +13,7 @@ from nclab.errors import NclabError
 from nclab.frame import as_frame
 from nclab.metrics.catalogue import BY_NAME
 from nclab.metrics.view import View
-from nclab.statistics import ClassMoments, LogitStatistics, SecondLook
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from nclab.ulpm.problem import (
     Array,
     Invariants,
@@ -90,7 +90,7 @@ def quantities(problem: Problem, theta: Array) -> dict[str, float]:
     labels = torch.from_numpy(problem.labels)
     moments = ClassMoments(problem.num_classes, problem.dim)
     moments.add_checked(features, labels)
-    look = SecondLook(moments)
+    look = SecondPass(moments)
     look.add_checked(features, labels, None)
     logits = LogitStatistics(problem.num_classes)
     logits.add_checked(features @ weight.T, labels)

@@ -15,7 +15,7 @@ from nclab.measurement import measure
 from nclab.metrics import nc4_agreement, nc4_ncc_accuracy
 from nclab.records import Checkpoint, open_run, read_run
 from nclab.records.schema import EPOCH
-from nclab.statistics import SecondLook
+from nclab.statistics import SecondPass
 from nclab.threads import one_thread
 from nclab.training.data import fashion_mnist
 from nclab.training.data.samples import Samples
@@ -286,7 +286,7 @@ def look(course: Course, config: Config, seed: int) -> dict[str, Any]:
     found, classes = seen.to_row(), seen.num_classes
     # ji2022, Lemma 3.1 for the best split of the norms: every margin at collapse.
     largest = found["alpha"] * found["beta"] * classes / (classes - 1)
-    nearest, gaps = SecondLook(seen.moments), []
+    nearest, gaps = SecondPass(seen.moments), []
     with torch.no_grad():
         for inputs, labels in _parts(test):
             features, logits = _forward(model, inputs)

@@ -14,7 +14,7 @@ from nclab.metrics.nc1_variability import nc1_within_variation
 from nclab.metrics.nc2_simplex_etf import nc2_equiangularity_means, simplex_etf
 from nclab.metrics.nc3_self_duality import nc3_self_duality
 from nclab.metrics.nc4_nearest_center import nc4_agreement
-from nclab.statistics import SecondLook
+from nclab.statistics import SecondPass
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import FloatArray, g
@@ -124,7 +124,7 @@ def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
     }
 
 
-def _look(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondLook:
+def _look(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondPass:
     found = measure_features(H, labels, W).look
     assert found is not None
     return found

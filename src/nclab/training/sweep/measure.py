@@ -98,5 +98,5 @@ def _measure(
     stream.against = look_against(means[layer]) if layer in means else None
     stream.update(features, labels)
     stream.look_again(features, labels)
-    stream.finish_second_look()
+    stream.finish_second_pass()
     return stream.collapse({} if head else {"weight": NOT_THE_LAST})

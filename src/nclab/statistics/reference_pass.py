@@ -1,4 +1,4 @@
-"""ReferenceLook: features seen from the class means of other data, as test from train."""
+"""ReferencePass: features seen from the class means of other data, as test from train."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -13,7 +13,7 @@ from nclab.statistics.nearest import Centres
 from nclab.statistics.ranks import Group, Ranks, sum_looks
 
 
-class ReferenceLook:
+class ReferencePass:
     """Distances to the class means of a reference, and which of them is nearest.
 
     Costs one float64 GEMM (B x d x C) a batch; memory 2 C d numbers.
@@ -24,7 +24,7 @@ class ReferenceLook:
 
     >>> moments = ClassMoments(num_classes=2, dim=1)
     >>> moments.update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
-    >>> look = ReferenceLook(moments)
+    >>> look = ReferencePass(moments)
     >>> look.add(torch.tensor([[2.0], [7.0]]), torch.tensor([0, 0]), None)
     >>> look.nearest_correct.tolist(), look.squares.tolist()
     ([1, 0], [37.0, 0.0])

@@ -1,4 +1,4 @@
-"""SecondLook: what can only be seen once the class means are known."""
+"""SecondPass: what can only be seen once the class means are known."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -22,7 +22,7 @@ OTHER_DATA = 0.01
 """Relative change of the features from which on a second pass has seen other data."""
 
 
-class SecondLook:
+class SecondPass:
     """A second pass over the features: centred directions, distances, nearest class centres.
 
     Classes without samples in `moments` are left out: their centres do not compete.
@@ -34,7 +34,7 @@ class SecondLook:
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
     >>> moments.update(rows, labels)
-    >>> look = SecondLook(moments)
+    >>> look = SecondPass(moments)
     >>> look.update(rows, labels)
     >>> look.nearest_correct.tolist()
     [2, 1]
@@ -156,7 +156,7 @@ class SecondLook:
             raise DataError(
                 f"Expected {int(expected.sum())} samples in the second pass, got "
                 f"{int(seen.sum())} (of class {int(self.classes[place])} {int(seen[place])} for "
-                f"{int(expected[place])}). Pass the same data twice, or second_look=False."
+                f"{int(expected[place])}). Pass the same data twice, or second_pass=False."
             )
         present = moments if len(seen) == self.all_classes else moments.select(self.classes)
         squares = present.variances * expected
@@ -166,7 +166,7 @@ class SecondLook:
         if ((self.spread_squares - squares).abs() > slack).any():
             raise DataError(
                 "Expected the same features in both passes, got others in the second. Turn off "
-                "augmentation, enlarge cache_bytes, or pass second_look=False."
+                "augmentation, enlarge cache_bytes, or pass second_pass=False."
             )
 
     @property
@@ -191,7 +191,7 @@ class SecondLook:
         """Add what another look with the same class means has seen."""
         means = self._centres.means
         if not torch.equal(means, other._centres.means.to(means.device)):
-            raise DataError("Expected second looks at the same class means. Merge moments first.")
+            raise DataError("Expected second passes at the same class means. Merge moments first.")
         for name in _SUMS:
             getattr(self, name).add_(getattr(other, name).to(self.counts.device))
         for name in _TALLIES:
@@ -205,7 +205,7 @@ class SecondLook:
         """
         ranks, tallies = Ranks(group), torch.tensor([getattr(self, name) for name in _TALLIES])
         sums = {name: getattr(self, name) for name in _SUMS}
-        sum_looks(ranks, "second looks", {**sums, "tallies": tallies}, self._centres.means)
+        sum_looks(ranks, "second passes", {**sums, "tallies": tallies}, self._centres.means)
         for name, value in zip(_TALLIES, tallies.tolist(), strict=True):
             setattr(self, name, value)
 
