@@ -18,7 +18,7 @@ from nclab.theory.certificates.inter import mean_cosine_upper
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements.worst_case import worst_intra
+from nclab.theory.worst_case import worst_intra
 
 CASES = ((4, 3.0), (10, 5.0), (100, 8.0), (1000, 12.0))
 RELATIVE_EXCESS = (1e-4, 1e-2, 0.3)

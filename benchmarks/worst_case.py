@@ -16,7 +16,7 @@ from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements.worst_case import worst_inter, worst_intra
+from nclab.theory.worst_case import worst_inter, worst_intra
 
 CASES = (
     *((4, 3.0, share * g(3.0, 4)) for share in (1e-4, 1e-3, 1e-2, 1e-1)),

@@ -19,7 +19,7 @@ HEADER = """# Formulas
 
 Every formula in nclab, by the paper it comes from. Made by `make docs` from the docstrings;
 do not edit. Symbols: [notation.md](notation.md). Sources: the keys are the
-folders of [papers](../src/nclab/papers).
+folders of [papers](../src/nclab_papers).
 """
 
 
@@ -39,7 +39,7 @@ class Formula(NamedTuple):
 def formulas() -> list[Formula]:
     """All of them, in the order of files and lines."""
     found = []
-    for file in sorted((ROOT / "src" / "nclab").rglob("*.py")):
+    for file in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 continue

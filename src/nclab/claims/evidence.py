@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nclab.claims.claim import Judge, Numbers
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements import Inequality
 
 ENOUGH = 500
 """Data sets that must meet the hypotheses before silence counts as support."""

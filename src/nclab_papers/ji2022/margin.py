@@ -8,7 +8,7 @@ from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.evidence import draws, judge_statement, largest, tally
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements import Inequality
 from nclab.ulpm.problem import (
     Array,
     Problem,

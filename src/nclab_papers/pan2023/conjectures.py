@@ -20,11 +20,6 @@ from nclab.claims.tables import Row, Table, group
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.theory.statements.conjectures import (
-    smallest_decay_slack,
-    smallest_depth_error,
-    smallest_layer_slack,
-)
 from nclab_papers.pan2023.networks import (
     DECAYS,
     DEEP_DECAYS,
@@ -35,6 +30,11 @@ from nclab_papers.pan2023.networks import (
     last_layers,
 )
 from nclab_papers.pan2023.rows import degree, gap, noting
+from nclab_papers.pan2023.statements.conjectures import (
+    smallest_decay_slack,
+    smallest_depth_error,
+    smallest_layer_slack,
+)
 
 SMALL = 0.05
 """An e of a conjecture up to this is small: a twentieth of a cosine, or of the samples."""
@@ -338,7 +338,7 @@ def _conjecture(number: str, text: str, quote: str, data: Data) -> Claim:
         f"pan2023, Conj. {number} “{quote}”",
         partial(judged, number, data),
         needs="pan2023_conjectures",
-        code=f"nclab.theory.statements.conjectures.{E[number]}",
+        code=f"nclab_papers.pan2023.statements.conjectures.{E[number]}",
         figure="pan2023_conjectures",
     )
 

@@ -27,7 +27,7 @@ from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements.worst_case import worst_inter, worst_intra
+from nclab.theory.worst_case import worst_inter, worst_intra
 from nclab_papers.pan2023.rows import COSINE
 from nclab_papers.shared.small_network import NetworkConfig, train
 

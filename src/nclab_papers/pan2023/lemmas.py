@@ -17,9 +17,9 @@ from nclab.claims.evidence import (
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements import jensen, unit_mean_shift, unit_means
-from nclab.theory.statements.inequality import Inequality
-from nclab.theory.statements.loss_steps import loss_strong_convexity
+from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.statements import jensen, unit_means
+from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
 from nclab_papers.pan2023.trial_data import SIZES, numbers_with_subset, vectors_around
 
 CLASSES = (2, 10)
@@ -71,7 +71,7 @@ lemma_2_4_1 = Claim(
     "pan2023, Lemma 2.4.1 “if Jensen’s inequality has its gap bounded by”",
     _judge_tight,
     _subset_means,
-    code="nclab.theory.statements.jensen.jensen_subset_mean",
+    code="nclab_papers.pan2023.statements.jensen.jensen_subset_mean",
 )
 
 
@@ -100,7 +100,7 @@ lemma_2_4_2 = Claim(
     "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
     worked(judge_statement),
     _weighted_jensen,
-    code="nclab.theory.statements.jensen.jensen_weighted",
+    code="nclab_papers.pan2023.statements.jensen.jensen_weighted",
 )
 
 
@@ -124,7 +124,7 @@ corollary_2_4_1 = Claim(
     "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
     worked(judge_statement),
     _variance,
-    code="nclab.theory.statements.jensen.jensen_variance",
+    code="nclab_papers.pan2023.statements.jensen.jensen_variance",
 )
 
 
@@ -151,7 +151,7 @@ lemma_2_4_3 = Claim(
     "pan2023, Lemma 2.4.3 “a similar result specific to the function”",
     _judge_tight,
     _exponential,
-    code="nclab.theory.statements.jensen.exponential_subset_mean",
+    code="nclab_papers.pan2023.statements.jensen.exponential_subset_mean",
 )
 
 
@@ -175,7 +175,7 @@ lemma_2_4_4 = Claim(
     "pan2023, Lemma 2.4.4 “can be computed as the norm and dot product of the vectors”",
     worked(judge_statement),
     _identity,
-    code="nclab.theory.statements.unit_means.cosine_identity",
+    code="nclab_papers.pan2023.statements.unit_means.cosine_identity",
 )
 
 
@@ -204,7 +204,7 @@ lemma_2_4_5 = Claim(
     "pan2023, Lemma 2.4.5 “provides a conversion between these requirements”",
     _judge_tight,
     _unit_mean,
-    code="nclab.theory.statements.unit_means.unit_mean_norm",
+    code="nclab_papers.pan2023.statements.unit_means.unit_mean_norm",
 )
 
 
@@ -234,7 +234,7 @@ def _proposition(preset: str) -> Numbers:
     "the sum of a_i / b_i is at least (A / B) sqrt N.",
     "pan2023, Lemma 2.4.5 (proof) “that can be easily shown through Lagrange multipliers”",
     gather=_proposition,
-    code="nclab.theory.statements.unit_means.ratio_sum_printed",
+    code="nclab_papers.pan2023.statements.unit_means.ratio_sum_printed",
 )
 @worked
 def proposition(numbers: Numbers) -> Finding:
@@ -267,7 +267,7 @@ corollary_2_4_2 = Claim(
     "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
     worked(judge_statement),
     _from_mean,
-    code="nclab.theory.statements.unit_means.unit_mean_norm_from_mean",
+    code="nclab_papers.pan2023.statements.unit_means.unit_mean_norm_from_mean",
 )
 
 
@@ -278,13 +278,13 @@ def _opposed(preset: str) -> Numbers:
     linear: list[Inequality] = []
     for size in SIZES:
         u, v = vectors_around(rng, draws(preset) // 4, size)
-        repaired.append(unit_mean_shift.opposed_cosine(-u, v))
-        inner.append(unit_mean_shift.opposed_inner(-u, v))
-        linear.append(unit_mean_shift.opposed_inner_linear(-u, v))
-    hand = unit_mean_shift.opposed_cosine_printed([2.0, 0.0], [[-1.0, 0.0], [-7.0, 0.0]])
+        repaired.append(unit_means.opposed_cosine(-u, v))
+        inner.append(unit_means.opposed_inner(-u, v))
+        linear.append(unit_means.opposed_inner_linear(-u, v))
+    hand = unit_means.opposed_cosine_printed([2.0, 0.0], [[-1.0, 0.0], [-7.0, 0.0]])
     return {
         **_sides(hand, -1.0, -0.8 + 4 * 0.2 ** (1 / 3)),
-        "printed": tally(unit_mean_shift.opposed_cosine_counterexample()),
+        "printed": tally(unit_means.opposed_cosine_counterexample()),
         "repaired": tally(*repaired),
         "inner": tally(*inner),
         "linear": tally(*linear),
@@ -299,7 +299,7 @@ def _opposed(preset: str) -> Numbers:
     "unit feature is at most c / (alpha beta) + 4 (epsilon / (alpha beta))^(1/3).",
     "pan2023, Lemma 2.4.6 “for inter-class cosine similarity, we have the following lemma”",
     gather=_opposed,
-    code="nclab.theory.statements.unit_mean_shift.opposed_cosine_printed",
+    code="nclab_papers.pan2023.statements.unit_means.opposed_cosine_printed",
 )
 @worked
 def lemma_2_4_6(numbers: Numbers) -> Finding:

@@ -15,8 +15,7 @@ from nclab.metrics.nc3_self_duality import nc3_alignment, nc3_alignment_raw
 from nclab.statistics import ClassMoments
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.inequality import Inequality, norms, units
-from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements import Inequality, norms, sample_losses, units
 from nclab_papers.pan2023.setting import EXACT
 from nclab_papers.pan2023.trial_data import networks
 

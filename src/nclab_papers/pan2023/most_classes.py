@@ -11,8 +11,8 @@ from nclab.claims.claim import Claim, Kind, Numbers, claim
 from nclab.claims.evidence import by_hand, draws, judge_statement, tally, worked
 from nclab.claims.verdict import Finding
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements import most_classes as steps
-from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.statements import near_optimum as steps
 from nclab_papers.pan2023.trial_data import networks
 
 Step = Callable[[ArrayLike, ArrayLike, float], Inequality]
@@ -79,7 +79,7 @@ eq_2_19 = Claim(
     "pan2023, Eq. (2.19) “Therefore, there are at most”",
     worked(judge_statement),
     _low_scores,
-    code="nclab.theory.statements.most_classes.low_scores",
+    code="nclab_papers.pan2023.statements.near_optimum.low_scores",
 )
 
 
@@ -101,7 +101,7 @@ eq_2_20 = Claim(
     "pan2023, Eq. (2.20) “and also there are at most”",
     worked(judge_statement),
     _large_norms,
-    code="nclab.theory.statements.most_classes.large_norms",
+    code="nclab_papers.pan2023.statements.near_optimum.large_norms",
 )
 
 
@@ -128,7 +128,7 @@ eq_2_22 = Claim(
     "pan2023, Eq. (2.22) “using the definition that”",
     worked(judge_statement),
     partial(_others, step=steps.high_differences, centred=False),
-    code="nclab.theory.statements.most_classes.high_differences",
+    code="nclab_papers.pan2023.statements.near_optimum.high_differences",
 )
 
 eq_2_23 = Claim(
@@ -139,7 +139,7 @@ eq_2_23 = Claim(
     "pan2023, Eq. (2.23) “Combining with”",
     worked(judge_statement),
     partial(_others, step=steps.high_scores_of_others, centred=True),
-    code="nclab.theory.statements.most_classes.high_scores_of_others",
+    code="nclab_papers.pan2023.statements.near_optimum.high_scores_of_others",
 )
 
 
@@ -170,7 +170,7 @@ def _self_duality(preset: str) -> Numbers:
     "NC3; read with the factor of (2.21), which our copy does not show in this line.",
     "pan2023, Thm 2.3.1 (proof) “gives the NC3 bound in the theorem”",
     gather=_self_duality,
-    code="nclab.theory.statements.most_classes.self_duality",
+    code="nclab_papers.pan2023.statements.near_optimum.self_duality",
 )
 @worked
 def nc3(numbers: Numbers) -> Finding:

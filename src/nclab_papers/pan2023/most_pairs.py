@@ -14,8 +14,7 @@ from nclab.theory.certificates.certificate import certify
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements.inequality import units
-from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements import sample_losses, units
 
 POWER = 1 / 6
 """Of epsilon / delta in the theorem."""

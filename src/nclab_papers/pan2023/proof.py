@@ -18,8 +18,8 @@ from nclab.claims.verdict import Finding
 from nclab.text import number
 from nclab.theory.certificates.scores import excess_for_zero, excess_to_leave
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.inequality import Inequality
-from nclab.theory.statements.loss_steps import (
+from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.statements.loss_steps import (
     argument_range_printed,
     class_loss_bound,
     log_sum_step,
@@ -50,7 +50,7 @@ class_loss = Claim(
     "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
     worked(judge_statement),
     _class_loss,
-    code="nclab.theory.statements.loss_steps.class_loss_bound",
+    code="nclab_papers.pan2023.statements.loss_steps.class_loss_bound",
 )
 
 
@@ -74,7 +74,7 @@ log_sum = Claim(
     "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
     worked(judge_statement),
     _log_sum,
-    code="nclab.theory.statements.loss_steps.log_sum_step",
+    code="nclab_papers.pan2023.statements.loss_steps.log_sum_step",
 )
 
 
@@ -126,7 +126,7 @@ def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) 
     "The arguments of the strongly convex function lie in [-C alpha beta, C alpha beta].",
     "pan2023, Thm 2.3.1 (proof) “the second-order derivative of log(1”",
     gather=_range,
-    code="nclab.theory.statements.loss_steps.argument_range_printed",
+    code="nclab_papers.pan2023.statements.loss_steps.argument_range_printed",
 )
 @worked
 def norm_range(numbers: Numbers) -> Finding:
@@ -160,7 +160,7 @@ third_gap = Claim(
     "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
     worked(judge_statement),
     _third_gap,
-    code="nclab.theory.statements.loss_steps.tangent_step",
+    code="nclab_papers.pan2023.statements.loss_steps.tangent_step",
 )
 
 

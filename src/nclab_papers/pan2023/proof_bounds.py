@@ -28,11 +28,8 @@ from nclab.theory.certificates.thesis import (
     thesis_bounds,
 )
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements.inequality import ROUNDING, Inequality, units
-from nclab.theory.statements.loss_steps import (
-    sample_losses,
-)
-from nclab.theory.statements.unit_means import pairing, unit_mean_norm
+from nclab.theory.statements import ROUNDING, Inequality, sample_losses, units
+from nclab_papers.pan2023.statements.unit_means import pairing, unit_mean_norm
 from nclab_papers.pan2023.trial_data import SIZES, networks, vectors_around
 
 
@@ -198,7 +195,7 @@ intra = Claim(
     "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
     worked(judge_repair),
     _intra,
-    code="nclab.theory.statements.unit_means.unit_mean_norm",
+    code="nclab_papers.pan2023.statements.unit_means.unit_mean_norm",
 )
 
 

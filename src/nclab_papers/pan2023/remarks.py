@@ -15,7 +15,7 @@ from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
-from nclab.theory.statements.worst_case import worst_inter
+from nclab.theory.worst_case import worst_inter
 from nclab_papers.pan2023.networks import DECAYS
 
 PRODUCT = 4.0

@@ -13,8 +13,11 @@ from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
-from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements import sample_losses
+from nclab_papers.pan2023.statements.batch_norm import (
+    batch_norm_mean_square,
+    batch_norm_rms_printed,
+)
 from nclab_papers.pan2023.trial_data import networks
 
 EXACT = 1e-12
@@ -102,7 +105,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     "variance and the mean that the outputs shall have.",
     "pan2023, Sec. 2.2 “trainable parameters that represent the desired variance and mean”",
     gather=_scale_of_batch_norm,
-    code="nclab.theory.statements.batch_norm.batch_norm_mean_square",
+    code="nclab_papers.pan2023.statements.batch_norm.batch_norm_mean_square",
 )
 @worked
 def scale(numbers: Numbers) -> Finding:
@@ -155,7 +158,7 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     "its scale gamma.",
     "pan2023, Prop. 2.2.1 “a set of feature vectors immediately after Batch Normalization”",
     gather=_batch_norm,
-    code="nclab.theory.statements.batch_norm.batch_norm_rms_printed",
+    code="nclab_papers.pan2023.statements.batch_norm.batch_norm_rms_printed",
 )
 @worked
 def batch_norm(numbers: Numbers) -> Finding:

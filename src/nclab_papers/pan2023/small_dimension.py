@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.loss_steps import sample_losses
+from nclab.theory.statements import sample_losses
 
 
 def lowest_loss(num_classes: int, dim: int, *, product: float, starts: int = 4) -> float:

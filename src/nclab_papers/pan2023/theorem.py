@@ -15,9 +15,8 @@ from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.certificate import certify
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements.inequality import units
-from nclab.theory.statements.loss_steps import minimal_loss, sample_losses
-from nclab.theory.statements.worst_case import worst_intra
+from nclab.theory.statements import sample_losses, units
+from nclab.theory.worst_case import worst_intra
 from nclab_papers.pan2023.most_pairs import (
     CLASSES,
     EXCESS,
@@ -29,6 +28,7 @@ from nclab_papers.pan2023.most_pairs import (
     slopes,
 )
 from nclab_papers.pan2023.small_dimension import lowest_loss
+from nclab_papers.pan2023.statements.loss_steps import minimal_loss
 from nclab_papers.pan2023.trial_data import networks
 
 POWER = 1 / 2
@@ -178,7 +178,7 @@ def _minimum(preset: str) -> Numbers:
     "features with these norms.",
     "pan2023, Thm 2.3.1 “is the minimum achievable loss for any set of weight and feature”",
     gather=_minimum,
-    code="nclab.theory.statements.loss_steps.minimal_loss",
+    code="nclab_papers.pan2023.statements.loss_steps.minimal_loss",
 )
 @worked
 def minimum(numbers: Numbers) -> Finding:

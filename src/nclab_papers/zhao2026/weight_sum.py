@@ -14,7 +14,7 @@ from nclab.claims.verdict import Finding, Verdict
 from nclab.metrics import nc0_weight_mean, nc3_frobenius
 from nclab.statistics import ClassMoments
 from nclab.text import number
-from nclab.theory.statements.inequality import ROUNDING, Inequality
+from nclab.theory.statements import ROUNDING, Inequality
 from nclab.threads import one_thread
 from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Fleet, Member, Recipe

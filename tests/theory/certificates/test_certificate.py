@@ -24,7 +24,7 @@ from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_los
 from nclab.theory.certificates.scores import excess_to_leave, score_range
 from nclab.theory.certificates.worst_pair import WorstPair
 from nclab.theory.layer_peeled import g_inverse, g_prime
-from nclab.theory.statements.worst_case import worst_inter, worst_intra
+from nclab.theory.worst_case import worst_inter, worst_intra
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "golden" / "certificates.json").read_text())

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.inequality import ROUNDING, BoolArray, Inequality, vectors
+from nclab.theory.statements import ROUNDING, BoolArray, Inequality, vectors
 
 Function = Callable[[FloatArray], FloatArray]
 

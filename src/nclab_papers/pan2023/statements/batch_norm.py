@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import DataError
-from nclab.theory.statements.inequality import ROUNDING, Inequality
+from nclab.theory.statements import ROUNDING, Inequality
 
 
 def batch_norm_rms_printed(

@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike
 
 from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, units
-from nclab.theory.statements.jensen import gap_with_rounding, relative_exponential_gap
-from nclab.theory.statements.loss_steps import (
-    loss_strong_convexity,
+from nclab.theory.statements import (
+    ROUNDING,
+    Inequality,
+    norms,
     sample_losses,
+    units,
     weights_and_features,
 )
+from nclab_papers.pan2023.statements.jensen import gap_with_rounding, relative_exponential_gap
+from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
 
 LEAST = 1e-290
 """A strong convexity below this has no reciprocal."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nclab.errors import DataError
-from nclab.theory.statements.jensen import (
+from nclab_papers.pan2023.statements.jensen import (
     exp_excess,
     exponential_subset_envelope,
     exponential_subset_mean,
@@ -14,8 +14,8 @@ from nclab.theory.statements.jensen import (
     jensen_variance,
     jensen_weighted,
 )
-from nclab.theory.statements.loss_steps import loss_strong_convexity
-from tests.theory.statements.lemma_data import SIZES, assert_true, numbers, softplus
+from nclab_papers.pan2023.statements.loss_steps import loss_strong_convexity
+from tests.nclab_papers.pan2023.statements.lemma_data import SIZES, assert_true, numbers, softplus
 
 
 @pytest.mark.parametrize("classes", [2, 10])

@@ -7,7 +7,7 @@ import numpy as np
 
 from nclab.metrics import simplex_etf
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.inequality import BoolArray, Inequality
+from nclab.theory.statements import BoolArray, Inequality
 
 DRAWS = 10_000
 SIZES = (2, 3, 5, 12)

@@ -9,8 +9,8 @@ import pytest
 
 from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements import most_classes as steps
-from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements import Inequality
+from nclab_papers.pan2023.statements import near_optimum as steps
 from nclab_papers.pan2023.trial_data import networks
 
 STEPS = (

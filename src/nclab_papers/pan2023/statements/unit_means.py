@@ -1,13 +1,189 @@
-"""Lemma 2.4.6: as printed with its counterexample, repaired, and the linear lemma behind it."""
+"""From the mean of the features to the mean of the unit features: Lemmas 2.4.4 to 2.4.6.
+
+A zero vector counts as a unit vector of zero, here as in the metrics; the lemmas allow it.
+"""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, units, vectors
-from nclab.theory.statements.unit_means import Pairing, pairing
+from nclab.theory.statements import ROUNDING, Inequality, norms, units, vectors
+
+
+class Pairing(NamedTuple):
+    """What the lemmas need of a vector w and features h."""
+
+    rms: FloatArray
+    """alpha, the root mean square norm of the features."""
+    length: FloatArray
+    """beta, the norm of the vector."""
+    inner: FloatArray
+    """c, the inner product of the vector with the mean feature."""
+    inner_units: FloatArray
+    """The inner product of the vector with the mean unit feature."""
+    mean_norm: FloatArray
+    """Norm of the mean feature."""
+    unit_mean_norm: FloatArray
+    """Norm of the mean unit feature."""
+    mean_length: FloatArray
+    """Mean norm of the features."""
+
+    @property
+    def ratio(self) -> FloatArray:
+        """Norm of the mean feature over alpha, in [0, 1]."""
+        return _over(self.mean_norm, self.rms)
+
+    @property
+    def length_ratio(self) -> FloatArray:
+        """Mean norm of the features over alpha, in [0, 1]."""
+        return _over(self.mean_length, self.rms)
+
+
+def cosine_identity(features: ArrayLike, others: ArrayLike) -> Inequality:
+    r"""The average cosine of two classes is the inner product of their mean unit features.
+
+    $$\tfrac1{N^2}\sum_{i,j}\cos(h_{c,i},h_{c',j}) = \bar h_c\cdot\bar h_{c'}$$
+
+    Source: pan2023, Lemma 2.4.4
+    Range: features (..., N, d); twice the same class gives intra.
+
+    >>> both = cosine_identity([[2.0, 0.0], [0.0, 1.0]], [[3.0, 0.0]])
+    >>> float(both.left), float(both.right)
+    (0.5, 0.5)
+    """
+    first = units(vectors(features, "features (..., N, d)", 2))
+    second = units(vectors(others, "features (..., N, d)", 2))
+    left = (first @ np.swapaxes(second, -1, -2)).mean((-1, -2))
+    right = (first.mean(-2) * second.mean(-2)).sum(-1)
+    return Inequality(left, "==", right, "pan2023, Lemma 2.4.4", tolerance=ROUNDING)
+
+
+def unit_mean_norm(direction: ArrayLike, features: ArrayLike) -> Inequality:
+    r"""Features that mostly point along u have a long mean unit feature.
+
+    $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
+      2\Bigl(\frac{c}{\alpha\beta}\Bigr)^2-1,\quad
+      c = \tfrac1N\sum_i\langle u,v_i\rangle \ge \frac{\alpha\beta}{\sqrt2}$$
+
+    Source: pan2023, Lemma 2.4.5
+    Range: alpha, beta and c are measured from the data, the strongest choice. Tight.
+
+    The printed proof rests on `ratio_sum_printed`, which is false. With r_i the cosine of u and
+    v_i and r⁺ its positive part: Cauchy-Schwarz gives c ≤ αβ √mean(r⁺²); as r⁺ ≥ r⁺², both
+    mean(r⁺) and the share of positive r_i are at least (c/αβ)², and the others are at least -1.
+
+    >>> both = unit_mean_norm([1.0, 0.0], [[3.0, 0.0], [3.0, 0.0], [3.0, 0.0], [-1e-9, 0.0]])
+    >>> float(both.left), round(float(both.right), 6)
+    (0.5, 0.5)
+    """
+    data = pairing(direction, features)
+    cosine = _over(data.inner, data.rms * data.length)
+    applies = (cosine >= math.sqrt(0.5)) & (data.rms * data.length > 0)
+    right = 2 * np.square(cosine) - 1
+    source = "pan2023, Lemma 2.4.5"
+    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+
+
+def unit_mean_norm_from_mean(features: ArrayLike) -> Inequality:
+    r"""Features with a long mean have a long mean unit feature.
+
+    $$\Bigl\|\tfrac1N\sum_i\frac{v_i}{\|v_i\|}\Bigr\| \ge
+      2\Bigl(\frac{c}{\alpha}\Bigr)^2-1,\quad
+      c = \Bigl\|\tfrac1N\sum_i v_i\Bigr\| \ge \frac{\alpha}{\sqrt2}$$
+
+    Source: pan2023, Cor. 2.4.2
+    Range: alpha and c are measured from the data, the strongest choice. Tight.
+
+    >>> both = unit_mean_norm_from_mean([[2.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+    >>> both.always, bool(both.slack > 0)
+    (True, True)
+    """
+    array = vectors(features, "features (..., N, d)", 2)
+    data = pairing(array.mean(-2), array)
+    applies = data.ratio >= math.sqrt(0.5)
+    right = 2 * np.square(data.ratio) - 1
+    source = "pan2023, Cor. 2.4.2"
+    return Inequality(data.unit_mean_norm, ">=", right, source, applies, 4 * ROUNDING)
+
+
+def ratio_sum_printed(a: ArrayLike, b: ArrayLike) -> Inequality:
+    r"""The proposition inside the printed proof of Lemma 2.4.5, which is false.
+
+    $$\sum_i\frac{a_i}{b_i} \ge \frac{\sum_i a_i}{\sqrt{\sum_i b_i^2}}\sqrt N,\quad
+      a_i\ge0,\ b_i>0$$
+
+    Source: pan2023, Lemma 2.4.5 (proof, proposition by Lagrange multipliers)
+    Range: false in general, see `ratio_sum_counterexample`; `ratio_sum` is what the lemma needs.
+
+    >>> ratio_sum_printed([1.0, 1.0], [1.0, 1.0]).always
+    True
+    """
+    tops, bottoms = vectors(a, "numbers (..., N)", 1), vectors(b, "numbers (..., N)", 1)
+    left = (tops / bottoms).sum(-1)
+    right = tops.sum(-1) / norms(bottoms) * math.sqrt(bottoms.shape[-1])
+    applies = np.asarray(((tops >= 0) & (bottoms > 0)).all(-1))
+    source = "pan2023, Lemma 2.4.5 (proof)"
+    return Inequality(left, ">=", right, source, applies, ROUNDING * (left + np.abs(right)))
+
+
+def ratio_sum_counterexample() -> Inequality:
+    """Where `ratio_sum_printed` fails: all of a on the one long b, and the other b tiny.
+
+    Source: pan2023, Lemma 2.4.5 (proof)
+    Range: sum 1 against a claimed 2.
+
+    >>> both = ratio_sum_counterexample()
+    >>> float(both.left), round(float(both.right), 6), both.always
+    (1.0, 2.0, False)
+    """
+    return ratio_sum_printed([1.0, 0.0, 0.0, 0.0], [1.0, 1e-6, 1e-6, 1e-6])
+
+
+def ratio_sum(a: ArrayLike, b: ArrayLike, beta: ArrayLike) -> Inequality:
+    r"""The proposition that the proof of Lemma 2.4.5 can use instead.
+
+    $$\sum_i\frac{a_i}{b_i} \ge \frac{(\sum_i a_i)^2}{\beta\sum_i b_i^2},\quad
+      0\le a_i\le\beta b_i$$
+
+    Source: pan2023, Lemma 2.4.5 (proof, repaired)
+    Range: the ratios r = a / (beta b) are at most 1, so r >= r²; then Cauchy-Schwarz.
+
+    >>> both = ratio_sum([1.0, 0.0], [1.0, 1e-6], 1.0)
+    >>> float(both.left), round(float(both.right), 6)
+    (1.0, 1.0)
+    """
+    tops, bottoms = vectors(a, "numbers (..., N)", 1), vectors(b, "numbers (..., N)", 1)
+    bound = np.asarray(beta, dtype=np.float64)
+    left = (tops / bottoms).sum(-1)
+    right = np.square(tops.sum(-1)) / (bound * np.square(bottoms).sum(-1))
+    within = (tops >= 0) & (bottoms > 0) & (tops <= bound[..., None] * bottoms)
+    applies, rounding = np.asarray(within.all(-1)), ROUNDING * (left + right)
+    source = "pan2023, Lemma 2.4.5 (proof, repaired)"
+    return Inequality(left, ">=", right, source, applies, rounding)
+
+
+def pairing(vector: ArrayLike, features: ArrayLike) -> Pairing:
+    """Norms and inner products of a vector (..., d) and features (..., N, d).
+
+    >>> float(pairing([1.0, 0.0], [[3.0, 4.0], [-3.0, 4.0]]).ratio)
+    0.8
+    """
+    w = vectors(vector, "a vector (..., d)", 1)
+    h = vectors(features, "features (..., N, d)", 2)
+    mean, unit_mean = h.mean(-2), units(h).mean(-2)
+    rms = np.sqrt(np.square(h).sum(-1).mean(-1))
+    inner, inner_units = (w * mean).sum(-1), (w * unit_mean).sum(-1)
+    lengths = norms(mean), norms(unit_mean), norms(h).mean(-1)
+    return Pairing(rms, norms(w), inner, inner_units, *lengths)
+
+
+def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    """Quotient; 0 where the bottom is 0, where no lemma applies."""
+    result: FloatArray = np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1.0), 0.0)
+    return result
 
 
 def opposed_cosine_printed(weight: ArrayLike, features: ArrayLike) -> Inequality:

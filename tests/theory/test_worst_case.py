@@ -11,8 +11,7 @@ from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.statements.worst_case import WorstCase, worst_inter, worst_intra
-from nclab.theory.statements.worst_case_problem import pose
+from nclab.theory.worst_case import WorstCase, pose, worst_inter, worst_intra
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}

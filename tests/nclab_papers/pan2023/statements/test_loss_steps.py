@@ -5,16 +5,20 @@ import pytest
 
 from nclab.errors import DataError
 from nclab.metrics import simplex_etf
-from nclab.theory.statements.loss_steps import (
+from nclab.theory.statements import sample_losses
+from nclab_papers.pan2023.statements.loss_steps import (
     argument_range,
     argument_range_printed,
     class_loss_bound,
     log_sum_step,
     minimal_loss,
-    sample_losses,
     tangent_step,
 )
-from tests.theory.statements.lemma_data import DRAWS, assert_true, weights_and_features
+from tests.nclab_papers.pan2023.statements.lemma_data import (
+    DRAWS,
+    assert_true,
+    weights_and_features,
+)
 
 
 def test_no_loss_is_below_m() -> None:

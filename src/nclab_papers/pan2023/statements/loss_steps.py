@@ -7,47 +7,9 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
-from nclab.errors import DataError
 from nclab.theory.layer_peeled import FloatArray, g, wrong_probability
-from nclab.theory.statements.inequality import ROUNDING, Inequality, norms, vectors
-
-
-def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
-    r"""Cross-entropy of every sample, exact for losses far below 1e-16.
-
-    $$\ell_{c,i} = \log\bigl(1+\sum_{j\ne c}e^{(w_j-w_c)\cdot h_{c,i}}\bigr)$$
-
-    Source: pan2023, Eq. (2.1)
-    Range: (0, inf), shape (..., C, N).
-
-    >>> [[loss]] = sample_losses([[1.0], [-1.0]], [[[20.0]], [[-20.0]]])[:1].tolist()
-    >>> loss == math.exp(-40.0)
-    True
-    """
-    w, h = weights_and_features(weight, features)
-    logits = np.einsum("...cnd,...jd->...cnj", h, w)
-    own = np.eye(w.shape[-2], dtype=bool)[:, None, :]
-    gaps = logits - np.where(own, logits, 0.0).sum(-1, keepdims=True)
-    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(own, -np.inf, gaps), axis=-1))
-    return result
-
-
-def weights_and_features(weight: ArrayLike, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Both as finite float64 arrays of fitting shapes.
-
-    >>> [array.shape for array in weights_and_features([[1], [-1]], [[[2]], [[-2]]])]
-    [(2, 1), (2, 1, 1)]
-    """
-    w = vectors(weight, "weights (..., C, d)", 2)
-    h = vectors(features, "features (..., C, N, d)", 3)
-    if w.shape[-2] != h.shape[-3] or w.shape[-1] != h.shape[-1] or w.shape[-2] < 2:
-        raise DataError(
-            f"Expected weights (..., C, d) and features (..., C, N, d) with the same C >= 2 and d, "
-            f"got {w.shape} and {h.shape}."
-        )
-    return w, h
+from nclab.theory.statements import ROUNDING, Inequality, norms, sample_losses, vectors
 
 
 def minimal_loss(weight: ArrayLike, features: ArrayLike) -> Inequality:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from nclab.theory.statements.inequality import Inequality
+from nclab.theory.statements import Inequality
 
 
 def test_nan_does_not_hold() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nclab.errors import DataError
 from nclab.metrics.effective_depth import effective_depth
-from nclab.theory.statements.conjectures import (
+from nclab_papers.pan2023.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,
     smallest_layer_slack,

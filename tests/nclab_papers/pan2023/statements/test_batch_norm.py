@@ -5,7 +5,10 @@ import torch
 from torch import nn
 
 from nclab.errors import DataError
-from nclab.theory.statements.batch_norm import batch_norm_mean_square, batch_norm_rms_printed
+from nclab_papers.pan2023.statements.batch_norm import (
+    batch_norm_mean_square,
+    batch_norm_rms_printed,
+)
 
 
 @pytest.mark.parametrize("eps", [1e-300, 1e-5, 1e-2, 3.0])

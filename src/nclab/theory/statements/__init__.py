@@ -1,1 +1,0 @@
-"""Inequalities of the papers as functions of data, and the true worst cases of their theorems."""
