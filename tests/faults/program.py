@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 from nclab.errors import NclabError, NclabWarning
-from nclab.monitor.record_sink import RecordSink
+from nclab.monitor.sinks import RecordSink
 from nclab.records import RunView, open_run, read_run
 from nclab.report.site import write_report
 from tests.cli.runner import call

@@ -9,7 +9,8 @@ from torch import Tensor
 
 import nclab
 from nclab.errors import DataError
-from nclab.features.batches import LABEL_KEYS, Batch, split_batch, split_strictly
+from nclab.features.batches import Batch, split_batch, split_strictly
+from nclab.features.labels import LABEL_KEYS
 
 CPU = torch.device("cpu")
 X = torch.arange(6.0).reshape(2, 3)
@@ -104,7 +105,7 @@ def test_tensors_inside_lists_and_mappings_are_inputs_too() -> None:
         ("xy", "got a str"),
         ({"x": X, "idx": Y}, "one of labels, label, targets, target, y, got the keys x, idx"),
         ((X, None), "integer labels, got a NoneType"),
-        ((X, ["cat", "dog"]), "integer labels, got a list"),
+        ((X, ["cat", "dog"]), "integer labels, got names such as 'cat'"),
         ((X, 7), "a single sample of label 7. Pass a DataLoader"),
         ((X, torch.tensor(7)), "a single sample of label 7"),
     ],

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nclab
-from nclab.features.pooling import NoRows, channel_dim, tells_channels, to_rows
+from nclab.features.pooling import NoRows, channel_dim, has_known_channels, to_rows
 from tests.contract import assert_same
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -56,10 +56,10 @@ def test_where_the_channels_are(module: nn.Module, ndim: int, expected: int) -> 
 
 
 def test_which_modules_tell() -> None:
-    assert tells_channels(nn.Conv2d(1, 1, 1))
-    assert tells_channels(nn.LayerNorm(1))
-    assert not tells_channels(MapNorm(1))
-    assert not tells_channels(ANY)
+    assert has_known_channels(nn.Conv2d(1, 1, 1))
+    assert has_known_channels(nn.LayerNorm(1))
+    assert not has_known_channels(MapNorm(1))
+    assert not has_known_channels(ANY)
 
 
 def test_vectors_are_taken_as_they_are_and_copied() -> None:

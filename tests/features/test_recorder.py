@@ -166,8 +166,8 @@ def test_channels_are_told_by_the_last_module_that_met_the_shape() -> None:
     points = every("output", "1", "4")
     with torch.no_grad(), Recorder(model, copy, points, trace=True) as recorder:
         model(torch.ones(2, 2, 8))
-    assert recorder.deciders[Point("1", "output", 0)] is model[0]
-    assert recorder.deciders[Point("4", "output", 0)] is model[3]
+    assert recorder.channel_modules[Point("1", "output", 0)] is model[0]
+    assert recorder.channel_modules[Point("4", "output", 0)] is model[3]
 
 
 def test_identity_tells_values_apart() -> None:

@@ -49,7 +49,7 @@ def test_without_a_classifier_names_are_put_in_order() -> None:
 
 
 def test_with_a_classifier_their_order_must_be_said() -> None:
-    with pytest.raises(nclab.DataError, match="Pass class_names= all of them, in the order"):
+    with pytest.raises(nclab.DataError, match="Pass class_names= all names, in the order"):
         nclab.measure_features(X, WORDS, weight=torch.randn(3, 5))
 
 

@@ -288,7 +288,7 @@ def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
     assert monitor.last is not None
     assert monitor.last.report.last.loss == pytest.approx(float(loss.detach()), rel=1e-10)
     pair = (x[:-1], x[1:]) if turned else (x[:, :-1], x[:, 1:])
-    with pytest.raises(nclab.DataError, match="those of the next tokens already"):
+    with pytest.raises(nclab.DataError, match="already shifted to the next token"):
         nclab.measure(model, [pair], labels="next")
     with pytest.raises(nclab.DataError, match="other numbers of sequences and tokens"):
         nclab.measure(model, [x[:LENGTH, :LENGTH]], labels="next")
@@ -369,7 +369,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         (lambda m: nclab.measure(m, [TOKENS]), r"batches of \(inputs, labels\)"),
         (
             lambda m: nclab.measure(m, [(TOKENS[:, :-1], TOKENS[:, 1:])], labels="next"),
-            "those of the next tokens already",
+            "already shifted to the next token",
         ),
         (
             lambda m: nclab.measure(m, [(TOKENS, TOKENS[:, 0])], labels="next"),
@@ -398,7 +398,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
         (lambda m: nclab.measure(m, [TOKENS - 1], labels="next"), "got -1"),
         (
             lambda m: nclab.measure(m, [TOKENS], labels="next", ignore_index=None),
-            "an ignore_index for tokens without a label, got None: the last token",
+            "an integer ignore_index, got None: the last token",
         ),
         (lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=0), "min_count=1 or more"),
         (

@@ -57,7 +57,7 @@ def test_inside_lightning(tmp_path: Any) -> None:
     pytest.importorskip("lightning", reason="needs the extra lightning")
     from lightning.pytorch import LightningModule, Trainer
 
-    from nclab.monitor.lightning_probe import CollapseProbe
+    from nclab.monitor.lightning import CollapseProbe
 
     class Encoder(LightningModule):
         """Learns without labels: its outputs have the norm of its inputs."""
@@ -83,7 +83,7 @@ def test_inside_lightning(tmp_path: Any) -> None:
     batches: Any = [{"image": rows, "label": own} for rows, own in pairs]
     loader = DataLoader(batches, batch_size=None)
 
-    def fitted(*callbacks: Any) -> Any:
+    def fit_parameters(*callbacks: Any) -> Any:
         module = Encoder()
         trainer = Trainer(
             max_epochs=3,
@@ -99,8 +99,8 @@ def test_inside_lightning(tmp_path: Any) -> None:
         return module, trainer
 
     probe = CollapseProbe("backbone", num_classes=3, metrics=["accuracy", "cdnv"])
-    module, trainer = fitted(probe)
-    alone, _ = fitted()
+    module, trainer = fit_parameters(probe)
+    alone, _ = fit_parameters()
     for own, other in zip(module.parameters(), alone.parameters(), strict=True):
         assert torch.equal(own, other)  # the training does not feel the probe
     logged = {name for name in trainer.callback_metrics if name.startswith("nc/")}
@@ -110,4 +110,4 @@ def test_inside_lightning(tmp_path: Any) -> None:
     assert probe.last is not None
     assert probe.last.samples == 120
     with pytest.raises(nclab.NclabError, match="Expected 'gone' in what training_step returns"):
-        fitted(CollapseProbe("other", input="gone", num_classes=3))
+        fit_parameters(CollapseProbe("other", input="gone", num_classes=3))

@@ -29,7 +29,7 @@ def pictures(folder: Path, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_every_measurement_of_training_has_one(tmp_path: Path) -> None:
-    found = pictures(tmp_path / "run", geometry=12, preset="full")
+    found = pictures(tmp_path / "run", points=12, preset="full")
     assert [(one["epoch"], one["layer"]) for one in found] == [(1.0, "5"), (2.0, "5"), (2.0, "5")]
     for one in found:
         assert one["labels"] == [0] * 4 + [1] * 4 + [2] * 4
@@ -47,7 +47,7 @@ def test_none_are_kept_unless_asked_for(tmp_path: Path) -> None:
 
 def test_means_and_classifier_are_those_of_all_samples() -> None:
     model = network()
-    monitor = nclab.Monitor(model, geometry=6)
+    monitor = nclab.Monitor(model, points=6)
     monitor.measure(batches())
     assert monitor.last is not None
     picture = monitor.last.picture
@@ -66,7 +66,7 @@ def test_means_and_classifier_are_those_of_all_samples() -> None:
 def test_training_is_the_same_with_pictures() -> None:
     watched, plain = network(), network()
     assert_same(
-        train(watched, nclab.Monitor(watched, geometry=30, preset="full")), train(plain, None)
+        train(watched, nclab.Monitor(watched, points=30, preset="full")), train(plain, None)
     )
 
 
@@ -82,7 +82,7 @@ def test_ignored_lost_and_surplus_classes_have_no_points() -> None:
 
 def test_features_that_are_not_finite_are_no_points() -> None:
     model = network()
-    monitor = nclab.Monitor(model, geometry=30)
+    monitor = nclab.Monitor(model, points=30)
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
     for x, y in monitor.watch(batches()):
@@ -95,4 +95,4 @@ def test_features_that_are_not_finite_are_no_points() -> None:
 @pytest.mark.parametrize("wrong", [-1, 2.5, True, "all"])
 def test_how_many_is_a_number(wrong: Any) -> None:
     with pytest.raises(nclab.NclabError, match="how many features to keep"):
-        nclab.Monitor(network(), geometry=wrong)
+        nclab.Monitor(network(), points=wrong)

@@ -11,7 +11,7 @@ import torch
 from nclab.claims.ledger import judge_all
 from nclab.measurement import measure
 from nclab.monitor.event import Alarm, Event
-from nclab.monitor.record_sink import RecordSink
+from nclab.monitor.sinks import RecordSink
 from nclab.records import Manifest, schema
 from nclab.records.schema import layers_of, title_of_layer
 from nclab.training.sweep.train import train_sweep

@@ -1,6 +1,6 @@
-"""What a loader yields: inputs for the model, labels, and perhaps a mask of real tokens."""
+"""Batches of a loader: inputs for the model, labels, and perhaps a mask of real tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,20 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from nclab.errors import DataError
-
-LABEL_KEYS = ("labels", "label", "targets", "target", "y")
-TOKENS = "input_ids"
-"""Under which a mapping has its tokens."""
-WHOLE = (
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-)
-"""Types of whole numbers that torch does not index, compare or sort by everywhere."""
+from nclab.features.labels import LABEL_KEYS, TOKENS, as_label_tensor
 
 
 class Batch(NamedTuple):
@@ -35,7 +22,7 @@ class Batch(NamedTuple):
     """(B, T) 1 for real tokens, from `attention_mask`."""
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that enter the model, also those inside lists and mappings."""
+        """Return the tensors that enter the model, those inside lists and mappings included."""
         return list(_tensors([self.args, self.kwargs]))
 
 
@@ -46,10 +33,10 @@ def split_batch(
     *,
     tokens: bool = False,
 ) -> Batch:
-    """Inputs and labels of (x, y), (x1, x2, y) or a mapping with labels, moved to `device`.
+    """Split (x, y), (x1, x2, y) or a mapping with labels into inputs and labels on `device`.
 
-    With `names` of the classes the labels may be names. With `tokens` the labels may be left out:
-    they are the tokens.
+    Given the `names` of the classes, labels may be names. If `tokens` is true, a batch may omit
+    its labels, which are then its tokens.
 
     >>> batch = split_batch((torch.zeros(2, 3), torch.tensor([0, 1])), torch.device("cpu"))
     >>> len(batch.args), batch.labels.tolist()
@@ -67,7 +54,7 @@ def split_batch(
 def split_in_place(
     batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
 ) -> Batch:
-    """As `split_batch`, with every tensor where it is.
+    """Split a batch as `split_batch` does, but leave every tensor on its device.
 
     >>> split_in_place(torch.tensor([[3, 5]]), tokens=True).labels.tolist()
     [[3, 5]]
@@ -94,15 +81,37 @@ def split_in_place(
             f"got a {type(batch).__name__}."
         )
     mask = kwargs.get("attention_mask")
-    known = isinstance(mask, Tensor) and mask.ndim == 2
-    return Batch(args, kwargs, as_label_tensor(labels, names), mask if known else None)
+    has_mask = isinstance(mask, Tensor) and mask.ndim == 2
+    return Batch(args, kwargs, as_label_tensor(labels, names), mask if has_mask else None)
+
+
+def split_strictly(
+    batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
+) -> Batch:
+    """Split a batch as `split_in_place` does; raise if several parts may be the labels.
+
+    >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
+    the labels. Pass a function that returns the labels: labels=lambda batch: batch[1].
+    """
+    parts = split_in_place(batch, names, tokens=tokens)
+    others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
+    alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
+    if alike and parts.labels.ndim == 1:
+        raise DataError(
+            f"Expected batches of (inputs, labels), got {len(batch)} parts of which "
+            f"{len(alike) + 1} may be the labels. Pass a function that returns the labels: "
+            "labels=lambda batch: batch[1]."
+        )
+    return parts
 
 
 def known_labels(loader: Any, names: tuple[str, ...] | None = None) -> Tensor | None:
-    """All labels that a loader will give, where they are at hand before it has run.
+    """Return all labels of a loader if they are available without iterating, else None.
 
-    In a list of batches, or in a data set that keeps them (`TensorDataset`, `.targets`) and is
-    read whole.
+    Labels are available in a list of batches and in data sets that store them (`TensorDataset`,
+    `.targets`), provided that the loader yields every sample once.
 
     >>> known_labels([(torch.zeros(2, 3), torch.tensor([0, 1]))]).tolist()
     [0, 1]
@@ -111,104 +120,27 @@ def known_labels(loader: Any, names: tuple[str, ...] | None = None) -> Tensor | 
         try:
             parts = [split_in_place(batch, names).labels.flatten() for batch in loader]
         except DataError:
-            return None  # the pass says what is wrong, and where
+            return None  # the pass over the loader will raise the same error with its context
         return torch.cat(parts) if parts else None
     if not isinstance(loader, DataLoader) or loader.drop_last or loader.batch_sampler is None:
         return None
     sampler: Any = loader.sampler
     data: Any = loader.dataset
-    whole = type(sampler) is SequentialSampler or (
+    yields_all = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(data)
     )
-    held = data.tensors[-1] if isinstance(data, TensorDataset) else getattr(data, "targets", None)
-    if not whole or not isinstance(held, (Tensor, np.ndarray, list)):
+    stored = data.tensors[-1] if isinstance(data, TensorDataset) else getattr(data, "targets", None)
+    if not yields_all or not isinstance(stored, (Tensor, np.ndarray, list)):
         return None
     try:
-        labels = as_label_tensor(held, names)
+        labels = as_label_tensor(stored, names)
     except DataError:
         return None
     return labels if len(labels) == len(data) and labels.ndim == 1 else None
 
 
-def split_strictly(
-    batch: Any, names: tuple[str, ...] | None = None, *, tokens: bool = False
-) -> Batch:
-    """As `split_in_place`, but refuses to guess which of several parts are the labels.
-
-    >>> split_strictly((torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([7, 8])))
-    Traceback (most recent call last):
-    nclab.errors.DataError: Expected batches of (inputs, labels), got 3 parts of which 2 may be
-    the labels. Say which: labels=lambda batch: batch[1].
-    """
-    parts = split_in_place(batch, names, tokens=tokens)
-    others = [part for part in parts.args[1:] if isinstance(part, Tensor)]
-    alike = [p for p in others if p.shape == parts.labels.shape and not p.is_floating_point()]
-    if alike and parts.labels.ndim == 1:
-        raise DataError(
-            f"Expected batches of (inputs, labels), got {len(batch)} parts of which "
-            f"{len(alike) + 1} may be the labels. Say which: labels=lambda batch: batch[1]."
-        )
-    return parts
-
-
-def as_label_tensor(values: Any, names: tuple[str, ...] | None = None) -> Tensor:
-    """Labels of a batch as a tensor; names of classes as their numbers.
-
-    >>> as_label_tensor(["dog", "cat"], ("cat", "dog")).tolist()
-    [1, 0]
-    """
-    if is_text(values):
-        return numbered(list(values.flat if isinstance(values, np.ndarray) else values), names)
-    try:
-        labels = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"Expected integer labels, got a {type(values).__name__}.") from error
-    if labels.ndim == 0:
-        raise DataError(
-            f"Expected batches, got a single sample of label {labels.item()}. "
-            "Pass a DataLoader of the data set."
-        )
-    return labels.long() if labels.dtype in WHOLE else labels
-
-
-def numbered(labels: Sequence[Any], names: Sequence[str] | None) -> Tensor:
-    """The numbers of classes that are given by their names."""
-    if names is None:
-        raise DataError(
-            f"Expected integer labels, got a list of names such as {str(labels[0])!r}. Pass "
-            "class_names= all of them, in the order of the classifier's outputs."
-        )
-    numbers = {name: number for number, name in enumerate(names)}
-    unknown = next((label for label in labels if str(label) not in numbers), None)
-    if unknown is not None:
-        raise DataError(
-            f"Expected labels among class_names {', '.join(names[:5])}{', …' * (len(names) > 5)}; "
-            f"got {str(unknown)!r}."
-        )
-    return torch.tensor([numbers[str(label)] for label in labels])
-
-
-def two_classes(labels: Tensor) -> Tensor:
-    """Labels 0.0 and 1.0, as binary losses take them, as class numbers; others as they are.
-
-    >>> two_classes(torch.tensor([[0.0], [1.0]])).tolist()
-    [0, 1]
-    """
-    single = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if single.ndim == 1 and bool(((single == 0) | (single == 1)).all()):
-        return single.long()
-    return labels
-
-
-def is_text(values: Any) -> bool:
-    """Whether labels are names of classes."""
-    if isinstance(values, np.ndarray):
-        return values.dtype.kind in "UO" and values.size > 0 and isinstance(values.flat[0], str)
-    return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], str)
-
-
 def _with_labels(batch: Any) -> Any:
-    """A batch of tokens alone with the tokens as labels, others as they are."""
+    """Add the tokens as labels to a batch that has tokens only; return others unchanged."""
     if isinstance(batch, Tensor):
         return batch, batch
     if isinstance(batch, (tuple, list)) and len(batch) == 1:

@@ -7,20 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import ModelError
-from nclab.features.head_forms import Pair
-from nclab.features.head_use import (
-    Takes,
-    Use,
-    as_column,
+from nclab.features.head_output import (
+    LogitSource,
+    ParameterHead,
     change_remark,
     changed,
-    differing_sources,
-    find_use,
-    views,
+    find_logit_source,
+    find_parameter_head,
+    given_weights,
+    locate_given_head,
+    summed_layers,
 )
 from nclab.features.layers import FoundLayer, input_layer
-from nclab.features.linear_calls import LinearCall, linear_call, surely_linear
-from nclab.features.loose_heads import LooseHead, find_loose, given_reader, place_given
+from nclab.features.linear_maps import LinearCall, Pair, certain_linear_call, infer_linear_call
+from nclab.features.pooling import Selection, as_column, views
 from nclab.features.recorder import Call, Identity, Outputs, Point
 
 AUTO = "auto"
@@ -46,7 +46,7 @@ class Classifier(NamedTuple):
     remark: str | None = None
     unit_rows: bool = False
     """Whether it reads directions: the features are then divided by their norms."""
-    takes: Takes = "rows"
+    selection: Selection = "rows"
     output: int | None = None
     """Which of the model's outputs it makes; None where that is not known."""
     logits: Point | None = None
@@ -66,7 +66,7 @@ def needs_tensors(calls: list[Call], outputs: Outputs, chosen: ClassifierChoice 
     """
     if chosen is None or not isinstance(chosen, str):
         return chosen is not None
-    sure = [one for call in calls if (one := surely_linear(call)) is not None]
+    sure = [one for call in calls if (one := certain_linear_call(call)) is not None]
     plain = [one for one in sure if one.plain]
     if chosen != AUTO:
         own = [one for one in plain if one.call.name == chosen][-1:]
@@ -98,7 +98,7 @@ def find_classifier(
         return None
     if not isinstance(chosen, str):
         return _given(model, calls, outputs.tensors, chosen, mask)
-    linear = [one for call in calls if (one := linear_call(model, call)) is not None]
+    linear = [one for call in calls if (one := infer_linear_call(model, call)) is not None]
     if chosen != AUTO:
         return _named(model, calls, outputs.tensors, chosen, mask, linear)
     likely = outputs.likely
@@ -114,17 +114,19 @@ def find_classifier(
             others = _heads(kind, outputs.tensors).values()
             rest = ", ".join(one.call.name for one in others if one is not head)
             remark = f"of several outputs took that of {head.call.name}, not of {rest}"
-            return _classifier(model, calls, Use((head,), place), remark if rest else None)
-    use = find_use(linear, likely, mask)
+            return _classifier(model, calls, LogitSource((head,), place), remark if rest else None)
+    use = find_logit_source(linear, likely, mask)
     if use is not None:
         return _classifier(model, calls, use)
-    loose = find_loose(model, calls, likely, {id(one.call.module) for one in linear}, mask)
+    loose = find_parameter_head(model, calls, likely, {id(one.call.module) for one in linear}, mask)
     if loose is not None:
         return _of_loose(loose)
     for one in reversed(linear):
         for place, output in enumerate(likely):
             if _decides_alike(one, output, mask):
-                return _classifier(model, calls, Use((one,), place), _something_made_of(one))
+                return _classifier(
+                    model, calls, LogitSource((one,), place), _something_made_of(one)
+                )
     raise ModelError(_not_found(linear, calls, likely))
 
 
@@ -133,7 +135,7 @@ def _not_found(linear: list[LinearCall], calls: list[Call], outputs: Sequence[Te
     last = next((call for call in reversed(calls) if call.name), None)
     made = ", ".join(str(tuple(output.shape)) for output in outputs)
     reach = "" if last is None else f"; the last one called is {last.name!r}"
-    summed = differing_sources(linear, outputs)
+    summed = summed_layers(linear, outputs)
     why = (
         f"is the sum of what {' and '.join(summed)} make of different layers"
         if summed
@@ -165,13 +167,13 @@ def _named(
     [one] = own
     place = next((n for n, output in enumerate(outputs) if _returned(one.call, output)), None)
     if place is not None:
-        return _classifier(model, calls, Use((one,), place))
+        return _classifier(model, calls, LogitSource((one,), place))
     possible = outputs if _may_be_made_of(one, outputs) else []
-    use = find_use(own, possible, mask)
+    use = find_logit_source(own, possible, mask)
     if use is not None:
         return _classifier(model, calls, use)
     alike = [n for n, output in enumerate(possible) if _decides_alike(one, output, mask)]
-    unknown = _classifier(model, calls, Use((one,), alike[0] if alike else 0))
+    unknown = _classifier(model, calls, LogitSource((one,), alike[0] if alike else 0))
     if alike:
         return unknown._replace(remark=_something_made_of(one))
     said = f"no output of the model is what {chosen} makes of the features measured; " + ITS_OWN
@@ -182,8 +184,8 @@ def _given(
     model: nn.Module, calls: list[Call], outputs: Sequence[Tensor], chosen: Any, mask: Tensor | None
 ) -> Classifier:
     """A classifier whose weights the caller gives; what it reads is found by its result."""
-    read = given_reader(model, chosen)
-    loose = place_given(calls, outputs, GIVEN, read, mask)
+    read = given_weights(model, chosen)
+    loose = locate_given_head(calls, outputs, GIVEN, read, mask)
     if loose is not None:
         return _of_loose(loose)
     nothing = FoundLayer("", Point("", "output", 0), None)
@@ -202,13 +204,13 @@ def _something_made_of(one: LinearCall) -> str:
 
 
 def _classifier(
-    model: nn.Module, calls: list[Call], use: Use, remark: str | None = None
+    model: nn.Module, calls: list[Call], use: LogitSource, remark: str | None = None
 ) -> Classifier:
     one = use.calls[-1]
     call, form = one.call, one.form
     weight, _ = form.raw()
     direct = one.plain and len(weight) > 1 and use.change is None
-    token = use.takes == "token" and use.change is None
+    token = use.selection == "token" and use.change is None
     at = Point(call.name, "output", call.index) if direct or token else None
     said = [own for own in (remark, change_remark(use), one.remark, _token(use)) if own]
     return Classifier(
@@ -217,33 +219,33 @@ def _classifier(
         changed(use, model),
         "; ".join(said) or None,
         form.unit_rows,
-        use.takes,
+        use.selection,
         use.output,
-        at if use.takes != "mean" else None,
+        at if use.selection != "mean" else None,
         one.source(),
         one.target(),
         use.positions,
     )
 
 
-def _token(use: Use) -> str | None:
+def _token(use: LogitSource) -> str | None:
     name = use.calls[-1].call.name
     return (
-        f"the model takes one position of what {name} returns: the features are those of that "
+        f"the model selection one position of what {name} returns: the features are those of that "
         "position"
-        if use.takes == "token"
+        if use.selection == "token"
         else None
     )
 
 
-def _of_loose(head: LooseHead) -> Classifier:
+def _of_loose(head: ParameterHead) -> Classifier:
     return Classifier(
         head.name,
         head.reads,
         head.read,
         head.remark,
         head.unit_rows,
-        head.takes,
+        head.selection,
         head.output,
         tensor=head.tensor,
         positions=head.positions,
@@ -277,8 +279,8 @@ def _decides_alike(one: LinearCall, output: Tensor, mask: Tensor | None) -> bool
     result, output = one.target(), as_column(output)
     if result is None or result.is_meta or output.ndim < 2 or not result.is_floating_point():
         return False
-    for takes, seen in views(result, output, mask):
-        if takes != "rows" or seen.shape != output.shape:
+    for selection, seen in views(result, output, mask):
+        if selection != "rows" or seen.shape != output.shape:
             continue
         if output.shape[-1] > 1:
             return torch.equal(seen.argmax(-1), output.argmax(-1))

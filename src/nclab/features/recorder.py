@@ -1,4 +1,4 @@
-"""Recorder: hooks that note what modules read and return during one forward pass."""
+"""Hooks that nclab puts on modules: they follow no model into copies, files or compiled code."""
 
 import weakref
 from collections import deque
@@ -12,8 +12,50 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
 from nclab.features.evaluation import is_inside
-from nclab.features.hooks import after, before, only_ours
-from nclab.features.pooling import NoRows, tells_channels
+from nclab.features.pooling import NoRows, has_known_channels
+
+
+class Hook:
+    """Calls a function; a copy of it, as in a copied or saved model, does nothing.
+
+    >>> from copy import deepcopy
+    >>> hook = Hook(lambda: 7)
+    >>> hook(), deepcopy(hook)()
+    (7, None)
+    """
+
+    def __init__(self, act: Callable[..., None] | None = None) -> None:
+        self._act = act
+
+    def __call__(self, *args: Any) -> None:
+        if self._act is None or torch.compiler.is_compiling():
+            return None  # what the compiler traces here would become part of the model
+        return self._act(*args)
+
+    def __copy__(self) -> "Hook":
+        return Hook()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Hook":
+        return Hook()
+
+    def __reduce__(self) -> tuple[type["Hook"], tuple[()]]:
+        return Hook, ()
+
+
+def has_only_own_hooks(module: nn.Module) -> bool:
+    """Whether no other hook can change what a module returns."""
+    return all(isinstance(hook, Hook) for hook in module._forward_hooks.values())
+
+
+def before(module: nn.Module, act: Callable[..., None]) -> RemovableHandle:
+    """Call `act(module, args, kwargs)` whenever the module is entered."""
+    return module.register_forward_pre_hook(Hook(act), with_kwargs=True)
+
+
+def after(module: nn.Module, act: Callable[..., None]) -> RemovableHandle:
+    """Call `act(module, args, output)` whenever the module is left."""
+    return module.register_forward_hook(Hook(act))
+
 
 RESULTS = 16
 """Results of linear layers that a traced pass keeps alive: the last ones may be the logits."""
@@ -50,7 +92,7 @@ class Point(NamedTuple):
     """From 0; None for every call, where it says what to read."""
 
 
-class Glimpse:
+class WeakTensor:
     """A tensor for as long as it lives; then its shape and type alone, as a meta tensor.
 
     The weak reference to its storage lets no later tensor pass for it. With `keep` it lives on.
@@ -81,18 +123,18 @@ class Call:
     left: int = -1
     source_identity: Identity | None = None
     target_identity: Identity | None = None
-    seen_source: Glimpse | None = None
-    seen_target: Glimpse | None = None
+    source_ref: WeakTensor | None = None
+    target_ref: WeakTensor | None = None
 
     @property
     def source(self) -> Tensor | None:
         """What the module read, a meta tensor if nobody has kept it."""
-        return None if self.seen_source is None else self.seen_source()
+        return None if self.source_ref is None else self.source_ref()
 
     @property
     def target(self) -> Tensor | None:
         """What it returned, a meta tensor if nobody has kept it."""
-        return None if self.seen_target is None else self.seen_target()
+        return None if self.target_ref is None else self.target_ref()
 
 
 @dataclass
@@ -110,7 +152,7 @@ class Recorder:
     trace: bool = False
     keep: bool = False
     """Whether the tensors of a traced pass stay alive until `calls` are cleared."""
-    deciders: dict[Point, nn.Module] = field(default_factory=dict)
+    channel_modules: dict[Point, nn.Module] = field(default_factory=dict)
     """Which module tells where the channels are; noted while tracing, then followed."""
     calls: list[Call] = field(default_factory=list)
     rows: dict[Point, Tensor | NoRows] = field(default_factory=dict)
@@ -191,7 +233,7 @@ class Recorder:
             if call is not None:
                 self.calls.append(call)
                 call.source_identity = self._meet(source, module)
-                call.seen_source = None if source is None else Glimpse(source, keep=self.keep)
+                call.source_ref = None if source is None else WeakTensor(source, keep=self.keep)
                 self._hold(source, module, result=False)
             if wanted:
                 self._read(Point(name, "input", index), source, module)
@@ -213,7 +255,7 @@ class Recorder:
             if call is not None:
                 call.left = self._tick()
                 call.target_identity = self._meet(target, module)
-                call.seen_target = None if target is None else Glimpse(target, keep=self.keep)
+                call.target_ref = None if target is None else WeakTensor(target, keep=self.keep)
                 self._hold(target, module, result=True)
             if every or index in calls:
                 self._read(Point(name, "output", index), target, module)
@@ -223,9 +265,9 @@ class Recorder:
     def _hold(self, tensor: Tensor | None, module: nn.Module, *, result: bool) -> None:
         """Keep what may be the logits, and both sides of what only numbers show to be linear."""
         # Where all is kept no weight is looked at: in training a spectral norm would move on.
-        if self.keep or tensor is None or matrix_of(module) is None:
+        if self.keep or tensor is None or weight_matrix(module) is None:
             return
-        if not is_plain(module):
+        if not is_plain_linear(module):
             self._checked.append(tensor)
         elif result:
             self._results.append(tensor)
@@ -235,10 +277,10 @@ class Recorder:
             if tensor is None:
                 raise NoRows("it is not a tensor")
             if self.trace:
-                known = tells_channels(module) or tensor.is_nested
+                known = has_known_channels(module) or tensor.is_nested
                 met = module if known else self._met.get(tensor.shape, module)
-                self.deciders[point] = met
-            decider = self.deciders.get(point, module)
+                self.channel_modules[point] = met
+            decider = self.channel_modules.get(point, module)
             whole = point in self.whole
             self.rows[point] = (
                 channels_last(tensor, module) if whole else self.reader(tensor, decider)
@@ -250,7 +292,7 @@ class Recorder:
     def _meet(self, tensor: Tensor | None, module: nn.Module) -> Identity | None:
         if tensor is None:
             return None
-        if not tensor.is_nested and tells_channels(module):
+        if not tensor.is_nested and has_known_channels(module):
             self._met[tensor.shape] = module
         return Identity.of(tensor)
 
@@ -265,16 +307,16 @@ def channels_last(tensor: Tensor, module: nn.Module) -> Tensor:
     return own.movedim(1, -1) if isinstance(module, nn.modules.conv._ConvNd) else own
 
 
-def matrix_of(module: nn.Module) -> Tensor | None:
+def weight_matrix(module: nn.Module) -> Tensor | None:
     """The two-dimensional weight of a module that may be a classifier."""
     weight = getattr(module, "weight", None)
     return weight if isinstance(weight, Tensor) and weight.ndim == 2 else None
 
 
-def is_plain(module: nn.Module) -> bool:
+def is_plain_linear(module: nn.Module) -> bool:
     """Whether a module is sure to return W x + b, so that no numbers must show it."""
     plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
-    return plain and only_ours(module)
+    return plain and has_only_own_hooks(module)
 
 
 def first_tensor(value: Any) -> Tensor | None:

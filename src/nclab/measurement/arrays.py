@@ -8,8 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.features.batches import as_label_tensor, is_text
-from nclab.features.token_labels import row_labels
+from nclab.features.labels import as_label_tensor, has_class_names, row_labels
 from nclab.measurement.asked import Asked, check_min_count
 from nclab.measurement.class_names import (
     ClassNames,
@@ -102,9 +101,14 @@ def measure_features(
     check_ignored(ignore_index)
     check_cache(cache_bytes)
     names = as_class_names(class_names)
-    if names is None and isinstance(reference, Collapse) and labels is not None and is_text(labels):
+    if (
+        names is None
+        and isinstance(reference, Collapse)
+        and labels is not None
+        and has_class_names(labels)
+    ):
         names = reference.class_names  # these data may lack some
-    if names is None and weight is None and labels is not None and is_text(labels):
+    if names is None and weight is None and labels is not None and has_class_names(labels):
         found = sorted({str(label) for label in labels})
         if len(found) < 2:
             raise DataError(f"Expected labels of at least 2 classes, got {found[0]!r} alone.")
@@ -196,7 +200,7 @@ class _Reader(NamedTuple):
 
     def array(self, labels: Any) -> Any:
         """Labels with the numbers of classes in the place of their names."""
-        return as_label_tensor(labels, self.names) if is_text(labels) else labels
+        return as_label_tensor(labels, self.names) if has_class_names(labels) else labels
 
 
 @dataclass(frozen=True)

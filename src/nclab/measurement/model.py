@@ -10,20 +10,19 @@ from typing import Any, get_args
 from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError
-from nclab.features.batches import (
-    LABEL_KEYS,
-    TOKENS,
-    Batch,
-    known_labels,
-    split_batch,
-    two_classes,
-)
+from nclab.features.batches import Batch, known_labels, split_batch
 from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import evaluating, unwrap
-from nclab.features.own_loss import own_loss
+from nclab.features.labels import (
+    LABEL_KEYS,
+    TOKENS,
+    LabelChoice,
+    binary_labels,
+    model_loss,
+    require_unshifted,
+)
 from nclab.features.pooling import NoRows, Pool
 from nclab.features.recorder import Outputs, Point, Recorder
-from nclab.features.token_labels import LabelChoice, refuse_shifted
 from nclab.measurement.asked import NOTHING_MORE, Asked, check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
 from nclab.measurement.held_out import Reference, look_against
@@ -257,7 +256,7 @@ class Measurement:
                 raise
             if targets is not None:  # the number of classes is known only now
                 split_soft(targets, self.layers.num_classes)
-            own = self._own_loss(raw, batch, output)
+            own = self._model_loss(raw, batch, output)
         else:
             recorder, output = self._run(batch, [layer.point for layer in self.layers.measured])
         if not self.streams:
@@ -338,11 +337,11 @@ class Measurement:
             return batch._replace(labels=classes), targets
         if batch.labels.is_floating_point():
             refuse_one_hot(batch.labels)
-            batch = batch._replace(labels=two_classes(batch.labels))
+            batch = batch._replace(labels=binary_labels(batch.labels))
         elif batch.labels.ndim == 2 and batch.labels.shape[1] == 1 and not tokens:
             batch = batch._replace(labels=batch.labels[:, 0])
         if tokens and not self.layers.found:
-            refuse_shifted(batch.labels, _first(batch), self.ignore_index)
+            require_unshifted(batch.labels, _first(batch), self.ignore_index)
         integer = not batch.labels.is_floating_point()
         return batch._replace(labels=batch.labels.long()) if integer else batch, None
 
@@ -353,7 +352,7 @@ class Measurement:
             self.layers.check_labels(labels, self.ignore_index)
         return labels
 
-    def _own_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
+    def _model_loss(self, raw: Any, batch: Batch, output: Any) -> float | None:
         """What the model itself says of the first batch, if it takes labels; and how it does."""
         layers = self.layers
         if layers.classifier is None or self.soft or layers.labels != "auto":
@@ -366,7 +365,7 @@ class Measurement:
             # A model that cannot make use of them only tells nothing.
             with suppress(Exception):
                 output = self.model(*batch.args, **batch.kwargs, **{self.label_key: batch.labels})
-        found = own_loss(
+        found = model_loss(
             *(self.model, output, batch.labels),
             called_with=called,
             ignore_index=self.ignore_index,

@@ -17,17 +17,27 @@ from nclab.features.classifier import (
     needs_tensors,
 )
 from nclab.features.evaluation import reading_weights
-from nclab.features.head_use import (
-    as_column,
-    both_logits,
-    count_positions,
-    flat,
-    mean_rows,
-    taken_rows,
+from nclab.features.labels import (
+    LabelChoice,
+    ModelLoss,
+    check_label_choice,
+    loss_mismatch,
+    padding_warning,
+    row_labels,
 )
 from nclab.features.layers import FoundLayer, all_layers, named_points
-from nclab.features.own_loss import OwnLoss, disagreement, padding_counted
-from nclab.features.pooling import NoRows, Pool, is_turned, to_rows
+from nclab.features.pooling import (
+    NoRows,
+    Pool,
+    as_column,
+    as_rows,
+    binary_logits,
+    count_positions,
+    is_sequence_first,
+    mean_rows,
+    select_positions,
+    to_rows,
+)
 from nclab.features.recorder import (
     Call,
     Outputs,
@@ -37,7 +47,6 @@ from nclab.features.recorder import (
     first_tensor,
     is_weight_layer,
 )
-from nclab.features.token_labels import LabelChoice, check_choice, row_labels
 from nclab.measurement.layer_stream import Head
 from nclab.statistics.checks import check_sizes
 
@@ -72,7 +81,7 @@ class ModelLayers:
         pool: Pool = "mean",
         labels: LabelChoice = "auto",
     ) -> None:
-        check_choice(labels)
+        check_label_choice(labels)
         self.model = model
         self.wanted = layers
         if isinstance(classifier, nn.Module):
@@ -95,7 +104,7 @@ class ModelLayers:
         """How the classifier was found, and its loss, where that needs saying."""
         self.num_classes: int | None = None
         """Outputs of the classifier; without one only the labels tell."""
-        self.deciders: dict[Point, nn.Module] = {}
+        self.channel_modules: dict[Point, nn.Module] = {}
         self._turned: dict[int, bool | None] = {}
         self._named: list[tuple[str, Point]] = []
         if layers is None:
@@ -136,7 +145,7 @@ class ModelLayers:
         rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
         if isinstance(rows, NoRows) or not layer.is_last or self.classifier is None:
             return rows
-        if self.classifier.takes != "rows":
+        if self.classifier.selection != "rows":
             taken = self._taken(self.classifier, rows, recorder, output)
             if isinstance(taken, NoRows):
                 return taken
@@ -151,7 +160,7 @@ class ModelLayers:
         """Of what the classifier has read of every position, what has become the output."""
         assert head.output is not None
         logits = as_column(Outputs.of(output).tensors[head.output].detach())
-        if head.takes == "mean":
+        if head.selection == "mean":
             own = count_positions(features, logits)
             if head.positions not in (None, own):
                 return NoRows(
@@ -164,11 +173,11 @@ class ModelLayers:
             with reading_weights(self.model):
                 weights = self.head()
             assert weights is not None
-            rows = flat(features).to(weights.weight)
+            rows = as_rows(features).to(weights.weight)
             rows = torch.nn.functional.normalize(rows, dim=1) if head.unit_rows else rows
             made = weights.logits(rows).reshape(*features.shape[:-1], -1).to(features)
-            logits = both_logits(logits)
-        taken = taken_rows(features, made, logits)
+            logits = binary_logits(logits)
+        taken = select_positions(features, made, logits)
         if taken is None:
             return NoRows("the model's output is that of no single position of its samples")
         return taken
@@ -177,17 +186,17 @@ class ModelLayers:
         """Warn where the model's own loss is not that of the classifier that was found."""
         parameter = next((p for p in self.model.parameters() if p.is_floating_point()), None)
         dtype = torch.float32 if parameter is None else parameter.dtype
-        said = disagreement(own, ours, self.classifier_name, dtype)
+        said = loss_mismatch(own, ours, self.classifier_name, dtype)
         if said is not None:
             self.remarks = (*self.remarks, said)
             warnings.warn(f"Expected the model's loss, but {said}.", NclabWarning, stacklevel=4)
 
-    def take(self, found: OwnLoss, batch: Batch, ignore_index: int | None) -> None:
+    def take(self, found: ModelLoss, batch: Batch, ignore_index: int | None) -> None:
         """From now on labels are taken as the model takes them."""
         self.shifted, self.masked = found.shifted, found.masked
         said = None
         if not found.masked:
-            said = padding_counted(batch.labels, batch.mask, ignore_index)
+            said = padding_warning(batch.labels, batch.mask, ignore_index)
         elif found.repeats:
             said = (
                 "the labels repeat the tokens that the model reads: if it predicts the next ones, "
@@ -238,7 +247,7 @@ class ModelLayers:
         """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
         turned, first = None, self._sequence_first
         if first and not tensor.is_nested and tensor.ndim == 3:
-            turned = is_turned(tensor, labels, module)
+            turned = is_sequence_first(tensor, labels, module)
             # A last batch of T samples is turned as the batches before it were.
             turned = self._turned.get(id(module)) if turned is None else turned
             self._turned[id(module)] = turned
@@ -261,18 +270,24 @@ class ModelLayers:
         if points is not None:
             whole = self._whole()
             return Recorder(
-                self.model, reader, [*points, *whole], deciders=self.deciders, whole=whole
+                self.model,
+                reader,
+                [*points, *whole],
+                channel_modules=self.channel_modules,
+                whole=whole,
             )
         names = self._weight_layers if self.wanted == "all" else self._may_classify
         inputs = [Point(name, "input", None) for name in names]
         named = [point for _, point in self._named]
-        points, deciders = inputs + named, self.deciders
-        return Recorder(self.model, reader, points, trace=True, keep=keep, deciders=deciders)
+        points, channel_modules = inputs + named, self.channel_modules
+        return Recorder(
+            self.model, reader, points, trace=True, keep=keep, channel_modules=channel_modules
+        )
 
     def _whole(self) -> list[Point]:
         """What is read of every position, to find those that the model takes."""
         head = self.classifier
-        if head is None or head.takes == "rows":
+        if head is None or head.selection == "rows":
             return []
         last = [layer.point for layer in self.measured if layer.is_last]
         return last if head.logits is None else [*last, head.logits]
@@ -303,7 +318,7 @@ class ModelLayers:
             is_last = known and layer.identity == last.identity
             rows = recorder.rows.get(layer.point)
             try:
-                if is_last and classifier is not None and classifier.takes != "rows":
+                if is_last and classifier is not None and classifier.selection != "rows":
                     rows = _all_positions(classifier, layer, recorder)
                 elif rows is None:
                     tensor = classifier.tensor if classifier is not None and is_last else None
@@ -370,7 +385,7 @@ class ModelLayers:
                 module = call.module
         if tensor is None:
             return NoRows("it was not called")
-        self.deciders[layer.point] = module
+        self.channel_modules[layer.point] = module
         recorder.dtypes[layer.point] = tensor.dtype
         try:
             return self.rows(tensor.detach(), module, labels=batch.labels, mask=batch.mask)
@@ -390,7 +405,7 @@ class ModelLayers:
 
 def _averaged(classifier: Classifier, outputs: Outputs, batch: Batch) -> bool:
     """Whether logits of every position meet one label a sample, outside the model."""
-    if classifier.output is None or classifier.takes != "rows" or batch.labels.ndim != 1:
+    if classifier.output is None or classifier.selection != "rows" or batch.labels.ndim != 1:
         return False
     logits, read = outputs.tensors[classifier.output], classifier.tensor
     several = logits.ndim > 2 and logits.shape.numel() > len(batch.labels) * _outputs(classifier)

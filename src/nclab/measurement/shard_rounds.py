@@ -38,7 +38,7 @@ PRODUCTS = 2**34
 """Of rows with all classes before progress is told again: about a second."""
 
 Take = Callable[[Tensor, Tensor], None]
-"""Takes features and labels of a batch."""
+"""Selection features and labels of a batch."""
 
 
 class ReadPart(NamedTuple):

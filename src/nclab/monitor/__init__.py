@@ -8,13 +8,11 @@ from nclab.monitor.alarms import (
     MinorityCollapse,
     NotFinite,
 )
-from nclab.monitor.console import ConsoleSink
-from nclab.monitor.event import Alarm, Event
+from nclab.monitor.event import Alarm, Event, History
+from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.monitor.monitor import Monitor
-from nclab.monitor.record_sink import RecordSink
 from nclab.monitor.schedule import Every, Logarithmic
-from nclab.monitor.sinks import History
-from nclab.monitor.sinks_loggers import MlflowSink, TensorBoardSink, WandbSink
+from nclab.monitor.sinks import ConsoleSink, RecordSink
 
 __all__ = [
     "DEFAULT_ALARMS",

@@ -3,14 +3,21 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from nclab.errors import NclabError
+from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
 from nclab.metrics.catalogue import every_metric
-from nclab.metrics.toward import MEANINGS
-from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord
+from nclab.metrics.toward import MEANINGS, progress
+from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord, split_of
+from nclab.text import counted
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from nclab.figures.drawing import Drawing
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
@@ -165,3 +172,110 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
 
 def _toward(collapse: Collapse) -> dict[str, float | None]:
     return {} if collapse.toward is None else collapse.toward.values()
+
+
+MOST = 20_000
+"""Rows, about 75 MB; a training of so many measurements is no longer read row by row."""
+
+
+def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:
+    """Of more rows than `most`, drop every second event of the older half, split by split.
+
+    The first event of each split stays, and so does the newer half. Records on disk keep all.
+
+    >>> rows = [{"event": number} for number in range(1, 7)]
+    >>> thin_history(rows, most=5)
+    >>> [row["event"] for row in rows]
+    [1, 3, 4, 5, 6]
+    """
+    if len(rows) <= (MOST if most is None else most):
+        return
+    older = rows[: len(rows) // 2]
+    newer = rows[len(older) :]
+    numbers: dict[str, list[Any]] = {}
+    for row in older:
+        events = numbers.setdefault(split_of(row), [])
+        if not events or events[-1] != row.get("event"):
+            events.append(row.get("event"))
+    kept = {(split, event) for split, events in numbers.items() for event in events[::2]}
+    rows[:] = [row for row in older if (split_of(row), row.get("event")) in kept] + newer
+
+
+@dataclass(repr=False)
+class History:
+    """Keeps the scalars of every event in memory: one row for each layer, `event` counts events.
+
+    `monitor.history.to_frame()` is a table of the training, `plot()` a picture of it.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
+        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
+        when["split"] = event.split
+        self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "<History: nothing measured yet>"
+        layers = counted(len({row["layer"] for row in self.rows}), "layer")
+        epochs = sorted({row["epoch"] for row in self.rows})
+        ends = f"epoch {epochs[0]:g}" + (f" to {epochs[-1]:g}" if len(epochs) > 1 else "")
+        return f"<History: {counted(len(self.rows), 'row')}, {layers}, {ends}>"
+
+    def to_frame(self) -> "DataFrame":
+        """The rows as a pandas table."""
+        return as_frame(self.rows)
+
+    def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
+        """Metrics over epochs, a curve for each layer and split; by default one of every kind.
+
+        >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
+        >>> History(rows).plot("cdnv")
+        <Drawing: 1 panels, 3.1 x 2.92 inches>
+        """
+        from nclab.figures.drawing import drawn
+        from nclab.figures.history import history_picture
+
+        return drawn(history_picture(self.rows, metrics), dark)
+
+    @property
+    def splits(self) -> list[str]:
+        """The data that were measured, in the order in which they first were."""
+        return list(dict.fromkeys(split_of(row) for row in self.rows))
+
+    def series(
+        self, metric: str, layer: str | None = None, *, split: str | None = None
+    ) -> tuple[list[float], list[float]]:
+        """Epochs and values of one metric, by default of the last layer of each event.
+
+        Of one split of the data, by default that of training, or the first that was measured.
+
+        >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
+        >>> history.series("cdnv")
+        ([1], [2.0])
+        """
+        # Rows that an older state holds have no event; their steps tell them apart.
+        known = self.splits
+        split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
+        rows = [row for row in self.rows if split_of(row) == split]
+        last = {row.get("event", ("step", row.get("step"))): row for row in rows}
+        chosen = last.values() if layer is None else rows
+        kept = [
+            row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
+        ]
+        return [row["epoch"] for row in kept], [row[metric] for row in kept]
+
+    def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
+        """In words: how much of the way to its own optimum the training has come since the start.
+
+        >>> row = {"layer": "a", "target_distance": 0.5, "etf_distance": 0.6, "epoch": 1}
+        >>> now = {**row, "target_distance": 0.16, "etf_distance": 0.5, "epoch": 9}
+        >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:38]
+        '68 % of the way to its own optimum (di'
+        """
+        own, etf = (
+            self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
+        )
+        return progress(own, etf)

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from nclab.errors import DataError, ModelError, NclabError, NclabWarning
 from nclab.features.classifier import AUTO, ClassifierChoice
-from nclab.features.evaluation import unwrap
+from nclab.features.evaluation import THREADS, unwrap
+from nclab.features.labels import LabelChoice
 from nclab.features.pooling import Pool
-from nclab.features.token_labels import LabelChoice
-from nclab.features.turns import begin_training, end_training
 from nclab.measurement.asked import check_min_count
 from nclab.measurement.class_names import ClassNames, as_class_names
 from nclab.measurement.held_out import Reference
@@ -22,19 +21,14 @@ from nclab.measurement.model import Measurement, check_loader
 from nclab.measurement.model_layers import ModelLayers
 from nclab.measurement.ranks import SharedData
 from nclab.measurement.report import Report
-from nclab.monitor import distributed
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
-from nclab.monitor.event import Alarm, Event, Source
-from nclab.monitor.kept_history import thin
-from nclab.monitor.named_sinks import as_sinks
-from nclab.monitor.presets import choose
-from nclab.monitor.running_estimate import RunningEstimate
-from nclab.monitor.saved_state import VERSION, checked_state
-from nclab.monitor.schedule import Schedule, as_schedule, in_window
-from nclab.monitor.sinks import History, Sink, SinkCalls
-from nclab.monitor.training_hooks import Labels, Reading, TrainingHooks
-from nclab.monitor.unsupported_models import refuse_unsupported
-from nclab.monitor.watched_loader import WatchedLoader, labels_of, length_of
+from nclab.monitor.event import Alarm, Event, History, Source, thin_history
+from nclab.monitor.loaders import WatchedLoader, labels_of, length_of
+from nclab.monitor.running_estimate import RunningEstimate, is_first_process, join_processes
+from nclab.monitor.schedule import Schedule, as_schedule, choose, in_window
+from nclab.monitor.sinks import Sink, SinkCalls, as_sinks
+from nclab.monitor.state import VERSION, parse_state
+from nclab.monitor.training_hooks import BatchFeatures, Labels, TrainingHooks, check_hookable
 from nclab.records.schema import TRAIN
 from nclab.statistics.checks import IGNORE_INDEX
 from nclab.text import counted
@@ -64,7 +58,7 @@ class Monitor:
         classifier, pool, labels, ignore_index, min_count, class_names: as for `nclab.measure`;
             classes may be missing here.
         rows: at most so many rows of each batch, drawn at random; of tokens there are many.
-        geometry: keep about so many features, such as 300, of the last layer for the picture in
+        points: keep about so many features, such as 300, of the last layer for the picture in
             3-D that `RecordSink` writes with every measurement of the training data; 0 for none.
         total_epochs: of the whole training; `nclab runs`, pages and console show progress then.
 
@@ -96,7 +90,7 @@ class Monitor:
         min_count: int | None = None,
         rows: int | None = None,
         class_names: ClassNames = None,
-        geometry: int = 0,
+        points: int = 0,
         total_epochs: int | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -106,9 +100,9 @@ class Monitor:
         check_min_count(min_count)
         if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
             raise NclabError(f"Expected rows=1 or more of each batch, got {rows!r}.")
-        if not isinstance(geometry, int) or isinstance(geometry, bool) or geometry < 0:
+        if not isinstance(points, int) or isinstance(points, bool) or points < 0:
             raise NclabError(
-                f"Expected geometry= how many features to keep, such as 300, got {geometry!r}."
+                f"Expected points= how many features to keep, such as 300, got {points!r}."
             )
         if total_epochs is not None and (isinstance(total_epochs, bool) or total_epochs < 1):
             raise NclabError(f"Expected total_epochs=1 or more, got {total_epochs!r}.")
@@ -132,7 +126,7 @@ class Monitor:
         self._pool: Pool = pool
         self._labels: LabelChoice = labels
         self._ignore_index, self._min_count = ignore_index, min_count
-        self._points = geometry
+        self._points = points
         self.class_names = as_class_names(class_names)
         self._layers = self._new_layers()
         names = self.class_names
@@ -142,7 +136,7 @@ class Monitor:
             names=names,
             ignore_index=ignore_index,
             min_count=min_count,
-            points=geometry,
+            points=points,
         )
         self._hooks = TrainingHooks(
             self._layers, self._take, names, ignore_index=ignore_index, most=rows
@@ -186,7 +180,7 @@ class Monitor:
 
     def close(self, error: BaseException | None = None) -> None:
         """Take the hooks off and close the sinks that can be closed."""
-        end_training(self)
+        THREADS.end_training(self)
         self._hooks.remove()
         self._sinks.close(error)
 
@@ -220,7 +214,7 @@ class Monitor:
         """
         if self._open:
             self.step()
-        begin_training(self, unwrap(self.model))
+        THREADS.begin_training(self, unwrap(self.model))
         begun, self._begun = self._begun, True
         if not begun and self._hooks.unclaimed:
             raise DataError(
@@ -229,7 +223,7 @@ class Monitor:
             )
         if self.watching:
             if self._hooks.passes == 0:
-                refuse_unsupported(self.model)
+                check_hookable(self.model)
             self._read_before = self._hooks.passes
             self._hooks.batch = self.steps
             own = labels if callable(labels) else Labels.checked(labels, mask, self.class_names)
@@ -258,7 +252,7 @@ class Monitor:
         self._resumed = False
         self._begun = True
         self._length = batches
-        begin_training(self, unwrap(self.model))
+        THREADS.begin_training(self, unwrap(self.model))
         if batches and self.total_epochs is not None:
             self.total_steps = batches * self.total_epochs
 
@@ -266,7 +260,7 @@ class Monitor:
         """An epoch is done; `number` if the loop counts epochs in its own way."""
         if self._open:
             self.step()
-        end_training(self)
+        THREADS.end_training(self)
         self._batches = 0
         self.epochs = self.epochs + 1 if number is None else number
         if self.schedule.unit == "epochs" and self.schedule.due(self.epochs):
@@ -341,7 +335,7 @@ class Monitor:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another monitor of the same model stood; a damaged state changes nothing."""
-        found = checked_state(state)
+        found = parse_state(state)
         if self._layers.found:
             self._running.load_state_dict(found.running)
             self._unread = None
@@ -375,9 +369,9 @@ class Monitor:
                 self.step()
             self.epoch_end()
         finally:
-            end_training(self)
+            THREADS.end_training(self)
 
-    def _take(self, reading: Reading) -> None:
+    def _take(self, reading: BatchFeatures) -> None:
         self._go_on()
         self._running.add(reading)
 
@@ -414,7 +408,7 @@ class Monitor:
 
     def _emit_estimate(self) -> None:
         self._running.flush()
-        distributed.join(self._running)
+        join_processes(self._running)
         if self._running.streams:
             report = self._running.report()
             lost, picture = self._running.nonfinite(), self._running.picture()
@@ -445,8 +439,8 @@ class Monitor:
         self.alarms.extend(event.alarms)
         self.last = event
         self.history(event)
-        thin(self.history.rows)
-        if not distributed.is_first():
+        thin_history(self.history.rows)
+        if not is_first_process():
             return
         for alarm in event.alarms:
             log.log(logging.WARNING if alarm.severe else logging.INFO, "%s", alarm)
@@ -467,3 +461,15 @@ def _rules(given: Any) -> list[Any]:
     if wrong:
         raise NclabError(f"Expected alarms= callables that take an Event, got {wrong[0]!r}.")
     return several
+
+
+def measure_splits(monitor: Monitor, loaders: Mapping[str, Iterable[Any]]) -> list[Event]:
+    """Measure every split; those after training's against its class means."""
+    reference: Report | None = None
+    events = []
+    for split, loader in loaders.items():
+        report = monitor.measure(loader, split=split, reference=reference)
+        reference = report if split == TRAIN else reference
+        assert monitor.last is not None
+        events.append(monitor.last)
+    return events

@@ -9,16 +9,18 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from nclab.errors import DataError, NclabError
 from nclab.features.evaluation import reading_weights
-from nclab.features.own_loss import mean_loss
+from nclab.features.labels import mean_loss
 from nclab.measurement.class_names import named
 from nclab.measurement.kept_points import KeptPoints
 from nclab.measurement.layer_stream import Head, LayerStream
 from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
+from nclab.measurement.ranks import SharedData
 from nclab.measurement.report import Report
-from nclab.monitor.training_hooks import Reading
+from nclab.monitor.training_hooks import BatchFeatures
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import IGNORE_INDEX, as_labels
+from nclab.statistics.ranks import Ranks
 
 BLOCK_ROWS = 2048
 """Rows collected before they are added: one update of large blocks costs less than many."""
@@ -59,19 +61,19 @@ class RunningEstimate:
         """Features of the last layer that are kept for its picture."""
         self.streams: list[LayerStream] = []
         """One for each measured layer, once there are rows."""
-        self._waiting: list[Reading] = []
+        self._waiting: list[BatchFeatures] = []
         self._rows = 0
         self._bytes = 0
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: BatchFeatures) -> None:
         """Take what one forward pass has shown; the rows are ours to keep."""
         if reading.logits is None:
             reading = reading._replace(logits=self._logits(reading.rows))
-        if reading.own_loss is not None and reading.logits is not None:
+        if reading.model_loss is not None and reading.logits is not None:
             index = IGNORE_INDEX if self.ignore_index is None else self.ignore_index
             ours = mean_loss(reading.logits.detach(), reading.labels, index)
             if ours is not None:
-                self.layers.agree(reading.own_loss, ours)
+                self.layers.agree(reading.model_loss, ours)
         if reading.keep is not None:
             reading = _kept(reading, reading.keep)
         self._waiting.append(reading)
@@ -242,7 +244,7 @@ class RunningEstimate:
                 return None
 
 
-def _coarsest(waiting: list[Reading], place: int) -> torch.dtype | None:
+def _coarsest(waiting: list[BatchFeatures], place: int) -> torch.dtype | None:
     """The type of the least precision that rows of a layer were computed in."""
     found = (reading.dtypes[place] for reading in waiting if reading.dtypes)
     known = [dtype for dtype in found if dtype is not None]
@@ -253,7 +255,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _kept(reading: Reading, keep: Tensor) -> Reading:
+def _kept(reading: BatchFeatures, keep: Tensor) -> BatchFeatures:
     """Some of the rows."""
     rows = [own[keep.to(own.device)] for own in reading.rows]
     logits = None if reading.logits is None else reading.logits[keep.to(reading.logits.device)]
@@ -274,3 +276,18 @@ def _dropout(model: nn.Module) -> list[str]:
         f"dropout is on ({found[0]}{more}): features behind it vary more within classes than in "
         "evaluation; monitor.measure(loader) measures without"
     ]
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes."""
+    return Ranks().rank == 0
+
+
+def join_processes(running: RunningEstimate) -> None:
+    """Make every process's running estimate that of all; empty where none has read a batch."""
+    shared = SharedData.over(None)
+    if shared is None or not bool(shared.ranks.gather([len(running.streams)]).any()):
+        return
+    if running.layers.found:
+        running.start()
+    shared.moments(running.streams)

@@ -2,20 +2,36 @@
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabWarning
-from nclab.frame import as_frame
-from nclab.metrics.toward import progress
 from nclab.monitor.event import Event
-from nclab.records.schema import TRAIN, split_of
-from nclab.text import counted
+from nclab.records.schema import TRAIN
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
-    from nclab.figures.drawing import Drawing
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Literal, Protocol, TextIO, get_args
+
+from nclab import plugins
+from nclab.errors import NclabError, RecordError
+from nclab.measurement.collapse import Collapse
+from nclab.metrics.catalogue import every_metric
+from nclab.monitor.event import chosen_metrics
+from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
+from nclab.records import Run, open_run
+from nclab.records.lines import exact
+from nclab.records.places import claim_folder, delete_run, refuse_folder_of_runs
+from nclab.records.run import refuse_other
+from nclab.records.schema import ALARM
+from nclab.text import number
 
 Sink = Callable[[Event], object]
 """May have a method `close(error)`, called at the end; error is None if all went well."""
@@ -70,81 +86,277 @@ def _called(sink: Sink) -> str:
     return getattr(sink, "__name__", None) or type(sink).__name__
 
 
-@dataclass(repr=False)
-class History:
-    """Keeps the scalars of every event in memory: one row for each layer, `event` counts events.
+SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3_self_duality")
+"""What a line shows by default: what is trained, and one number of each kind."""
 
-    `monitor.history.to_frame()` is a table of the training, `plot()` a picture of it.
+
+class ConsoleSink:
+    """Prints a line for each measurement and one for each alarm.
+
+    Args:
+        metrics: what the line shows, in this order.
+        layers: "last", what the classifier reads, or "all", a line for each.
+        stream: where to; standard output by default.
+
+    >>> import torch, nclab
+    >>> loader = [(torch.eye(2).repeat(3, 1), torch.tensor([0, 1] * 3))]
+    >>> monitor = nclab.Monitor(torch.nn.Linear(2, 2), alarms=[], sinks=ConsoleSink("cdnv"))
+    >>> _ = monitor.measure(loader, epoch=3, step=12)
+    epoch 3, step 12 | input | cdnv 0
     """
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(
+        self,
+        metrics: str | Collection[str] | None = None,
+        *,
+        layers: str = "last",
+        stream: TextIO | None = None,
+    ) -> None:
+        self.metrics = chosen_metrics(SHOWN if metrics is None else metrics) or ()
+        self.every_layer = layers == "all"
+        self.stream = stream
 
     def __call__(self, event: Event) -> None:
-        number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
-        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
-        when["split"] = event.split
-        self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
+        stream = self.stream or sys.stdout
+        shown = event.layers if self.every_layer else event.layers[-1:]
+        lines = [f"{_when(event)} | {self._line(event, layer)}" for layer in shown]
+        if not shown:
+            lines = [f"{_when(event)} | nothing could be measured"]
+        lines += [f"  {'!' if alarm.severe else '*'} {alarm}" for alarm in event.alarms]
+        stream.write("\n".join(lines) + "\n")
+        stream.flush()
 
-    def __repr__(self) -> str:
-        if not self.rows:
-            return "<History: nothing measured yet>"
-        layers = counted(len({row["layer"] for row in self.rows}), "layer")
-        epochs = sorted({row["epoch"] for row in self.rows})
-        ends = f"epoch {epochs[0]:g}" + (f" to {epochs[-1]:g}" if len(epochs) > 1 else "")
-        return f"<History: {counted(len(self.rows), 'row')}, {layers}, {ends}>"
+    def _line(self, event: Event, layer: Collapse) -> str:
+        known, row = every_metric(), layer.to_row()
+        parts = [str(layer.layer)] + ([] if event.split == TRAIN else [event.split])
+        for name in self.metrics:
+            ideal = known[name].ideal if name in known else None
+            if row.get(name) is not None:
+                near = None if ideal is None else ideal(layer.num_classes)
+                parts.append(f"{name} {number(row[name], near=near)}")
+        return " | ".join(parts)
 
-    def to_frame(self) -> "DataFrame":
-        """The rows as a pandas table."""
-        return as_frame(self.rows)
 
-    def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
-        """Metrics over epochs, a curve for each layer and split; by default one of every kind.
+def _when(event: Event) -> str:
+    """The moment, and how many there will be where that is known."""
+    epochs = "" if event.total_epochs is None else f"/{event.total_epochs}"
+    steps = "" if event.total_steps is None else f"/{event.total_steps}"
+    return f"epoch {event.epoch:g}{epochs}, step {event.step}{steps}"
 
-        >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
-        >>> History(rows).plot("cdnv")
-        <Drawing: 1 panels, 3.1 x 2.92 inches>
-        """
-        from nclab.figures.drawing import drawn
-        from nclab.figures.history import history_picture
 
-        return drawn(history_picture(self.rows, metrics), dark)
+KIND = "monitor"
+"""Of the runs that a sink opens."""
+Exist = Literal["new", "resume", "replace"]
+"""What to do where the folder holds a run."""
+log = logging.getLogger("nclab.monitor")
 
-    @property
-    def splits(self) -> list[str]:
-        """The data that were measured, in the order in which they first were."""
-        return list(dict.fromkeys(split_of(row) for row in self.rows))
 
-    def series(
-        self, metric: str, layer: str | None = None, *, split: str | None = None
-    ) -> tuple[list[float], list[float]]:
-        """Epochs and values of one metric, by default of the last layer of each event.
+class RecordWriter(Protocol):
+    """What can append a record, such as a `nclab.records.Run`."""
 
-        Of one split of the data, by default that of training, or the first that was measured.
+    def append(self, record: dict[str, Any], /) -> object:
+        """Add one record."""
 
-        >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
-        >>> history.series("cdnv")
-        ([1], [2.0])
-        """
-        # Rows that an older state holds have no event; their steps tell them apart.
-        known = self.splits
-        split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
-        rows = [row for row in self.rows if split_of(row) == split]
-        last = {row.get("event", ("step", row.get("step"))): row for row in rows}
-        chosen = last.values() if layer is None else rows
-        kept = [
-            row for row in chosen if row.get(metric) is not None and layer in (None, row["layer"])
-        ]
-        return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
-    def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
-        """In words: how much of the way to its own optimum the training has come since the start.
+class RecordSink:
+    """Writes every event, and every alarm after it, to the journal of a run.
 
-        >>> row = {"layer": "a", "target_distance": 0.5, "etf_distance": 0.6, "epoch": 1}
-        >>> now = {**row, "target_distance": 0.16, "etf_distance": 0.5, "epoch": 9}
-        >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:38]
-        '68 % of the way to its own optimum (di'
-        """
-        own, etf = (
-            self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
+    Given a folder it opens a run there at the first event, so that under torch.distributed only
+    the first process does, and ends it with the monitor. `sink.place` is the run's folder then.
+
+    Args:
+        target: a folder; or a run, or whatever appends records, that is open and the caller's to
+            end.
+        config: what the run was told, as plain values: a dictionary, a dataclass or what argparse
+            gives. It stands in the manifest; `nclab runs`, reports and pages compare runs by it.
+        exist: where the folder holds a run already, "new" begins another beside it, `mine-2`;
+            "resume" goes on with it if it was stopped or failed, and takes back what it holds from
+            the first event's step on; "replace" deletes it. One that has finished, or that had
+            another config, is not resumed but refused at once.
+
+    >>> import tempfile
+    >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
+    True
+    """
+
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | RecordWriter,
+        *,
+        config: Mapping[str, Any] | argparse.Namespace | Any = None,
+        exist: Exist = "new",
+    ) -> None:
+        if exist not in get_args(Exist):
+            raise RecordError(f"Expected exist='new', 'resume' or 'replace', got {exist!r}.")
+        self.folder = target if isinstance(target, (str, os.PathLike)) else None
+        self.journal = None if isinstance(target, (str, os.PathLike)) else target
+        self.config: dict[str, Any] = exact(_as_config(config), what="the config of a run")
+        self.exist = exist
+        self.run: Run | None = None
+        self.place: Path | None = None
+        if self.folder is not None:
+            self._refuse(Path(self.folder))
+
+    def __call__(self, event: Event) -> None:
+        journal = self._journal(event.step)
+        journal.append(event.to_record())
+        if (picture := event.picture_record()) is not None:
+            journal.append(picture)
+        for alarm in event.alarms:
+            about = {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
+            when = {"step": event.step, "epoch": event.epoch}
+            journal.append({"kind": ALARM, **when, **about, **when})
+        if self.run is not None:
+            self.run.beat(step=event.step, total=event.total_steps)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the run that was opened here; after an error it is marked as failed."""
+        if self.run is None:
+            return
+        run, self.run = self.run, None
+        try:
+            if error is None:
+                run.finish()
+            elif isinstance(error, Exception):
+                run.fail(str(error))
+        finally:
+            run.close()
+
+    def _refuse(self, folder: Path) -> None:
+        """Before the training, not after hours of it."""
+        if folder.exists() and not folder.is_dir():
+            raise RecordError(f"Expected a folder for the run, but {folder} is a file.")
+        if self.exist != "new":
+            refuse_folder_of_runs(folder)
+        if self.exist == "resume":
+            refuse_other(folder, kind=KIND, config=self.config)
+
+    def _journal(self, step: int) -> RecordWriter:
+        if self.journal is not None:
+            return self.journal
+        if self.run is None:
+            assert self.folder is not None
+            # A second training of the same sink goes on in the folder of its first.
+            folder = self.place or Path(self.folder)
+            if self.exist == "new" and self.place is None:
+                folder = claim_folder(folder)
+                if folder != Path(self.folder):
+                    log.info("%s holds runs already; this one is %s", self.folder, folder)
+            elif self.exist == "replace" and self.place is None:
+                delete_run(folder)
+            self.run = open_run(folder, kind=KIND, config=self.config)
+            self.place = folder
+            if self.run.rewind(step):
+                warnings.warn(
+                    f"{folder} holds a training that was stopped; its records "
+                    f"from step {step} on are taken back.",
+                    NclabWarning,
+                    stacklevel=2,
+                )
+        return self.run
+
+
+def _as_config(given: Any) -> dict[str, Any]:
+    """Plain values by name; paths become texts.
+
+    >>> _as_config(argparse.Namespace(rate=0.1, data=Path("mine.npz")))
+    {'rate': 0.1, 'data': 'mine.npz'}
+    """
+    if given is None:
+        return {}
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        given = dataclasses.asdict(given)
+    elif isinstance(given, argparse.Namespace):
+        given = vars(given)
+    if not isinstance(given, Mapping):
+        raise RecordError(
+            f"Expected config= a dictionary, a dataclass or a Namespace, got "
+            f"{type(given).__name__}."
         )
-        return progress(own, etf)
+    return {name: _plain(value) for name, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value
+
+
+Maker = Callable[..., Sink]
+"""Makes a sink of what follows the colon in its name, or of nothing."""
+
+
+def _console(*metrics: str) -> Sink:
+    return ConsoleSink(metrics[0].split(",") if metrics else None)
+
+
+def _wandb(*project: str) -> Sink:
+    return WandbSink(**({"project": project[0]} if project else {}))
+
+
+def _mlflow(*uri: str) -> Sink:
+    return MlflowSink(tracking_uri=uri[0] if uri else None)
+
+
+def _record(folder: str = "runs/monitor") -> Sink:
+    return RecordSink(folder)
+
+
+def _tensorboard(folder: str = "runs/tensorboard") -> Sink:
+    return TensorBoardSink(folder)
+
+
+OURS: Mapping[str, Maker] = {
+    "console": _console,
+    "record": _record,
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+    "mlflow": _mlflow,
+}
+
+
+def named_sink(words: str) -> Sink:
+    """The sink that `name` or `name:target` means.
+
+    >>> type(named_sink("console:loss,cdnv")).__name__
+    'ConsoleSink'
+    >>> named_sink("runs/mine")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    nclab.errors.NclabError: Expected a sink among console, record, ...; got 'runs/mine'. For a...
+    """
+    name, colon, target = words.partition(":")
+    known = {**plugins.plugins("sinks"), **OURS}
+    if name not in known:
+        raise NclabError(
+            f"Expected a sink among {', '.join([*OURS, *plugins.names('sinks')])}; got {words!r}. "
+            "For a folder of records pass 'record:FOLDER', or RecordSink(folder)."
+        )
+    if name in OURS:
+        made: Any = OURS[name](*([target] if colon else []))
+    else:
+        try:
+            made = known[name](*([target] if colon else []))
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise NclabError(f"The plugin of the sink {words!r} cannot make it ({why}).") from error
+    if not callable(made):
+        raise NclabError(
+            f"Expected the plugin {name!r} to give a callable that takes an Event, got "
+            f"a {type(made).__name__}. Mend or uninstall it."
+        )
+    return made
+
+
+def as_sinks(given: Any) -> list[Sink]:
+    """One sink or several, callables or names, as a list; refused here, not after an epoch."""
+    single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+    several = [given] if single else list(given)
+    found = [named_sink(one) if isinstance(one, str) else one for one in several]
+    for own in found:
+        if not callable(own):
+            raise NclabError(
+                f"Expected sinks= callables that take an Event, or their names, got {own!r}."
+            )
+    return found

@@ -121,7 +121,7 @@ class NeuralCollapse(Metric):
         layer: the name of the layer, for the names of the results.
         scatter: keep the d x d scatter, which `nc1_trace_pinv` needs; by default up to d = 4096.
         ignore_index: label of rows to skip.
-        kwargs: what every torchmetrics Metric takes, such as `sync_on_compute`.
+        kwargs: what every torchmetrics Metric selection, such as `sync_on_compute`.
 
     >>> metric = NeuralCollapse(num_classes=2, dim=2)
     >>> metric.update(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 0]))

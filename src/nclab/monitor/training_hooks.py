@@ -1,4 +1,4 @@
-"""TrainingHooks: read features in the training forward pass and leave it as it is."""
+"""Refuses models whose forward pass runs around its hooks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,16 +7,53 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from nclab.errors import DataError
-from nclab.features.batches import TOKENS, WHOLE, Batch, as_label_tensor, two_classes
-from nclab.features.evaluation import compiled_parts, reading_weights
-from nclab.features.hooks import after, before
-from nclab.features.own_loss import own_loss
+from nclab.errors import DataError, ModelError
+from nclab.features.batches import Batch
+from nclab.features.evaluation import compiled_parts, is_inside, reading_weights
+from nclab.features.labels import (
+    TOKENS,
+    WHOLE,
+    as_label_tensor,
+    binary_labels,
+    model_loss,
+    require_unshifted,
+)
 from nclab.features.pooling import NoRows, channel_dim
-from nclab.features.recorder import Point, Recorder
-from nclab.features.token_labels import refuse_shifted
+from nclab.features.recorder import Point, Recorder, after, before, is_weight_layer
 from nclab.measurement.model_layers import ModelLayers
 from nclab.statistics.checks import IGNORE_INDEX
+
+INSTEAD = "Use monitor.measure(loader) at chosen moments"
+
+
+def check_hookable(model: nn.Module) -> None:
+    """Say in one line why hooks cannot read the training pass of a model, if they cannot.
+
+    >>> check_hookable(nn.DataParallel(nn.Linear(2, 2)))
+    """
+    compiled = compiled_parts(model)
+    weights = [name for name, module in model.named_modules() if is_weight_layer(module)]
+    if compiled and all(is_inside(name, compiled) for name in weights):
+        first = compiled[0].removesuffix("_orig_mod").removesuffix(".")
+        where = f"module {first!r}" if first else "the model"
+        raise ModelError(
+            f"Expected a model that is not compiled, got {where} under torch.compile, which runs "
+            f"around hooks. {INSTEAD}, or leave the classifier out: compile what comes before it, "
+            "as in model.body.compile()."
+        )
+    for name, module in model.named_modules():
+        where = f"module {name!r}" if name else "the model"
+        if isinstance(module, nn.DataParallel) and len(module.device_ids) > 1:
+            raise ModelError(
+                f"Expected one device, got DataParallel over {len(module.device_ids)}. "
+                f"{INSTEAD}, or train with DistributedDataParallel."
+            )
+        kinds = [kind.__name__ for kind in type(module).__mro__]
+        if any("FSDP" in kind or "FullySharded" in kind for kind in kinds):
+            raise ModelError(
+                f"Expected whole weights, got {where} under FSDP, which shards them. {INSTEAD} "
+                "on the gathered model."
+            )
 
 
 class Labels(NamedTuple):
@@ -31,7 +68,7 @@ class Labels(NamedTuple):
     ) -> "Labels":
         """Class numbers as a tensor, not copied; names of classes as their numbers."""
         labels = values.detach() if isinstance(values, Tensor) else as_label_tensor(values, names)
-        labels = two_classes(labels) if labels.is_floating_point() else labels
+        labels = binary_labels(labels) if labels.is_floating_point() else labels
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
         if labels.dtype in WHOLE:
@@ -48,13 +85,13 @@ LabelFinder = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | No
 """Finds labels and mask in what the model is called with."""
 
 
-class Reading(NamedTuple):
+class BatchFeatures(NamedTuple):
     """What one forward pass has shown: rows of every layer, the logits, the labels."""
 
     rows: list[Tensor]
     logits: Tensor | None
     labels: Tensor
-    own_loss: float | None = None
+    model_loss: float | None = None
     """What the model itself has found, of the first pass that was read."""
     keep: Tensor | None = None
     """Which of the rows enter the measurement; None for all."""
@@ -64,7 +101,7 @@ class Reading(NamedTuple):
     """What the rows of every layer were computed in; means of positions are in double."""
 
 
-class Chosen(NamedTuple):
+class RowSelection(NamedTuple):
     """Which rows of a batch are read."""
 
     classes: Tensor
@@ -90,7 +127,7 @@ class TrainingHooks:
     def __init__(
         self,
         layers: ModelLayers,
-        take: Callable[[Reading], None],
+        take: Callable[[BatchFeatures], None],
         names: tuple[str, ...] | None = None,
         *,
         ignore_index: int | None = IGNORE_INDEX,
@@ -115,7 +152,7 @@ class TrainingHooks:
         """Whether the last pass with labels began and never ended, as one out of memory."""
         self._expected: Labels | LabelFinder | None = None
         self._reading: Labels | None = None
-        self._chosen: Chosen | None = None
+        self._chosen: RowSelection | None = None
         self._handles: list[RemovableHandle] = []
         self._recorder: Recorder | None = None
         self._inputs: Batch | None = None  # of the traced pass
@@ -164,12 +201,12 @@ class TrainingHooks:
     def _direct_logits(self) -> Point | None:
         """Where a module returns the logits of the rows that are read."""
         head = self.layers.classifier
-        return head.logits if head is not None and head.takes == "rows" else None
+        return head.logits if head is not None and head.selection == "rows" else None
 
     def _selects(self) -> bool:
         """Whether the output tells which position of a sample counts: all rows are needed then."""
         head = self.layers.classifier
-        return head is not None and head.takes != "rows"
+        return head is not None and head.selection != "rows"
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         expected = self._expected
@@ -194,7 +231,7 @@ class TrainingHooks:
             self._inputs = Batch(args, kwargs, *self._reading)
             if self.layers.labels == "next":
                 tokens = kwargs.get(TOKENS, args[0] if args else None)
-                refuse_shifted(self._reading.labels, tokens, self.ignore_index)
+                require_unshifted(self._reading.labels, tokens, self.ignore_index)
         else:
             self._chosen = self._choose(self._reading)
 
@@ -211,12 +248,12 @@ class TrainingHooks:
         self.remove()  # the traced pass is over: find the layers, then read there from now on
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
-            own = self._own_loss(model, batch, output)
+            own = self._model_loss(model, batch, output)
         self._finish(recorder, labels, output, own)
         self.lost = False
         self._install()
 
-    def _own_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
+    def _model_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
         """How the model takes its labels, and the loss it has found with them."""
         if self.layers.classifier is None or self.layers.labels != "auto":
             return None
@@ -224,7 +261,7 @@ class TrainingHooks:
         if batch.args:
             called.setdefault(TOKENS, batch.args[0])
         index = self.ignore_index
-        found = own_loss(
+        found = model_loss(
             *(model, output, batch.labels),
             called_with=called,
             ignore_index=index,
@@ -233,11 +270,11 @@ class TrainingHooks:
         self.layers.take(found, batch, index)
         return found.loss
 
-    def _choose(self, labels: Labels) -> Chosen:
+    def _choose(self, labels: Labels) -> RowSelection:
         """The rows to read: of tokens those with a label, and of those perhaps only some."""
         classes = self.layers.row_labels(*labels, self.ignore_index)
         if labels.labels.ndim < 2 and self.most is None:
-            return Chosen(classes)
+            return RowSelection(classes)
         keep = torch.arange(len(classes), device=classes.device)
         if self.ignore_index is not None:
             keep = (classes != self.ignore_index).nonzero().flatten()
@@ -247,7 +284,7 @@ class TrainingHooks:
             drawn = torch.Generator().manual_seed(self.batch)
             order = torch.randperm(len(keep), generator=drawn)[: self.most]
             keep = keep[order.sort().values.to(keep.device)]
-        return Chosen(classes, None if len(keep) == len(classes) else keep, ignored)
+        return RowSelection(classes, None if len(keep) == len(classes) else keep, ignored)
 
     def _finish(
         self, recorder: Recorder, labels: Labels, output: Any, own: float | None = None
@@ -270,11 +307,11 @@ class TrainingHooks:
         if chosen is not None:
             if chosen.keep is not None and self._selects():
                 rows = [found[chosen.keep.to(found.device)] for found in rows]
-            self.take(Reading(rows, shown, chosen.kept, own, None, chosen.ignored, dtypes))
+            self.take(BatchFeatures(rows, shown, chosen.kept, own, None, chosen.ignored, dtypes))
             return
         chosen = self._choose(labels)  # of the traced pass, whose rows were all read
         classes = chosen.classes.clone()
-        self.take(Reading(rows, shown, classes, own, chosen.keep, chosen.ignored, dtypes))
+        self.take(BatchFeatures(rows, shown, classes, own, chosen.keep, chosen.ignored, dtypes))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
         assert self._reading is not None

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from nclab.errors import DataError, MissingExtra, NclabError, NclabWarning
-from nclab.features.batches import LABEL_KEYS, TOKENS
+from nclab.features.labels import LABEL_KEYS, TOKENS
 from nclab.monitor.event import Event, chosen_metrics
-from nclab.monitor.monitor import Monitor
+from nclab.monitor.loaders import Exact, as_splits, length_of
+from nclab.monitor.monitor import Monitor, measure_splits
 from nclab.monitor.schedule import Schedule, as_schedule
-from nclab.monitor.splits import Exact, as_splits, measure_splits
-from nclab.monitor.watched_loader import length_of
 from nclab.tensor_trees import read_tree, write_tree
 
 try:

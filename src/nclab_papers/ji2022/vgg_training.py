@@ -13,8 +13,8 @@ from torch import Tensor
 from nclab.claims.recorded_networks import Kept
 from nclab.measurement.geometry import geometry
 from nclab.monitor import Monitor
-from nclab.monitor.record_sink import RecordSink
 from nclab.monitor.schedule import Logarithmic
+from nclab.monitor.sinks import RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.data import fashion_mnist

@@ -224,7 +224,7 @@ nclab.runPage = () => {
   function space(where) {
     const box = document.getElementById(where);
     if (!data.geometry.length) {
-      const how = data.kind === "monitor" ? " Monitor(model, geometry=300) keeps them." : "";
+      const how = data.kind === "monitor" ? " Monitor(model, points=300) keeps them." : "";
       box.appendChild(
         nclab.element("p", {
           class: "note",

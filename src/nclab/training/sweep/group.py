@@ -12,8 +12,7 @@ from nclab.errors import DataError, NclabError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
 from nclab.monitor.event import Event
-from nclab.monitor.named_sinks import named_sink
-from nclab.monitor.sinks import SinkCalls
+from nclab.monitor.sinks import SinkCalls, named_sink
 from nclab.records import Run, open_run, read_run
 from nclab.records.schema import (
     EPOCH,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nclab.features.head_fit import combination, fit, fit_with_offset
+from nclab.features.linear_fit import fit, fit_combination, fit_with_offset
 
 DIM, CLASSES, ROWS = 12, 5, 40
 GENERATOR = torch.Generator().manual_seed(0)
@@ -50,7 +50,7 @@ def test_what_is_no_linear_map_is_not_taken_for_one(dtype: torch.dtype) -> None:
         "noise": torch.randn(z.shape, generator=GENERATOR).to(dtype),
     }
     for name, logits in others.items():
-        assert combination([z], logits) is None, name
+        assert fit_combination([z], logits) is None, name
         assert fit_with_offset(h, logits, w) is None, name
         if torch.finfo(dtype).eps < 1e-5:  # the plain product has the bound of its sums alone
             assert fit(h, logits, w, None) is None, name
@@ -70,7 +70,7 @@ def test_factors_are_those_of_least_squares() -> None:
     columns = [part.flatten().numpy() for part in parts]
     columns += [np.tile(np.eye(CLASSES)[own], ROWS) for own in range(CLASSES)]
     solved, *_ = np.linalg.lstsq(np.stack(columns, 1), output.flatten().numpy(), rcond=None)
-    found = combination(parts, output)
+    found = fit_combination(parts, output)
     assert found is not None
     assert found.offset is not None
     assert found.factors == pytest.approx(solved[:3], rel=1e-10)
@@ -79,7 +79,7 @@ def test_factors_are_those_of_least_squares() -> None:
 
 def test_too_few_rows_and_what_does_not_vary_tell_nothing() -> None:
     z = drawn(2, CLASSES)
-    assert combination([z], 2 * z) is None
+    assert fit_combination([z], 2 * z) is None
     assert fit_with_offset(H[:2], H[:2] @ W.T + B, W) is None
-    assert combination([drawn(9, CLASSES)], torch.zeros(9, CLASSES)) is None
-    assert combination([drawn(9, CLASSES)], torch.full((9, CLASSES), torch.nan)) is None
+    assert fit_combination([drawn(9, CLASSES)], torch.zeros(9, CLASSES)) is None
+    assert fit_combination([drawn(9, CLASSES)], torch.full((9, CLASSES), torch.nan)) is None

@@ -16,7 +16,7 @@ MISSING = object()
 Test = Callable[[Any], bool]
 
 
-class SavedState(NamedTuple):
+class MonitorState(NamedTuple):
     """What `Monitor.state_dict` told, every part of the type it must have."""
 
     steps: int
@@ -28,10 +28,10 @@ class SavedState(NamedTuple):
     running: Mapping[str, Any]
 
 
-def checked_state(state: Any) -> SavedState:
+def parse_state(state: Any) -> MonitorState:
     """The parts of a state, or NclabError in one line that names the first one which is wrong.
 
-    >>> checked_state({"version": 1, "steps": None})
+    >>> parse_state({"version": 1, "steps": None})
     Traceback (most recent call last):
     nclab.errors.NclabError: Expected steps in the state of a monitor as a number of 0 or more, \
 got None. Pass what state_dict() gave.
@@ -52,7 +52,7 @@ got None. Pass what state_dict() gave.
         _check(row, ROW, "history in the state of a monitor", needs=())
     _check_running(state["running"])
     history = [dict(row) for row in state["history"]]
-    return SavedState(
+    return MonitorState(
         *(state["steps"], state["epochs"], state["batches"], state["last_step"]),
         alarms=alarms,
         history=history,

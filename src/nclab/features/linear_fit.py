@@ -50,7 +50,7 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
     unusual: list[tuple[Fit, float]] = []
     for unit_rows, unit_weight in SIDES:
         product, size = _products(rows, weight, unit_rows, unit_weight)
-        free = unit_rows or unit_weight or is_unit(rows, eps) or is_unit(weight, eps)
+        free = unit_rows or unit_weight or has_unit_rows(rows, eps) or has_unit_rows(weight, eps)
         for offset in offsets:
             shift = torch.zeros_like(logits[0]) if offset is None else offset
             for scale in (1.0, _scale(product, logits - shift)):
@@ -95,7 +95,7 @@ def fit_with_offset(rows: Tensor, logits: Tensor, weight: Tensor) -> tuple[Fit, 
     rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
     for unit_rows, unit_weight in SIDES:
         product, size = _products(rows, weight.double(), unit_rows, unit_weight)
-        change = combination([product], logits, eps=eps, sizes=[size])
+        change = fit_combination([product], logits, eps=eps, sizes=[size])
         if change is not None and change.offset is not None:
             return Fit(unit_rows, unit_weight, change.factors[0]), change.offset
     return None
@@ -108,7 +108,7 @@ class Combination(NamedTuple):
     offset: Tensor | None
 
 
-def combination(
+def fit_combination(
     results: Sequence[Tensor],
     output: Tensor,
     *,
@@ -120,7 +120,7 @@ def combination(
     `sizes` bound the results before what cancels in them: what their rounding goes by.
 
     >>> one, other = torch.eye(3), torch.tensor([[1.0, 2, 4], [0, 1, 5], [2, 2, 2]])
-    >>> combination([one, other], 2 * one + other / 4).factors
+    >>> fit_combination([one, other], 2 * one + other / 4).factors
     (2.0, 0.25)
     """
     if len(output) < FEWEST_ROWS or any(part.shape != output.shape for part in results):
@@ -155,7 +155,7 @@ def rounding(eps: float) -> float:
     return (64 if eps < 1e-5 else 4) * eps
 
 
-def is_unit(rows: Tensor, eps: float) -> bool:
+def has_unit_rows(rows: Tensor, eps: float) -> bool:
     """Whether all rows have one norm, 1, as far as their precision tells."""
     norms = torch.linalg.vector_norm(rows.double(), dim=1)
     return bool(((norms - 1).abs() <= 8 * eps).all())

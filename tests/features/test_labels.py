@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import nclab
-from nclab.features.own_loss import own_loss
-from nclab.features.token_labels import next_labels
+from nclab.features.labels import model_loss, next_labels
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 WORDS, LENGTH = 7, 12
@@ -107,7 +106,7 @@ def test_a_loss_that_is_not_that_of_the_classifier_is_said() -> None:
     with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
         report = nclab.measure(model, [{"input_ids": TOKENS, "labels": TOKENS}])
     assert len(report.remarks) == 2
-    assert "that of head with these labels" in report.remarks[1]
+    assert "the loss of head with these labels" in report.remarks[1]
     with pytest.warns(nclab.NclabWarning, match="the model's own loss is"):
         train(model)
 
@@ -129,7 +128,7 @@ def test_a_sum_over_a_larger_batch_is_understood() -> None:
     count = TOKENS[:, 1:].numel()
     items = 3 * count
     scaled = Output(out.logits, out.loss * count / items)
-    found = own_loss(
+    found = model_loss(
         *(model, scaled, TOKENS),
         called_with={"labels": TOKENS, "num_items_in_batch": torch.tensor(items)},
         ignore_index=-100,

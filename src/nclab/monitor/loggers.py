@@ -75,7 +75,7 @@ class TensorBoardSink:
 class WandbSink:
     """Logs scalars to a Weights & Biases run, over the axis `nc/step`; alarms as alerts.
 
-    Takes an open run, by default the one of `wandb.init`; if there is none it opens one with
+    Selection an open run, by default the one of `wandb.init`; if there is none it opens one with
     `init` and finishes it at the end. The axis of its own is there because W&B drops what comes
     for a step of the run that has passed.
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 import nclab
 from nclab.errors import ModelError, NclabWarning
-from nclab.monitor import RecordSink, kept_history
-from nclab.monitor.kept_history import thin
+from nclab.monitor import RecordSink, event
+from nclab.monitor.event import thin_history
 from tests.monitor.loops import batches, network
 
 
 def test_events_without_growth(tmp_path: Path) -> None:
     """The small twin of `benchmarks/monitor_events.py`: rows, objects and file handles stay."""
     model, loader, held = network(), batches(samples=9), []
-    few = patch.object(kept_history, "MOST", 20)
+    few = patch.object(event, "MOST", 20)
     sink = RecordSink(tmp_path / "run")
     with few, nclab.Monitor(model, preset="economy", sinks=sink) as monitor:
         for epoch in range(60):
@@ -39,7 +39,7 @@ def test_events_without_growth(tmp_path: Path) -> None:
 def test_every_split_keeps_its_beginning() -> None:
     rows = [{"event": n, "split": "test" if n % 2 else "train"} for n in range(1, 1001)]
     while len(rows) > 60:
-        thin(rows, most=60)
+        thin_history(rows, most=60)
     assert {rows[0]["event"], rows[1]["event"]} == {1, 2}
     assert [row["event"] for row in rows[-20:]] == [*range(981, 1001)]
     assert {row["split"] for row in rows[:10]} == {"test", "train"}

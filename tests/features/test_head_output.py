@@ -245,7 +245,7 @@ def test_logits_in_half_precision_single_out_the_same_token() -> None:
 def test_a_token_is_said() -> None:
     report = nclab.measure(prepared("last token")[0], batches())
     assert report.remarks == (
-        "the model takes one position of what head returns: the features are those of that "
+        "the model selection one position of what head returns: the features are those of that "
         "position",
     )
 
