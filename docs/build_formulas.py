@@ -17,9 +17,9 @@ from nclab.report.formulas import FILE, FormulaRow, as_mathml
 ROOT = Path(__file__).parent.parent
 HEADER = """# Formulas
 
-Every formula in nclab, by the paper it comes from. Made by `make docs` from the docstrings;
-do not edit. Symbols: [notation.md](notation.md). Sources: the keys are the
-folders of [papers](../src/nclab_papers).
+Every formula in nclab, by the paper it comes from. `make docs` builds this page from the
+docstrings; do not edit it. [notation.md](notation.md) explains the symbols. The code is in
+[nclab](../src/nclab) and [nclab_papers](../src/nclab_papers).
 """
 
 

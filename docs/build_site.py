@@ -9,7 +9,8 @@ import base64
 import html
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from nclab.report.formulas import as_mathml
 ROOT = Path(__file__).parent.parent
 DOCS, SOURCE = ROOT / "docs", ROOT / "src"
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-HIDDEN_ROOMS = {"cli"}
-"""Rooms whose reference is another: that of the command line is what `--help` says."""
 LINK = re.compile(r"(?<!\\)(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s:]+?)(#[^)\s]*)?\)")
 TAG = re.compile(r"(<[^>]*>)")
 VERBATIM = {"code", "pre", "math", "script", "style", "svg"}
@@ -36,14 +35,14 @@ MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re
 
 def on_config(config: Any) -> Any:
     """Fill the sections of the navigation that list a whole folder."""
-    rooms = [{room: f"reference/{room}.md"} for room in sorted(_rooms())]
+    packages = [{name: f"reference/{name}.md"} for name in public_names()]
     papers = _pages_of("experiments")
     folders: dict[str, list[Any]] = {
         "Experiments": ["experiments/index.md", *papers],
         "Reference": [
             "reference/index.md",
             {"Command line": "reference/command_line.md"},
-            *rooms,
+            *packages,
         ],
         "Design": ["design/index.md", *_pages_of("design")],
     }
@@ -71,8 +70,8 @@ def on_files(files: Files, config: Any) -> Files:
     made["gallery.md"] = _gallery()
     made["reference/command_line.md"] = _command_line()
     made["reference/index.md"] = _reference_index()
-    for room, modules in _rooms().items():
-        made[f"reference/{room}.md"] = _room_page(room, modules)
+    for package, names in public_names().items():
+        made[f"reference/{package}.md"] = _package_page(package, names)
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
     hidden = [file for file in files if file.src_uri.endswith(".ipynb")]
@@ -127,7 +126,7 @@ def _relinked(markdown: str, folder: Path) -> str:
     def lead(match: re.Match[str]) -> str:
         image, text, address, anchor = match[1], match[2], match[3], match[4] or ""
         target = Path(os.path.normpath(folder / address))
-        if target.parts[:2] == ("src", "nclab") and not image:
+        if target.parts[:1] == ("src",) and not image:
             return _reference_link(text, target).replace("@", f"{os.path.relpath('.', here)}/")
         own = _on_site(target)
         if own is None:
@@ -163,12 +162,17 @@ def _on_site(target: Path) -> tuple[str, str] | None:
 
 
 def _reference_link(text: str, target: Path) -> str:
-    """To the reference of a name, `[`name`](…/file.py)`, or of the whole module."""
-    if (ROOT / target).is_dir():
-        return f"[{text}](@reference/{target.parts[2]}.md)"
-    module = ".".join(target.with_suffix("").parts[1:])
+    """Return a link to the reference of a package or exported name; else the text alone."""
+    package = ".".join(target.parts[1:])
+    if package in public_names():
+        return f"[{text}](@reference/{package}.md)"
     name = re.fullmatch(r"`(\w+)`", text)
-    return f"[{text}][{module}{f'.{name[1]}' if name else ''}]"
+    module = ".".join(target.with_suffix("").parts[1:])
+    if name and any(
+        name[1] in names and module.startswith(package) for package, names in public_names().items()
+    ):
+        return f"[{text}][{module}.{name[1]}]"
+    return text
 
 
 def _moved(markdown: str, name: str) -> str:
@@ -300,52 +304,52 @@ def _command_line() -> str:
     return "\n".join(parts)
 
 
-def _rooms() -> dict[str, list[str]]:
-    """Room -> its modules with a public name; what lies beside the rooms is of `nclab`."""
-    found: dict[str, list[str]] = {"nclab": []}
-    for file in sorted((SOURCE / "nclab").rglob("*.py")):
-        parts = file.relative_to(SOURCE).with_suffix("").parts
-        if parts[-1].startswith("__") or parts[1] in HIDDEN_ROOMS:
-            continue
-        if _defines_something(file):
-            room = parts[1] if len(parts) > 2 else "nclab"
-            found.setdefault(room, []).append(".".join(parts))
-    return found
+@cache
+def public_names() -> dict[str, tuple[str, ...]]:
+    """Return the names in `__all__` of every package of the library, by package.
 
-
-def _defines_something(file: Path) -> bool:
-    kinds = (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
-    tops = [node for node in ast.parse(file.read_text()).body if isinstance(node, kinds)]
-    return any(not node.name.startswith("_") for node in tops)
+    >>> "nc1_trace_ratio" in public_names()["nclab.metrics"]
+    True
+    """
+    exported = {}
+    for file in sorted((SOURCE / "nclab").rglob("__init__.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names = ast.literal_eval(node.value)
+                package = ".".join(file.parent.relative_to(SOURCE).parts)
+                exported[package] = tuple(sorted(names, key=str.lower))
+    return exported
 
 
 def _reference_index() -> str:
-    rows = []
-    for room in sorted(_rooms()):
-        rows.append(f"| [`{room}`]({room}.md) | {_about(room).splitlines()[0]} |")
-    names = "\n".join(f"- [`nclab.{name}`][{home}.{name}]" for name, home in _homes())
+    """Return the page that lists the public packages with the names that each exports."""
+    parts = ["# Reference\n\nEvery public name, by the package that exports it.\n"]
+    for package, names in public_names().items():
+        parts.append(f"## [`{package}`]({package}.md)\n\n{_about(package).splitlines()[0]}\n")
+        parts.append(", ".join(_linked(package, name) for name in names) + "\n")
+    return "\n".join(parts)
+
+
+def _linked(package: str, name: str) -> str:
+    """Return a link to an exported name; a subpackage has a page of its own."""
+    if f"{package}.{name}" in public_names():
+        return f"[`{name}`]({package}.{name}.md)"
+    return f"[`{name}`][{package}.{name}]"
+
+
+def _package_page(package: str, names: Sequence[str]) -> str:
+    """Return the reference page of one package: every exported name with its docstring."""
+    shown = [name for name in names if f"{package}.{name}" not in public_names()]
     return (
-        "# Reference\n\nMade from the docstrings. What `import nclab` brings:\n\n"
-        f"{names}\n\nBy room:\n\n| room | |\n|---|---|\n" + "\n".join(rows) + "\n"
+        "\n\n".join([f"# {package}", _about(package), *(f"::: {package}.{name}" for name in shown)])
+        + "\n"
     )
 
 
-def _homes() -> list[tuple[str, str]]:
-    import nclab
-
-    return sorted(nclab._HOME.items())
-
-
-def _room_page(room: str, modules: list[str]) -> str:
-    package = "nclab" if room == "nclab" else f"nclab.{room}"
-    parts = [f"# {package}", _about(room), *(f"::: {name}" for name in modules)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _about(room: str) -> str:
-    """What a room says of itself."""
-    package = SOURCE / "nclab" / ("" if room == "nclab" else room) / "__init__.py"
-    return ast.get_docstring(ast.parse(package.read_text())) or ""
+def _about(package: str) -> str:
+    """Return the docstring of a package."""
+    file = SOURCE.joinpath(*package.split("."), "__init__.py")
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
 
 
 def _filled(nav: list[Any], folders: dict[str, list[Any]]) -> list[Any]:

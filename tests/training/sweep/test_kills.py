@@ -27,7 +27,7 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("kills", [7, pytest.param(20, marks=pytest.mark.slow)])
 def test_many_kills_change_nothing(tmp_path: Path, kills: int) -> None:
-    script = ROOT / "tests" / "papers" / "sweep" / "kills.py"
+    script = ROOT / "tests" / "training" / "sweep" / "kills.py"
     done = Program(script, tmp_path / "killed", kills, 1, folder=tmp_path / "said").wait()
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
