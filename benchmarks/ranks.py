@@ -20,8 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nclab.metrics.sharded import sharded_metrics
-from nclab.statistics import ClassMoments, LogitStatistics, SecondPass, ShardedMoments
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 
 ROWS = 4000
 """Of each rank."""
@@ -60,7 +59,7 @@ def counted() -> Iterator[list[int]]:
 
 def work(classes: int, dim: int) -> list[dict[str, Any]]:
     """Every call with its counts and the model's."""
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     generator = torch.Generator().manual_seed(rank)
     labels = torch.arange(rank, rank + ROWS * max(1, 2 * classes // ROWS)) % classes
     features = torch.randn(len(labels), dim, generator=generator) + labels[:, None] % 7
@@ -96,21 +95,8 @@ def work(classes: int, dim: int) -> list[dict[str, Any]]:
     logits = LogitStatistics(classes, residuals=False)
     model = (5, 8 * (4 * classes + 2 + classes * classes))
     note("logits with residuals", model, logits.all_reduce)
-    look = SecondPass(moments)
-    note("second pass", (2, 8 * (classes * dim + 7 * classes + 4 + 3)), look.all_reduce)
-    sharded = ShardedMoments(classes, dim)
-    batch = len(labels)
-    note(
-        "sharded batch",
-        (2, 24 * size + batch * (8 + dim * features.itemsize)),
-        lambda: sharded.update(features, labels),
-    )
-    own, widest = len(sharded.own_classes), -(-classes // size)
-    # Two rings, of means with their variances and of mean unit features; rank 0 sends its block in
-    # all steps but the one in which it only takes that of its opposite.
-    ring = 8 * own * (2 * dim + 1) * ((size - 1) // 2)
-    model = (21 + 2 * (size // 2), ring + 8 * (5 * widest + 2 * dim + 18))
-    note("sharded metrics", model, lambda: sharded_metrics(sharded))
+    second_pass = SecondPass(moments)
+    note("second pass", (2, 8 * (classes * dim + 7 * classes + 4 + 3)), second_pass.all_reduce)
     return rows
 
 

@@ -396,7 +396,7 @@ def test_messages_name_flags_and_the_file(file: Path, tmp_path: Path) -> None:
 
     assert "Pass --num-classes 5." in error(file, "--num-classes", 3)
     gap = save(tmp_path / "gap.npz", X=DATA.features, y=np.where(DATA.labels == 1, 2, DATA.labels))
-    assert "Pass --allow-missing to leave them out" in error(gap)
+    assert "Pass --allow-missing to skip these classes" in error(gap)
     low = save(tmp_path / "low.npz", X=DATA.features, y=np.asarray(DATA.labels) - 1)
     assert "Pass --ignore-index -1 if" in error(low)
     hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])

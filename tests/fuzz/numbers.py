@@ -184,8 +184,8 @@ def measured(given: Input, **options: Any) -> Collapse:
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if given.compiled:
-            stack.enter_context(patch.object(blocks, "COMPILED", 0))
-            stack.enter_context(patch.object(nearest, "SCREENED", 0))
+            stack.enter_context(patch.object(blocks, "COMPILED_SIZE", 0))
+            stack.enter_context(patch.object(nearest, "SCREENED_SIZE", 0))
         head: dict[str, Any] = {"weight": given.weight, "bias": given.bias, **options}
         return measure_features(*arguments, **head)
 

@@ -49,7 +49,7 @@ def test_a_class_of_tiny_features_has_directions(
 ) -> None:
     """Squares of its features vanish; its directions do not."""
     if compiled:
-        monkeypatch.setattr(blocks, "COMPILED", 0)
+        monkeypatch.setattr(blocks, "COMPILED_SIZE", 0)
     rows = np.random.default_rng(0).normal(size=(12, 5)).round(2)
     labels = np.arange(12) % 3
     plain = nclab.measure_features(rows, labels)
@@ -143,8 +143,8 @@ def test_directions_of_small_classes_survive_the_float32_screen(
     labels = np.arange(30) % 3
     rows = draw.normal(size=(30, 2)) * np.where(labels == 1, 1e-20, scale)[:, None]
     plain = nclab.measure_features(rows, labels)
-    monkeypatch.setattr(nearest, "SCREENED", 0)
-    monkeypatch.setattr(blocks, "COMPILED", 0)
+    monkeypatch.setattr(nearest, "SCREENED_SIZE", 0)
+    monkeypatch.setattr(blocks, "COMPILED_SIZE", 0)
     assert nclab.measure_features(rows, labels).nc4_cosine_accuracy == plain.nc4_cosine_accuracy
 
 

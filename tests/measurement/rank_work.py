@@ -14,8 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import nclab
-from nclab.metrics.sharded import sharded_metrics
-from nclab.statistics import ClassMoments, LogitStatistics, SecondPass, ShardedMoments
+from nclab.statistics import ClassMoments, LogitStatistics, SecondPass
 from tests.clouds import Cloud, cloud
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -76,17 +75,6 @@ def numbers(found: ClassMoments) -> dict[str, Any]:
     names = ("counts", "zero_counts", "means", "unit_means", "variances", "within_scatter")
     told = {name: getattr(found, name).flatten().tolist() for name in names}
     return {**told, "seen": [found.ignored, found.rows_seen, found.unit]}
-
-
-def dealt(made: Cloud, rows: Tensor, weight: Tensor | None, *, missing: Tensor) -> dict[str, float]:
-    """The metrics of sharded moments; rows of missing classes are left out."""
-    kept = rows[~torch.isin(made.labels[rows], missing)]
-    found = ShardedMoments(CLASSES, DIM, scatter=True)
-    found.read(batches(kept, made))
-    own = weight
-    if weight is not None and dist.is_initialized() and dist.get_rank() % 2:
-        own = weight[found.own_classes.start : found.own_classes.stop]  # its own rows are enough
-    return {**sharded_metrics(found, own), "seen": float(found.seen()[0])}
 
 
 def refusal(work: Callable[[], Any]) -> str:
@@ -182,15 +170,6 @@ def work() -> dict[str, Any]:
     )
     told["again"] = nclab.measure(model, loader).last.to_dict()
     told["no batch"] = refusal(lambda: nclab.measure(model, loader if rank else []))
-
-    for name, weight, missing in variants(made, size):
-        told[name] = dealt(made, own, weight, missing=missing)
-    broken = ShardedMoments(CLASSES, DIM)
-    told["bad row"] = refusal(
-        lambda: broken.read([(made.features[:3], [0, 1, 2 + 90 * (rank == 1)])])
-    )
-    mixed = made.features[:3].float() if rank == 1 else made.features[:3]
-    told["mixed"] = refusal(lambda: broken.update(mixed, [0, 1, 2]))
     return told
 
 
@@ -202,17 +181,6 @@ class Changing:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return iter(self._turns.pop())
-
-
-def variants(made: Cloud, size: int) -> list[tuple[str, Tensor | None, Tensor]]:
-    """Sharded measurements: whole, with a classifier, without all classes of the last rank."""
-    none = torch.tensor([], dtype=torch.int64)
-    last = torch.arange((size - 1) * CLASSES // size, CLASSES)
-    return [
-        ("dealt", None, none),
-        ("dealt with weights", made.weight, none),
-        ("dealt without some", made.weight, last),
-    ]
 
 
 def die() -> None:

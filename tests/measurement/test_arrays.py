@@ -217,7 +217,7 @@ def test_the_second_pass_must_see_the_same_classes_and_features() -> None:
 
     swapped = DATA.labels.clone()
     swapped[(DATA.labels == 1).nonzero()[0]] = 2
-    with pytest.raises(nclab.NclabError, match="of class 1 8 for 9"):
+    with pytest.raises(nclab.NclabError, match="class 1: 8 instead of 9"):
         nclab.measure_features(Changing((DATA.features, swapped)), cache_bytes=0)
     with pytest.raises(nclab.NclabError, match="same features in both passes"):
         nclab.measure_features(Changing((DATA.features * 1.5, DATA.labels)), cache_bytes=0)

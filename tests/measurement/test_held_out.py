@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import nclab
 from nclab.figures.picture import Panel
 from nclab.metrics.catalogue import REFERENCE_METRICS
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.second_pass import ReferencePass
 from tests.contract import assert_same
 
 C, D = 4, 6

@@ -125,31 +125,8 @@ def test_what_one_process_refuses_all_refuse(found: list[dict[str, Any]]) -> Non
         assert "the same features in both passes" in told["changed"]
         assert "processes [0] saw no batch" in told["no batch"]
         assert "Expected moments of the same classes" in told["unlike"]
-        assert "second passes at the same class means" in told["other means"]
-        whose = "Expected labels in [0, 11)" if rank == 1 else "processes [1] could not"
-        assert whose in told["bad row"]
-        assert "features of one type in every process" in told["mixed"]
+        assert "second passes with the same class means" in told["other means"]
         assert not any("\n" in said for said in told.values() if isinstance(said, str))
-
-
-def test_sharded_classes_have_the_metrics_of_one_pass(found: list[dict[str, Any]]) -> None:
-    for name, weight, missing in work.variants(MADE, len(found)):
-        rows = EVERYTHING[~torch.isin(MADE.labels, missing)]
-        one = nclab.measure_features(
-            MADE.features[rows],
-            MADE.labels[rows],
-            weight=weight,
-            num_classes=work.CLASSES,
-            second_pass=False,
-            allow_missing=True,
-        )
-        expected = {key: value for key, value in one.values.items() if value is not None}
-        for told in found:
-            ours = dict(told[name])
-            assert ours.pop("seen") == len(rows)
-            assert_same(ours, {key: expected[key] for key in ours})
-            of_losses = {"accuracy", "loss", "balanced_loss", "excess_loss", "margin"}
-            assert expected.keys() - ours.keys() <= of_losses | {"normalised_margin"}
 
 
 def test_a_process_that_dies_ends_the_others() -> None:
@@ -165,8 +142,8 @@ def test_without_a_launcher_the_others_say_so_in_one_line() -> None:
     second.communicate(timeout=120)
     assert (first.returncode, second.returncode) == (2, -9)
     last = said.splitlines()[-1]
-    assert last.startswith("nclab: Expected 2 processes to work together, but rank 0 lost another")
-    assert "start all again" in last
+    assert last.startswith("nclab: Expected 2 processes to work together, but rank 0 lost")
+    assert "restart all processes" in last
 
 
 def test_one_process_shares_nothing(tmp_path: Path) -> None:

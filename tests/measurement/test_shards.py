@@ -358,7 +358,7 @@ def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
 
 def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [file] = write(tmp_path, parts=1)
-    monkeypatch.setattr(shard_rounds, "COMPILED", 1)
+    monkeypatch.setattr(shard_rounds, "COMPILED_SIZE", 1)
     monkeypatch.setattr(shard_rounds, "PRODUCTS", 5 * 7 * 19)
     asked = Asked.checked("default", intervals=False, null=False)
     plan = Plan(None, 5, -100, None, False, False, asked, None, None)

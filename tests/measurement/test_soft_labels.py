@@ -107,7 +107,7 @@ def test_what_is_no_distribution_is_refused(labels: torch.Tensor, message: str) 
 def test_the_kernel_and_an_ignored_class_leave_targets_with_their_rows(
     compiled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "COMPILED", compiled)
+    monkeypatch.setattr(blocks, "COMPILED_SIZE", compiled)
     found = nclab.measure_features(
         X.float(), MIXED, W, B, soft=True, ignore_index=1, allow_missing=True
     )

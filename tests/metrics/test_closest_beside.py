@@ -67,7 +67,7 @@ SPARED = ("collapsed", "around an offset", "scales by class", "spread", "in the 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rows are many, and tiles have odd edges."""
-    monkeypatch.setattr(blocks, "MANY", 10)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     monkeypatch.setattr(pairs, "TILE", 7)
 
 

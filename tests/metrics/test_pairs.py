@@ -88,7 +88,7 @@ CASES: dict[str, Callable[[], Case]] = {
 @pytest.fixture(params=[True, False], ids=["compiled", "torch"])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten classes are many, and tiles have odd edges."""
-    monkeypatch.setattr(blocks, "MANY", 10)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     monkeypatch.setattr(pairs, "TILE", 7)
     monkeypatch.setattr(pairs, "has_numba", lambda: request.param)
 
@@ -103,7 +103,7 @@ def test_tiles_equal_the_sweep_in_float64(
 ) -> None:
     case = CASES[name]()
     found = measured(case)
-    monkeypatch.setattr(blocks, "MANY", 2**14)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
     assert_tiles(found, measured(case))
 
 
@@ -149,7 +149,7 @@ def test_absent_classes_are_left_out(many: None, monkeypatch: pytest.MonkeyPatch
     keep = (case.labels != 5) & (case.labels != 52)
     part = Case(case.features[keep], case.labels[keep], case.weight)
     found = measured(part, allow_missing=True)
-    monkeypatch.setattr(blocks, "MANY", 2**14)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
     assert_tiles(found, measured(part, allow_missing=True))
     assert not {5, 52} & {one for pair in found.closest_pairs for one in pair[:2]}
 
@@ -158,7 +158,7 @@ def test_a_large_offset_costs_no_digits(many: None, monkeypatch: pytest.MonkeyPa
     """Around 1e9 all cosines are 1 but for rounding, and distances keep what float64 has."""
     case = plain(offset=1e9)
     found = nclab.measure_features(case.features, case.labels)
-    monkeypatch.setattr(blocks, "MANY", 2**14)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
     expected = nclab.measure_features(case.features, case.labels)
     assert found.max_inter == pytest.approx(expected.max_inter, abs=1e-14)
     assert found.cdnv == pytest.approx(expected.cdnv, rel=1e-5)
@@ -221,7 +221,7 @@ def test_a_factor_in_parts_has_the_same_gram_matrix(many: None) -> None:
 
 def test_no_float32_where_it_is_not_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(12, 3).double()
-    monkeypatch.setattr(blocks, "MANY", 10)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     assert pairs.screens(rows)
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
     assert not pairs.screens(rows)

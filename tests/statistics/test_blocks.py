@@ -13,7 +13,7 @@ def test_sparse_sums_are_the_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None
     classes, values = torch.tensor([4, 1, 4]), torch.tensor([0.5, 2.0, 0.25]).double()
     dense, sparse = torch.zeros(2, 6).double()
     add_by_class(dense, classes, values)
-    monkeypatch.setattr(blocks, "MANY", 2)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 2)
     add_by_class(sparse, classes, values)
     assert sparse.tolist() == dense.tolist() == [0, 2, 0, 0, 0.75, 0]
     counts = torch.zeros(6, dtype=torch.int64)
@@ -35,7 +35,7 @@ def test_moments_of_many_classes_merge_as_those_of_few(monkeypatch: pytest.Monke
         return nclab.ClassMoments.from_state_dict(parts[0].state_dict(copy=False), copy=False)
 
     expected = joined()
-    monkeypatch.setattr(blocks, "MANY", 5)
+    monkeypatch.setattr(blocks, "MANY_CLASSES", 5)
     found = joined()
     assert torch.equal(found.counts, expected.counts)
     for name in ("means", "unit_means", "variances", "within_scatter"):

@@ -47,11 +47,11 @@ def test_screened_decisions_are_those_of_float64(
         pytest.importorskip("numba")
     rows, labels = features(kind)
     weight = torch.randn(40, 24, generator=GENERATOR, dtype=torch.float64)
-    monkeypatch.setattr(blocks, "COMPILED", 10**12)
-    monkeypatch.setattr(nearest, "SCREENED", 10**12)
+    monkeypatch.setattr(blocks, "COMPILED_SIZE", 10**12)
+    monkeypatch.setattr(nearest, "SCREENED_SIZE", 10**12)
     expected = nclab.measure_features(rows, labels, weight)
-    monkeypatch.setattr(blocks, "COMPILED", 0 if compiled else 10**12)
-    monkeypatch.setattr(nearest, "SCREENED", 0)
+    monkeypatch.setattr(blocks, "COMPILED_SIZE", 0 if compiled else 10**12)
+    monkeypatch.setattr(nearest, "SCREENED_SIZE", 0)
     found = nclab.measure_features(rows, labels, weight)
     assert expected.look is not None
     assert found.look is not None
@@ -69,7 +69,7 @@ def test_the_kernel_is_its_twin(dtype: torch.dtype, monkeypatch: pytest.MonkeyPa
     weight = torch.randn(40, 24, generator=GENERATOR)
     rows = rows.to(dtype)[:, ::2]  # not contiguous
     expected = nclab.measure_features(rows, labels, weight[:, ::2])
-    monkeypatch.setattr(blocks, "COMPILED", 0)
+    monkeypatch.setattr(blocks, "COMPILED_SIZE", 0)
     found = nclab.measure_features(rows, labels, weight[:, ::2])
     assert_same(found.scalars(), expected.scalars(), relative=1e-12)
 
@@ -86,7 +86,7 @@ def test_most_rows_need_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(len(block))
         return exact(self, block, *rest)
 
-    monkeypatch.setattr(nearest, "SCREENED", 0)
+    monkeypatch.setattr(nearest, "SCREENED_SIZE", 0)
     monkeypatch.setattr(nearest.Centres, "nearest_mean", counted)
     nclab.SecondPass(moments).update(rows, labels)
     assert sum(seen) <= 30

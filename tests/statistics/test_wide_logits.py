@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from nclab.statistics import LogitStatistics
-from nclab.statistics.wide_logits import add_wide, is_wide
+from nclab.statistics.logits import is_wide
 
 
 def both(logits: Tensor, labels: Tensor) -> tuple[LogitStatistics, LogitStatistics]:
     """The same logits, added in both ways."""
     wide, known = (LogitStatistics(logits.shape[1]) for _ in range(2))
-    add_wide(wide, logits, labels)
+    wide.add_wide(logits, labels)
     known.update(logits.double(), labels)
     return wide, known
 
@@ -48,4 +48,4 @@ def test_which_logits_are_wide() -> None:
     assert is_wide(torch.zeros(1, 256))
     assert not is_wide(torch.zeros(1, 255))
     assert not is_wide(torch.zeros(1, 256, dtype=torch.float64))
-    add_wide(LogitStatistics(300), torch.zeros(0, 300), torch.zeros(0, dtype=torch.int64))
+    LogitStatistics(300).add_wide(torch.zeros(0, 300), torch.zeros(0, dtype=torch.int64))

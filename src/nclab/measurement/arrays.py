@@ -23,7 +23,7 @@ from nclab.measurement.layer_stream import CACHE_BYTES, Cache, Head, LayerStream
 from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.soft_labels import split_soft
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_ignored, check_whole
+from nclab.statistics.checks import IGNORE_INDEX, as_tensor, check_ignore_index, check_integer
 from nclab.statistics.sums import require_samples
 
 SLICE = 2**16
@@ -97,8 +97,8 @@ def measure_features(
     '1.000000 -0.500000 1.0'
     """
     if num_classes is not None:
-        check_whole("classes", num_classes)
-    check_ignored(ignore_index)
+        check_integer("classes", num_classes)
+    check_ignore_index(ignore_index)
     check_cache(cache_bytes)
     names = as_class_names(class_names)
     if (

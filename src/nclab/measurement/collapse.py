@@ -21,7 +21,7 @@ from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, every_metric
 from nclab.metrics.toward import MEANINGS
 from nclab.statistics import ClassMoments, SecondPass
-from nclab.statistics.residuals import Residuals
+from nclab.statistics.residuals import ResidualMoments
 from nclab.text import number
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.targets.distance import TargetDistance
@@ -117,7 +117,7 @@ class Collapse(Shown):
     """(C,) share of samples that the classifier is right about."""
     left_out: tuple[int, ...] = ()
     """Classes with fewer samples than `min_count`."""
-    residuals: Residuals | None = None
+    residuals: ResidualMoments | None = None
     """Sums of the classifier's probabilities less the labels: of up to d classes and no more than
     1000, 128 where labels are soft; of up to 4096 with metrics="all"."""
     closest_pairs: tuple[ClassPair, ...] = ()

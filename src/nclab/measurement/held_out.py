@@ -13,7 +13,7 @@ from nclab.measurement.rounding import lost_beside_reference
 from nclab.metrics.catalogue import REFERENCE_METRICS
 from nclab.metrics.view import parameters
 from nclab.statistics import ClassMoments
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.second_pass import ReferencePass
 
 Reference = Collapse | ClassMoments
 """Whose class means other data are compared with."""

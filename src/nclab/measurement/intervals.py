@@ -28,7 +28,7 @@ from nclab.measurement.null import empty_like, logits_like
 from nclab.measurement.row_order import RowOrder
 from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugged
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.second_pass import ReferencePass
 
 if TYPE_CHECKING:
     from nclab.measurement.layer_stream import Head

@@ -29,10 +29,9 @@ from nclab.statistics.checks import (
     check_sizes,
     finite_rows,
 )
-from nclab.statistics.logits import logit_blocks
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.logits import is_wide, logit_blocks
 from nclab.statistics.residuals import MOST_ASKED, MOST_CLASSES, MOST_SOFT
-from nclab.statistics.wide_logits import add_wide, is_wide
+from nclab.statistics.second_pass import ReferencePass
 
 SCATTER_LIMIT = 4096
 """Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
@@ -272,7 +271,7 @@ class LayerStream:
         if usable is not None:
             logits, labels = logits[usable], labels[usable.to(labels.device)]
         if is_wide(logits):
-            add_wide(self.logits, *self._counted(logits, labels))
+            self.logits.add_wide(*self._counted(logits, labels))
         else:
             self.logits.update(logits, labels)
 
@@ -364,7 +363,7 @@ class LayerStream:
     def collapse(self, reasons: Mapping[str, str]) -> Collapse:
         """The measurement of this layer; `reasons` as for `gather`."""
         if self.rare is not None and self.rare.means is not None and self.moments.has_scatter:
-            self.moments.take_off(None if self.look is None else self.rare.scatter)
+            self.moments.subtract_scatter(None if self.look is None else self.rare.scatter)
             if not self.moments.has_scatter:
                 reasons = {**reasons, "scatter": NO_SCATTER}
         if self.look is None:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from nclab.errors import DataError, NclabWarning
-from nclab.statistics.blocks import MANY
+from nclab.statistics.blocks import MANY_CLASSES
 
 MUCH = 2**30
 """From here on a plan is said."""
@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
         5278
         """
         one, square = 8 * self.classes * self.dim, 8 * self.dim * self.dim
-        many = self.classes > MANY
+        many = self.classes > MANY_CLASSES
         block = 128 * self.classes * 8  # scores or logits of some rows
         work = (2 * one + 18 * square) if many else 4 * one
         if self.head:

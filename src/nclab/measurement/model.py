@@ -34,7 +34,7 @@ from nclab.measurement.ranks import GroupChoice, SharedData
 from nclab.measurement.report import Report
 from nclab.measurement.soft_labels import refuse_one_hot, split_soft
 from nclab.progress import track
-from nclab.statistics.checks import IGNORE_INDEX, check_ignored
+from nclab.statistics.checks import IGNORE_INDEX, check_ignore_index
 from nclab.statistics.sums import require_samples
 
 NOT_THE_LAST = "the classifier does not read this layer"
@@ -119,7 +119,7 @@ def measure(
         check_loader(test)
     if pool not in get_args(Pool):
         raise ModelError(f"Expected pool='mean' or 'flatten', got {pool!r}.")
-    check_ignored(ignore_index)
+    check_ignore_index(ignore_index)
     check_cache(cache_bytes)
     check_min_count(min_count, intervals=intervals, null=null)
     asked = Asked.checked(metrics, intervals=intervals, null=null, soft=soft)

@@ -10,7 +10,7 @@ from nclab.errors import DataError
 from nclab.measurement.asked import Asked
 from nclab.measurement.layer_stream import LayerStream
 from nclab.statistics import DirectionalSpread, SecondPass
-from nclab.statistics.ranks import Group, Ranks, many
+from nclab.statistics.process_group import Group, ProcessGroup, is_distributed
 
 GroupChoice = Group | Literal["own"]
 """Processes that each read a part of the data: a group, None for all, or this one alone."""
@@ -22,7 +22,7 @@ COMES, GIVES_UP = 1, -1
 class SharedData:
     """Each process of a group reads its own part of the data; all get the same statistics."""
 
-    ranks: Ranks
+    ranks: ProcessGroup
 
     @classmethod
     def over(cls, group: GroupChoice, asked: Asked | None = None) -> "SharedData | None":
@@ -34,14 +34,14 @@ class SharedData:
                     f"one alone, got {group!r}."
                 )
             return None
-        if not many(group):
+        if not is_distributed(group):
             return None
         if asked is not None and (asked.groups or asked.null):
             raise DataError(
                 "Expected one process for intervals and null, got several that share the data. "
                 "Leave these two out, or measure all data in one process with group='own'."
             )
-        return cls(Ranks(group))
+        return cls(ProcessGroup(group))
 
     def begin(self) -> None:
         """Before the first pass: all processes are here."""

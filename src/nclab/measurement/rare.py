@@ -60,7 +60,7 @@ class Rare:
             for sums in (logits.counts, logits.correct, logits.loss_sums):
                 sums[own] = 0
             logits.margins[own] = torch.inf
-        rare.means = moments.forget(own)
+        rare.means = moments.remove_classes(own)
         rare.scatter = rare.means.new_zeros(moments.dim, moments.dim)
         return rare
 

@@ -14,7 +14,7 @@ from nclab.metrics.rows import centred_rows, mean_norms, mean_pairs, scaled_rows
 from nclab.metrics.view import View
 from nclab.statistics import ClassMoments
 from nclab.statistics.norms import VANISHES, norm, row_norms
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.second_pass import ReferencePass
 from nclab.statistics.sums import unit_error
 
 TINY = 1e-120

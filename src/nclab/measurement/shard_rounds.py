@@ -26,8 +26,8 @@ from nclab.measurement.rare import Rare
 from nclab.measurement.shard_files import open_shard
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, SecondPass
-from nclab.statistics.blocks import COMPILED, MANY
-from nclab.statistics.checks import OR_SOFT, as_labels
+from nclab.statistics.blocks import COMPILED_SIZE, MANY_CLASSES
+from nclab.statistics.checks import SOFT_LABELS_HINT, as_labels
 
 VOTES = 3
 """Files that tell the dimension, so that one odd file is not taken for the measure of all."""
@@ -175,7 +175,7 @@ class Plan:
             budget.plan("shards", sizes)
             return workers
         most = LOCAL.slots() if workers is None else workers
-        if workers is None and self.num_classes > MANY:
+        if workers is None and self.num_classes > MANY_CLASSES:
             most = min(most, sum(shards.values()) // (WORTH * self.num_classes))
         needed = sum(sizes._replace(missing=budget.missing).parts().values())
         while (
@@ -279,7 +279,7 @@ def _named(path: object) -> Iterator[None]:
     try:
         yield
     except DataError as error:  # one file alone may have soft labels
-        raise DataError(f"{path}: {str(error).replace(OR_SOFT, '')}") from error
+        raise DataError(f"{path}: {str(error).replace(SOFT_LABELS_HINT, '')}") from error
 
 
 def _each(path: str, take: Take, report: ReportStep, done: int, plan: Plan) -> int:
@@ -294,7 +294,9 @@ def _each(path: str, take: Take, report: ReportStep, done: int, plan: Plan) -> i
             if plan.dim is not None and rows.shape[1] != plan.dim:
                 raise DataError(f"Expected features of dimension {plan.dim}, got {rows.shape[1]}.")
             # Not so few that they are not read by the compiled kernel.
-            step = max(COMPILED, PRODUCTS // (plan.num_classes or 1)) // max(1, rows.shape[1]) + 1
+            step = (
+                max(COMPILED_SIZE, PRODUCTS // (plan.num_classes or 1)) // max(1, rows.shape[1]) + 1
+            )
             for some, of_them in zip(rows.split(step), labels.split(step), strict=True):
                 take(some, of_them)
                 done += len(some)

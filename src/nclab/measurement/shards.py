@@ -19,8 +19,8 @@ from nclab.measurement.memory import Budget, Memory, as_bytes
 from nclab.measurement.shard_files import find_shards
 from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
 from nclab.progress import Bar, bar
-from nclab.statistics.blocks import MANY
-from nclab.statistics.checks import IGNORE_INDEX, check_whole
+from nclab.statistics.blocks import MANY_CLASSES
+from nclab.statistics.checks import IGNORE_INDEX, check_integer
 
 TRIES = 3
 """So often a part is begun whose process dies."""
@@ -81,7 +81,7 @@ def measure_shards(
     (12, 2)
     """
     if num_classes is not None:
-        check_whole("classes", num_classes)
+        check_integer("classes", num_classes)
     if weight is None and bias is not None:
         raise DataError("Expected weight beside bias, got bias alone. Pass both.")
     names = as_class_names(class_names)
@@ -109,7 +109,7 @@ def measure_shards(
         files = [file.absolute() for file in files]
     shards = plan.count_labels(files)
     plan.find_dim(list(shards))
-    if limit is not None or (plan.num_classes or 0) > MANY:
+    if limit is not None or (plan.num_classes or 0) > MANY_CLASSES:
         workers = plan.fit(shards, workers, Budget(limit, second_pass, plan.allow_missing), engine)
     kept = None if keep is None else KeptParts(Path(keep))
     rounds = 2 if second_pass else 1

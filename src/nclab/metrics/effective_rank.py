@@ -32,7 +32,7 @@ def rankme(moments: ClassMoments) -> float:
     spread = directions.T * variances.clamp_min(0.0).where(variances > floor, 0.0).sqrt()[:, None]
     # Stacked, not summed: the sum of their Gram matrices would square the condition number.
     means = moments.means * moments.counts.double().sqrt()[:, None]
-    if len(means) > blocks.MANY and len(means) > moments.dim:
+    if len(means) > blocks.MANY_CLASSES and len(means) > moments.dim:
         means = upper_factor(means).triu()
     return _exp_entropy(torch.linalg.svdvals(torch.cat([spread, means])))
 

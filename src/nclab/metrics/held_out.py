@@ -7,7 +7,7 @@ import torch
 
 from nclab.statistics import ClassMoments
 from nclab.statistics.norms import VANISHES
-from nclab.statistics.reference_pass import ReferencePass
+from nclab.statistics.second_pass import ReferencePass
 
 
 def reference_ncc_accuracy(reference: ReferencePass) -> float:

@@ -290,7 +290,7 @@ def snr_spectrum(moments: ClassMoments) -> Tensor:
     floor = moments.dim * torch.finfo(torch.float64).eps * variances[-1].clamp_min(0.0)
     varies = variances > floor
     means = moments.centred_means
-    if len(means) > blocks.MANY and len(means) > moments.dim:
+    if len(means) > blocks.MANY_CLASSES and len(means) > moments.dim:
         means = upper_factor(means).triu()  # of the same singular values, however it is turned
     signal = means @ directions[:, varies]
     return torch.linalg.svdvals(signal / variances[varies].sqrt())

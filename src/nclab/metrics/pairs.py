@@ -104,7 +104,7 @@ class PairReducer(Protocol):
 def screens(vectors: Tensor) -> bool:
     """Whether pairs of these rows are taken in float32 first: only where its error is known."""
     plain = vectors.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
-    return plain and len(vectors) > blocks.MANY and vectors.shape[1] * UNIT < 0.01
+    return plain and len(vectors) > blocks.MANY_CLASSES and vectors.shape[1] * UNIT < 0.01
 
 
 def rounding(dim: int) -> float:

@@ -117,7 +117,7 @@ def upper_factor(rows: Tensor) -> Tensor:
     5.0
     """
     dim = rows.shape[1]
-    if len(rows) <= blocks.MANY:
+    if len(rows) <= blocks.MANY_CLASSES:
         return torch.geqrf(rows).a[:dim]  # R above the diagonal, reflectors below it
     factor = rows[:0]
     for part in rows.split(8 * dim):

@@ -20,7 +20,7 @@ from nclab.measurement.report import Report
 from nclab.monitor.training_hooks import BatchFeatures
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import IGNORE_INDEX, as_labels
-from nclab.statistics.ranks import Ranks
+from nclab.statistics.process_group import ProcessGroup
 
 BLOCK_ROWS = 2048
 """Rows collected before they are added: one update of large blocks costs less than many."""
@@ -280,7 +280,7 @@ def _dropout(model: nn.Module) -> list[str]:
 
 def is_first_process() -> bool:
     """Whether this process is the one that writes."""
-    return Ranks().rank == 0
+    return ProcessGroup().rank == 0
 
 
 def join_processes(running: RunningEstimate) -> None:

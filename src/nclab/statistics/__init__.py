@@ -1,9 +1,7 @@
-"""Streams: sufficient statistics that read data once, merge exactly and hold no formula."""
+"""Streaming sums per class: they read each batch once, merge exactly and contain no metric."""
 
-from nclab.statistics.directional import DirectionalSpread
 from nclab.statistics.logits import LogitStatistics
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.second_pass import SecondPass
-from nclab.statistics.sharded import ShardedMoments
+from nclab.statistics.second_pass import DirectionalSpread, ReferencePass, SecondPass
 
-__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "SecondPass", "ShardedMoments"]
+__all__ = ["ClassMoments", "DirectionalSpread", "LogitStatistics", "ReferencePass", "SecondPass"]

@@ -1,4 +1,4 @@
-"""How the streams read: blocks of rows that stay in the cache, in float64."""
+"""Reading features in float64 blocks that fit into the processor's cache."""
 
 from collections.abc import Iterator
 
@@ -8,27 +8,30 @@ from torch import Tensor
 from nclab.compiler import has_numba
 
 CPU_BLOCK = 2**16
-"""Numbers in a block: half a MiB of float64, so that three of them stay in the L2 cache."""
+"""Numbers in a block on the CPU: half a MiB of float64, so that three blocks fit into the L2 cache.
+"""
 ACCELERATOR_BLOCK = 2**24
-COMPILED = 2**18
-"""Numbers in a batch from which on the compiled kernel reads it, where numba is installed."""
+"""Numbers in a block on an accelerator."""
+COMPILED_SIZE = 2**18
+"""Numbers in a batch from which the compiled kernel reads it, if numba is installed."""
 PRODUCTS, PRODUCT = 4, 2**22
-"""Blocks whose rows are multiplied by a matrix together, unless the product outgrows this."""
+"""Number of blocks that are multiplied by a matrix together, and the largest size of the product.
+"""
 GROUP = 2
-"""Blocks whose products are formed together."""
-MANY = 2**14
-"""Classes beyond which C x d arrays are worked on in parts and pairs of classes in float32 first;
-up to here every number is what it would be without these parts."""
+"""Number of blocks whose products are added to the scatter together."""
+MANY_CLASSES = 2**14
+"""Number of classes above which C x d arrays are processed in parts, and pairs of classes are
+compared in float32 first. Up to this number, the parts change no result."""
 STRIP = 64
-"""Columns in a strip of the symmetric product: the diagonal wastes STRIP / (2 d) of it."""
+"""Columns in a strip of a symmetric product: a share STRIP / (2 d) of the work is redundant."""
 
 
 def add_by_class(total: Tensor, classes: Tensor, values: Tensor | None = None) -> None:
-    """Add values, by default ones, to the (C,) totals of their classes.
+    """Add values, or ones by default, to the (C,) totals of their classes.
 
-    Of many classes only those present are touched: a batch costs O(B), not O(C).
+    Costs O(B) instead of O(C) if there are many classes.
     """
-    if len(total) <= max(MANY, len(classes)):
+    if len(total) <= max(MANY_CLASSES, len(classes)):
         total.add_(classes.bincount(values, minlength=len(total)))
     else:
         ones = total.new_ones(len(classes)) if values is None else values.to(total.dtype)
@@ -36,16 +39,16 @@ def add_by_class(total: Tensor, classes: Tensor, values: Tensor | None = None) -
 
 
 def device_with_float64(device: torch.device) -> torch.device:
-    """The device itself, or the CPU where the device knows no float64."""
+    """Return the device, or the CPU if the device does not support float64."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def rows_to_read(labels: Tensor, ignore_index: int | None, *, sums: int = 0) -> Tensor | None:
-    """Which rows count, in the order to read them; None for all of them as they come.
+    """Return the indices of the rows to read, in order; None means all rows in their own order.
 
-    Rows with the ignored label are left out. `sums` is the size of the per-class sums that the
-    caller adds to: where they outgrow the cache and classes have several rows each, the rows
-    come class by class, so that only the sums of a few classes are in use at a time.
+    Rows with the ignored label are skipped. `sums` is the size of the caller's per-class sums. If
+    these are larger than the cache and classes have several rows each, the rows are sorted by
+    class, so that only the sums of a few classes are in use at a time.
     """
     rows = None
     if ignore_index is not None:
@@ -61,8 +64,11 @@ def rows_to_read(labels: Tensor, ignore_index: int | None, *, sums: int = 0) -> 
 
 
 def compiles(features: Tensor, device: torch.device) -> bool:
-    """Whether the compiled kernel reads these rows; by their number, so that it is repeatable."""
-    if features.numel() < COMPILED or not features.device.type == device.type == "cpu":
+    """Whether the compiled kernel reads these features.
+
+    The choice depends only on their size and device, so that results are repeatable.
+    """
+    if features.numel() < COMPILED_SIZE or not features.device.type == device.type == "cpu":
         return False
     return has_numba()
 
@@ -76,30 +82,33 @@ def row_blocks(
     numbers: int | None = None,
     compiled: bool = False,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (float64 features, classes) of blocks of rows, by default of all of them in order.
+    """Yield blocks of float64 features with their classes.
 
-    The features are scratch space, valid until the next block and free to be overwritten.
-    `numbers` is the size of a block. With `compiled` the features are for reading only and may
-    be contiguous float32.
+    A block is scratch memory: it is valid until the next block, and the caller may overwrite it.
+
+    Args:
+        rows: indices of the rows to read; by default all rows in order.
+        numbers: the size of a block.
+        compiled: True for a caller that only reads; a block may then be contiguous float32.
     """
     dim = features.shape[1]
     total = len(features) if rows is None else len(rows)
     if numbers is None:
         numbers = CPU_BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
     step = min(total, max(128, numbers // dim))
-    kind = features.dtype if compiled and features.dtype.itemsize > 2 else torch.float64
-    as_it_is = compiled and kind == features.dtype and features.is_contiguous()
-    scratch = torch.empty(0 if as_it_is else step, dim, dtype=kind, device=device)
-    picked = features.new_empty(0 if rows is None else step, dim)
+    dtype = features.dtype if compiled and features.dtype.itemsize > 2 else torch.float64
+    no_copy = compiled and dtype == features.dtype and features.is_contiguous()
+    scratch = torch.empty(0 if no_copy else step, dim, dtype=dtype, device=device)
+    selected = features.new_empty(0 if rows is None else step, dim)
     for start in range(0, total, max(1, step)):
         if rows is None:
             part, classes = features[start : start + step], labels[start : start + step]
         else:
             index = rows[start : start + step]
-            part = picked[: len(index)]
+            part = selected[: len(index)]
             torch.index_select(features, 0, index.to(features.device), out=part)
             classes = labels.index_select(0, index)
-        yield part if as_it_is else scratch[: len(part)].copy_(part), classes
+        yield part if no_copy else scratch[: len(part)].copy_(part), classes
 
 
 def product_blocks(
@@ -111,7 +120,10 @@ def product_blocks(
     rows: Tensor | None = None,
     compiled: bool = False,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """`row_blocks` for products of `width` columns: they want more rows than the cache holds."""
+    """Yield `row_blocks` of the size that suits products with a matrix of `width` columns.
+
+    They have more rows than fit into the cache, because a matrix product is faster with them.
+    """
     numbers = ACCELERATOR_BLOCK
     if device.type == "cpu":
         numbers = min(PRODUCTS * CPU_BLOCK, PRODUCT // max(1, width) * features.shape[1])
@@ -121,7 +133,7 @@ def product_blocks(
 
 
 class SymmetricSum:
-    """A d x d sum of products rows^T rows, at half the price: only strips above the diagonal."""
+    """A d x d sum of products rows^T rows, which computes only strips above the diagonal."""
 
     def __init__(self, total: Tensor) -> None:
         self.total = total
@@ -139,16 +151,16 @@ class SymmetricSum:
             target.addmm_(left, right, alpha=factor)
 
     def full(self) -> Tensor:
-        """The sum with the part below the diagonal mirrored from the part above it."""
+        """Copy the part above the diagonal to the part below it, and return the sum."""
         for strip in self._strips:
             self.total[strip.stop :, strip] = self.total[strip, strip.stop :].T
         return self.total
 
 
 class GroupedProducts:
-    """Collects blocks of rows and adds their products to a sum several blocks at a time.
+    """A buffer of row blocks whose products are added to a sum several blocks at a time.
 
-    The blocks stay small for the cache; the products are larger, which a GEMM prefers.
+    The blocks are small enough for the cache; the products are large enough for a fast GEMM.
     """
 
     def __init__(self, total: Tensor | None, like: Tensor, group: int) -> None:
@@ -157,8 +169,8 @@ class GroupedProducts:
         self._buffer: Tensor | None = None
         self._filled = 0
 
-    def room(self, size: int) -> Tensor:
-        """Where to write `size` rows like `like`; they are added once the room is used up."""
+    def next_rows(self, size: int) -> Tensor:
+        """Return `size` rows of the buffer to write to; a full buffer is added to the sum first."""
         if self._buffer is None:
             blocks = 1 if self._sum is None else self._group
             self._buffer = self._like.new_empty(blocks * size, self._like.shape[1])
@@ -168,7 +180,7 @@ class GroupedProducts:
         return self._buffer[start : self._filled]
 
     def finish(self) -> None:
-        """Add what is left."""
+        """Add the rows that are still in the buffer to the sum."""
         if self._sum is not None and self._buffer is not None and self._filled:
             full = self._filled == len(self._buffer)
             self._sum.add(self._buffer if full else self._buffer[: self._filled])

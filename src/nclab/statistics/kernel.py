@@ -1,7 +1,7 @@
-"""The vector work on rows, compiled by numba (the extra `fast`): each row is read once.
+"""Per-row loops compiled by numba (the extra `fast`).
 
-What torch does in six passes over a block happens while a row is in the nearest cache. Sums may be
-reordered, so results agree with those of torch to rounding, not to the bit.
+Each loop reads a row once, while torch needs up to six passes over a block. Sums may be reordered,
+so results agree with those of torch up to rounding, not bit for bit.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ Array = Any
 
 
 def _compiled(function: Function) -> Function:
-    # Infinity keeps its meaning; nothing here meets a nan whose result would be used.
-    freedoms = {"reassoc", "contract", "nsz", "nnan"}
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=freedoms)(function))
+    # Infinity keeps its meaning; no result that is used depends on a nan.
+    flags = {"reassoc", "contract", "nsz", "nnan"}
+    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=flags)(function))
 
 
 @_compiled
@@ -34,7 +34,7 @@ def add_rows(
     zeros: Array,
     residual: Array,
 ) -> None:
-    """Add (B, d) rows to the sums of `ClassMoments`; writes the residuals in float64."""
+    """Add (B, d) rows to the sums of `ClassMoments` and write their residuals in float64."""
     scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         c = classes[i]
@@ -48,7 +48,7 @@ def add_rows(
             norm += x * x
         residual_square[c] += square
         scales[i] = 1.0 / np.sqrt(norm) if norm > VANISHES else 0.0
-        if norm <= VANISHES:  # Zeros, or numbers whose squares are none.
+        if norm <= VANISHES:  # Zeros, or numbers whose squares vanish.
             largest, norm = 0.0, 0.0
             for k in range(rows.shape[1]):
                 largest = max(largest, abs(np.float64(rows[i, k])))
@@ -57,7 +57,7 @@ def add_rows(
                 norm += (rows[i, k] / largest) ** 2
             for k in range(rows.shape[1] if largest > 0.0 else 0):
                 unit_sum[c, k] += rows[i, k] / largest / np.sqrt(norm)
-    # In a loop of its own the scale stays a factor, where the compiler would divide every number.
+    # A separate loop, because the compiler would otherwise divide every number by the norm.
     for i in range(rows.shape[0]):
         c, scale = classes[i], scales[i]
         for k in range(rows.shape[1]):
@@ -65,9 +65,9 @@ def add_rows(
 
 
 @_compiled
-def look_at_rows(
+def add_second_pass_rows(
     rows: Array,
-    own: Array,
+    labels: Array,
     means: Array,
     centre: Array,
     unit_sum: Array,
@@ -75,13 +75,14 @@ def look_at_rows(
     reach: Array,
     least: float,
 ) -> None:
-    """What a second pass needs of (B, d) rows h with class means m and the centre g.
+    """Add the centred directions of (B, d) rows h, and write their distances, for a second pass.
 
-    Adds (h - g)/|h - g| to `unit_sum` where |h - g| is above `least`; writes |h - m| and |h - g|.
+    With class means m and the centre g, (h - g)/|h - g| is added to `unit_sum` if |h - g| exceeds
+    `least`. `spread` becomes |h - m| and `reach` becomes |h - g|.
     """
     scales = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
-        c = own[i]
+        c = labels[i]
         to_mean, to_centre = 0.0, 0.0
         for k in range(rows.shape[1]):
             x = np.float64(rows[i, k])
@@ -93,14 +94,14 @@ def look_at_rows(
         reach[i] = np.sqrt(to_centre)
         scales[i] = 1.0 / reach[i] if reach[i] > least else 0.0
     for i in range(rows.shape[0]):
-        c, scale = own[i], scales[i]
+        c, scale = labels[i], scales[i]
         for k in range(rows.shape[1]):
             unit_sum[c, k] += (rows[i, k] - centre[k]) * scale
 
 
 @_compiled
 def centre_rows(rows: Array, centre: Array, centred: Array, norm: Array, along: Array) -> None:
-    """Of (B, d) rows h write h - g in float32, |h| and the inner product of h - g with g."""
+    """Write h - g in float32, |h| and <h - g, g> of (B, d) rows h and the centre g."""
     for i in range(rows.shape[0]):
         to_zero, inner = 0.0, 0.0
         for k in range(rows.shape[1]):
@@ -114,23 +115,23 @@ def centre_rows(rows: Array, centre: Array, centred: Array, norm: Array, along: 
 
 
 @_compiled
-def lead_of_own(
+def leads_of_labels(
     scores: Array,
-    own: Array,
+    labels: Array,
     tail: Array,
     along: Array,
     reach: Array,
     lead: Array,
     lead_by_angle: Array,
 ) -> None:
-    """By how much the own class leads in (B, C) scores s, and in bounds made of them.
+    """Write by how much the label's score exceeds all others, in (B, C) scores s and in bounds.
 
-    The bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows of
-    (4, C) `tail`; that of the own class is taken from below, - spare reach.
+    The upper bound of class j is q s + k + p along + spare reach, with q, k, p and spare the rows
+    of (4, C) `tail`. For the label, the lower bound with - spare reach is used.
     """
     q, k, p, spare = tail[0], tail[1], tail[2], tail[3]
     for i in range(scores.shape[0]):
-        c, r, h = own[i], along[i], reach[i]
+        c, r, h = labels[i], along[i], reach[i]
         best = upper = np.float32(-np.inf)
         for first, last in ((0, c), (c + 1, scores.shape[1])):
             for j in range(first, last):
@@ -144,7 +145,7 @@ def lead_of_own(
 
 @_compiled
 def absolute_sums(scores: Array, ideal: Any, sums: Array) -> None:
-    """Of (B, C) float32 scores write the sum of |score - ideal| over every row."""
+    """Write the sum of |score - ideal| over each row of (B, C) float32 scores."""
     for i in range(scores.shape[0]):
         total = np.float32(0.0)
         for j in range(scores.shape[1]):
@@ -156,7 +157,7 @@ def absolute_sums(scores: Array, ideal: Any, sums: Array) -> None:
 def inverse_squares(
     cosines: Array, left: Array, right: Array, by_row: Array, by_col: Array
 ) -> None:
-    """Add up 1 / |a - b|^2 by row and by column, of float32 cosines and norms of a and b."""
+    """Sum 1 / |a - b|^2 by row and by column, from float32 cosines and norms of a and b."""
     for i in range(cosines.shape[0]):
         norm = left[i]
         square, total = norm * norm, np.float32(0.0)
@@ -174,32 +175,33 @@ def inverse_squares(
 def rank_logits(
     logits: Array, classes: Array, correct: Array, margins: Array, gaps: Array, predicted: Array
 ) -> None:
-    """Of (B, C) logits z: z_y minus the largest other one z_m, and the first class of the largest.
+    """Write z_y - z_m and the predicted class of (B, C) logits z with labels y.
 
-    Adds to the (C,) correct ones and lowers the margins. Overwrites the logits with z - z_m, and
-    with -inf at the label.
+    z_m is the largest logit of the other classes. The first of several largest logits is the
+    prediction. Counts correct predictions and lowers the margins by class. Overwrites the logits
+    with z - z_m, and with -inf at the label.
     """
     size = logits.shape[1]
     for i in range(logits.shape[0]):
         z, c = logits[i], classes[i]
-        own = z[c]
+        label_logit = z[c]
         z[c] = -np.inf
-        best, place = -np.inf, 0
-        for start in range(0, size, 64):  # The largest is looked for only where it must be.
+        best, predicted_class = -np.inf, 0
+        for start in range(0, size, 64):  # Only the block with the maximum is searched for it.
             top = -np.inf
             for j in range(start, min(start + 64, size)):
                 top = max(top, z[j])
             if top > best:
-                best, place = top, start
-        while z[place] != best:
-            place += 1
-        gap = own - best
+                best, predicted_class = top, start
+        while z[predicted_class] != best:
+            predicted_class += 1
+        gap = label_logit - best
         gaps[i] = gap
         margins[c] = min(margins[c], gap)
-        if own > best or (own == best and c < place):
-            place = c
+        if label_logit > best or (label_logit == best and c < predicted_class):
+            predicted_class = c
             correct[c] += 1
-        predicted[i] = place
+        predicted[i] = predicted_class
         for j in range(size):
             z[j] -= best
 
@@ -208,15 +210,15 @@ def rank_logits(
 def add_losses_and_residuals(
     powers: Array, classes: Array, gaps: Array, loss_sums: Array, residual_sums: Array
 ) -> None:
-    """`add_losses`, and the probabilities less the class itself to the row of the class."""
+    """Add losses as `add_losses` does, and q - e_y to the row of the label y."""
     for i in range(powers.shape[0]):
         c, total = classes[i], 0.0
         for j in range(powers.shape[1]):
             total += powers[i, j]
-        rest = np.log(total) - gaps[i]
-        small = np.exp(-abs(rest))
-        loss_sums[c] += max(rest, 0.0) + np.log1p(small)
-        wrong = (1.0 if rest > 0.0 else small) / (1.0 + small)  # 1 - q of the label
+        log_odds = np.log(total) - gaps[i]
+        small = np.exp(-abs(log_odds))
+        loss_sums[c] += max(log_odds, 0.0) + np.log1p(small)
+        wrong = (1.0 if log_odds > 0.0 else small) / (1.0 + small)  # 1 - q of the label
         scale = wrong / total
         for j in range(powers.shape[1]):
             residual_sums[c, j] += powers[i, j] * scale
@@ -225,10 +227,10 @@ def add_losses_and_residuals(
 
 @_compiled
 def add_losses(powers: Array, classes: Array, gaps: Array, loss_sums: Array) -> None:
-    """Add log(1 + sum_j exp(z_j - z_y)) by class, of exp(z - z_m) and z_y - z_m."""
+    """Add log(1 + sum_j exp(z_j - z_y)) by class, from exp(z - z_m) and z_y - z_m."""
     for i in range(powers.shape[0]):
         total = 0.0
         for j in range(powers.shape[1]):
             total += powers[i, j]
-        rest = np.log(total) - gaps[i]
-        loss_sums[classes[i]] += max(rest, 0.0) + np.log1p(np.exp(-abs(rest)))
+        log_odds = np.log(total) - gaps[i]
+        loss_sums[classes[i]] += max(log_odds, 0.0) + np.log1p(np.exp(-abs(log_odds)))

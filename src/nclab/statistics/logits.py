@@ -1,4 +1,4 @@
-"""LogitStatistics: loss, accuracy and margin per class from a stream of logits."""
+"""LogitStatistics: loss, accuracy and margin of each class from a stream of logits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
@@ -11,22 +11,26 @@ from nclab.errors import DataError
 from nclab.statistics.blocks import (
     ACCELERATOR_BLOCK,
     CPU_BLOCK,
-    MANY,
+    MANY_CLASSES,
     add_by_class,
     device_with_float64,
     row_blocks,
     rows_to_read,
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels
-from nclab.statistics.ranks import Group, Ranks
-from nclab.statistics.residuals import Residuals
+from nclab.statistics.process_group import Group, ProcessGroup
+from nclab.statistics.residuals import ResidualMoments
 
 LOGITS = 2**21
-"""Logits on the CPU that are computed before they are used."""
+"""Number of logits that are computed together on the CPU."""
+WIDE = 256
+"""Number of classes from which the logits of a training step are not copied to float64."""
+WIDE_BLOCK = 2**17
+"""Number of float32 logits in a block, which fits into the cache."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""Per-sample cross-entropy that keeps its digits however small it is.
+    r"""Per-sample cross-entropy, accurate to all digits for arbitrarily small losses.
 
     $$\ell = \log\bigl(1 + \sum_{j \ne y} e^{z_j - z_y}\bigr)$$
 
@@ -34,73 +38,74 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Range: (0, inf); log C for equal logits.
     Invariant to: adding a constant to all logits of a sample.
 
-    `-log_softmax` returns 0 once the loss is below 1e-16; this does not before 1e-300.
+    `-log_softmax` returns 0 for losses below 1e-16; this function does so only below 1e-300.
 
     >>> z = torch.tensor([[50.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     >>> [f"{loss:.4g}" for loss in cross_entropy(z, torch.tensor([0, 0])).tolist()]
     ['1.929e-22', '0.6931']
     """
     logits = logits.clone()
-    gaps, _ = _rank(logits, labels)
+    gaps, _ = _gaps_and_predictions(logits, labels)
     return _log1p_sum_exp(logits, gaps)
 
 
-def _rank(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) z_y - max of the others (ji2022, Def. 3.1), and the first class of the largest logit.
+def _gaps_and_predictions(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (B,) z_y - max_{j != y} z_j (ji2022, Def. 3.1) and the (B,) predicted classes.
 
-    Overwrites the logits: the largest other one is taken off, at the label is -inf.
+    The first of several largest logits is the prediction. The logits are overwritten: the largest
+    other logit is subtracted, and the logit of the label becomes -inf.
     """
-    own = logits.gather(1, classes[:, None])
-    best = logits.scatter_(1, classes[:, None], -torch.inf).amax(1)
-    gaps = own[:, 0] - best
-    predicted = classes.clone()
-    lost = (~(gaps > 0)).nonzero().flatten()
-    if len(lost):  # A largest one is looked for only where it is not the label.
-        beaten = logits[lost].scatter_(1, classes[lost, None], own[lost])
-        predicted[lost] = beaten.argmax(1)
-    logits.sub_(best[:, None])
+    label_logits = logits.gather(1, labels[:, None])
+    largest_other = logits.scatter_(1, labels[:, None], -torch.inf).amax(1)
+    gaps = label_logits[:, 0] - largest_other
+    predicted = labels.clone()
+    wrong = (~(gaps > 0)).nonzero().flatten()
+    if len(wrong):  # Only these rows need a search for the largest logit.
+        restored = logits[wrong].scatter_(1, labels[wrong, None], label_logits[wrong])
+        predicted[wrong] = restored.argmax(1)
+    logits.sub_(largest_other[:, None])
     return gaps, predicted
 
 
 def _log1p_sum_exp(others: Tensor, gaps: Tensor) -> Tensor:
-    """(B,) log(1 + sum_j exp(z_j - z_y)): the 1 is never added to something it would swallow.
+    """Return (B,) log(1 + sum_j exp(z_j - z_y)) without adding small numbers to 1.
 
-    `others` are what `_rank` leaves of the logits, and are used up.
+    `others` are the logits as `_gaps_and_predictions` leaves them; they are overwritten.
     """
-    rest = others.exp_().sum(1).log_()
-    return torch.logaddexp(gaps.new_zeros(()), rest - gaps)
+    log_sums = others.exp_().sum(1).log_()
+    return torch.logaddexp(gaps.new_zeros(()), log_sums - gaps)
 
 
 def logit_blocks(
     rows: Tensor, classes: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (float64 logits W h + b, classes) of blocks of (B, d) rows h.
+    """Yield blocks of (float64 logits W h + b, classes) for (B, d) rows h.
 
-    The logits are scratch space, valid until the next block and free to be overwritten.
+    A block is scratch memory: it is valid until the next block, and the caller may overwrite it.
     """
     device, width = weight.device, len(weight)
-    # Of a wide head a block of logits is what memory is needed for, not a matter of speed.
-    step, numbers = max(512 if width <= MANY else 128, LOGITS // width), max(2, width // 32)
+    # For a classifier of many classes, memory rather than speed limits the size of a block.
+    step, numbers = max(512 if width <= MANY_CLASSES else 128, LOGITS // width), max(2, width // 32)
     numbers *= CPU_BLOCK
     if device.type != "cpu":
         step, numbers = max(1, ACCELERATOR_BLOCK // max(weight.shape)), ACCELERATOR_BLOCK
     scratch = weight.new_empty(min(step, len(rows)), width)
     for start in range(0, len(rows), step):
-        part, own = rows[start : start + step], classes[start : start + step]
-        logits, done = scratch[: len(part)], 0
-        for block, _ in row_blocks(part, own, device, numbers=numbers):
-            torch.mm(block, weight.T, out=logits[done : done + len(block)])
-            done += len(block)
-        yield logits if bias is None else logits.add_(bias), own
+        part, labels = rows[start : start + step], classes[start : start + step]
+        logits, filled = scratch[: len(part)], 0
+        for block, _ in row_blocks(part, labels, device, numbers=numbers):
+            torch.mm(block, weight.T, out=logits[filled : filled + len(block)])
+            filled += len(block)
+        yield logits if bias is None else logits.add_(bias), labels
 
 
 class LogitStatistics:
-    """Per class the count, summed loss, correct predictions and smallest margin.
+    """Count, summed loss, correct predictions and smallest margin of each class.
 
-    Costs a few reads of the logits; memory O(C), with `residuals` O(C^2).
+    Costs a few reads of the logits. Memory: O(C), with `residuals` O(C^2).
 
     Args:
-        residuals: None for no sums of probabilities; whether labels are soft where there are.
+        residuals: None for no residual moments; otherwise whether the labels are soft.
 
     >>> statistics = LogitStatistics(num_classes=2)
     >>> predicted = statistics.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])
@@ -117,9 +122,9 @@ class LogitStatistics:
         residuals: bool | None = None,
     ) -> None:
         device = device_with_float64(torch.device(device))
-        self.residuals: Residuals | None = None
+        self.residuals: ResidualMoments | None = None
         if residuals is not None:
-            self.residuals = Residuals.empty(num_classes, device, soft=residuals)
+            self.residuals = ResidualMoments.empty(num_classes, device, soft=residuals)
         self.ignore_index = ignore_index
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.correct = torch.zeros_like(self.counts)
@@ -128,11 +133,11 @@ class LogitStatistics:
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Number of classes, C."""
         return len(self.counts)
 
     def update(self, logits: Any, labels: Any) -> Tensor:
-        """Add a batch of logits (B, C); returns the predicted classes of the counted rows."""
+        """Add a batch of logits (B, C); return the predicted classes of the rows not ignored."""
         logits = as_features(logits, dim=self.num_classes)
         labels = as_labels(
             labels, rows=len(logits), ignore_index=self.ignore_index, num_classes=self.num_classes
@@ -150,18 +155,20 @@ class LogitStatistics:
         *,
         compiled: bool = False,
     ) -> Tensor:
-        """`update` for one float64 block of logits whose labels are all in [0, C).
+        """Add one float64 block of logits with labels in [0, C); return the predicted classes.
 
-        With (B, C) targets, distributions over the classes, the loss is the cross-entropy with
-        these: sum_j q_j (log sum exp z - z_j). The logits are used up. `compiled` needs numba, and
-        that all of them are finite.
+        The logits are overwritten.
+
+        Args:
+            targets: (B, C) soft labels q. The loss is then sum_j q_j (log sum exp z - z_j).
+            compiled: use the compiled kernel, which needs numba and finite logits.
         """
         add_by_class(self.counts, classes)
         if compiled and targets is None:
             return self._add_compiled(logits, classes)
-        gaps, predicted = _rank(logits, classes)
+        gaps, predicted = _gaps_and_predictions(logits, classes)
         below = None
-        if targets is not None:  # how far the others lie below the label
+        if targets is not None:  # Distances of the other logits below that of the label.
             below = (logits - gaps[:, None]).scatter_(1, classes[:, None], 0.0)
         losses = _log1p_sum_exp(logits, gaps)
         if self.residuals is not None:
@@ -174,41 +181,85 @@ class LogitStatistics:
         return predicted
 
     def _add_compiled(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """The rest of `add_checked` in compiled form, in parts that stay in the cache."""
+        """Add logits with the compiled kernel, in parts that fit into the cache."""
         from nclab.statistics.kernel import add_losses, add_losses_and_residuals, rank_logits
 
         gaps, predicted = logits.new_empty(len(logits)), torch.empty_like(classes)
         correct, margins, loss_sums = (
-            part.numpy() for part in (self.correct, self.margins, self.loss_sums)
+            sums.numpy() for sums in (self.correct, self.margins, self.loss_sums)
         )
-        rests = None if self.residuals is None else self.residuals.sums.numpy()
+        residual_sums = None if self.residuals is None else self.residuals.sums.numpy()
         step = max(1, 2 * CPU_BLOCK // self.num_classes)
         parts = (tensor.split(step) for tensor in (logits, classes, gaps, predicted))
         for part in zip(*parts, strict=True):
-            z, own, gap, found = (tensor.numpy() for tensor in part)
-            rank_logits(z, own, correct, margins, gap, found)
+            z, labels, part_gaps, part_predicted = (tensor.numpy() for tensor in part)
+            rank_logits(z, labels, correct, margins, part_gaps, part_predicted)
             part[0].exp_()
-            if rests is None:
-                add_losses(z, own, gap, loss_sums)
+            if residual_sums is None:
+                add_losses(z, labels, part_gaps, loss_sums)
             else:
-                add_losses_and_residuals(z, own, gap, loss_sums, rests)
+                add_losses_and_residuals(z, labels, part_gaps, loss_sums, residual_sums)
         return predicted
 
+    def add_wide(self, logits: Tensor, classes: Tensor) -> None:
+        """Add finite float32, float16 or bfloat16 logits of many classes, with labels in [0, C).
+
+        Only the sums of exponentials are computed in float32 (relative error 1e-6); all other
+        numbers are float64. Drops the residual moments, which would be incomplete.
+
+        >>> statistics = LogitStatistics(2)
+        >>> statistics.add_wide(torch.tensor([[50.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+        >>> [f"{loss:.6g}" for loss in statistics.loss_sums.tolist()], statistics.correct.tolist()
+        (['1.92875e-22', '1.31326'], [1, 0])
+        """
+        size, device = self.num_classes, self.counts.device
+        self.residuals = None
+        step = max(1, WIDE_BLOCK // size)
+        scratch = logits.new_empty(min(step, len(logits)), size, dtype=torch.float32)
+        labels, count = classes.to(logits.device), len(logits)
+        label_logits, largest, sums = (
+            logits.new_empty(count, dtype=torch.float32) for _ in range(3)
+        )
+        for start in range(0, count, step):
+            part = slice(start, start + step)
+            z = logits[part].float()
+            powers = scratch[: len(z)]
+            torch.amax(z, 1, out=largest[part])
+            torch.sub(z, largest[part, None], out=powers).exp_()
+            torch.sum(powers, 1, out=sums[part])
+            torch.gather(z, 1, labels[part, None], out=label_logits[part, None])
+        gaps = label_logits.double() - largest.double()
+        losses = sums.double().log_() - gaps  # Accurate where the label's probability is below 1/2.
+        correct = torch.zeros_like(labels, dtype=torch.bool)
+        for index in (gaps == 0).nonzero().flatten().split(step):
+            gaps[index], losses[index], correct[index] = _leading_labels(
+                logits[index].float(), labels[index]
+            )
+        gaps, losses, correct = gaps.to(device), losses.to(device), correct.to(device)
+        classes = classes.to(device)
+        self.counts += classes.bincount(minlength=size)
+        self.correct += classes[correct].bincount(minlength=size)
+        self.loss_sums.index_add_(0, classes, losses)
+        self.margins.scatter_reduce_(0, classes, gaps, reduce="amin")
+
     def sums(self) -> dict[str, Tensor]:
-        """All that was added up, as plain tensors, for `load_sums`."""
-        own = {} if self.residuals is None else self.residuals.tensors()
-        return {
-            name: one.clone() for name, one in ({n: getattr(self, n) for n in _SUMS} | own).items()
-        }
+        """Return copies of all sums, as plain tensors for `load_sums`."""
+        tensors = {name: getattr(self, name) for name in _SUMS} | self._residual_tensors()
+        return {name: tensor.clone() for name, tensor in tensors.items()}
 
     def load_sums(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `sums` of a stream of the same classes gave."""
+        """Replace all sums by the `sums` of another stream with the same number of classes."""
         for name in _SUMS:
             getattr(self, name).copy_(state[name])
-        self._residuals_of(state)
+        if self._has_residuals_of(state):
+            for name, tensor in self._residual_tensors().items():
+                tensor.copy_(state[name])
 
     def merge(self, other: Self) -> None:
-        """Add what another stream of the same classes has seen."""
+        """Add the sums of another stream with the same number of classes.
+
+        The residual moments are dropped unless both streams have them.
+        """
         if other.num_classes != self.num_classes:
             raise DataError(
                 f"Expected logits of {self.num_classes} classes, got {other.num_classes}."
@@ -217,35 +268,53 @@ class LogitStatistics:
         self.correct += other.correct.to(self.counts.device)
         self.loss_sums += other.loss_sums.to(self.counts.device)
         self.margins = torch.minimum(self.margins, other.margins.to(self.counts.device))
-        self._residuals_of(other.sums(), add=True)
-
-    def _residuals_of(self, state: Mapping[str, Tensor], *, add: bool = False) -> None:
-        """Take the residuals of another stream; where it has none there are none of the whole."""
-        own = {} if self.residuals is None else self.residuals.tensors()
-        if self.residuals is None or not own.keys() <= state.keys():
-            self.residuals = None
-        elif add:
+        state = other.sums()
+        if self._has_residuals_of(state) and self.residuals is not None:
             self.residuals.merge(state)
-        else:
-            for name, one in own.items():
-                one.copy_(state[name])
+
+    def _residual_tensors(self) -> dict[str, Tensor]:
+        return {} if self.residuals is None else self.residuals.tensors()
+
+    def _has_residuals_of(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether this stream and `state` both have residual moments; drops them if not."""
+        if self.residuals is None or not self._residual_tensors().keys() <= state.keys():
+            self.residuals = None
+        return self.residuals is not None
 
     def all_reduce(self, group: Group = None) -> None:
-        """What all processes of a torch.distributed group have seen, in each of them.
+        """Merge the streams of all processes of a torch.distributed group in each process.
 
-        Costs four messages of 4 C + 2 numbers together, and one of the residuals where there are
-        some, C^2 numbers where labels are hard. Where a process has none, or others, all have none.
+        Costs four messages of 4 C + 2 numbers together, and one of the residual moments if all
+        processes have them (C^2 numbers for hard labels). Otherwise they are dropped.
         """
-        ranks = Ranks(group)
-        ranks.agree("number of classes of the logits", [self.num_classes])
-        ranks.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
-        ranks.reduce_(self.margins, dist.ReduceOp.MIN)
-        own = {} if self.residuals is None else self.residuals.tensors()
-        kinds = ranks.gather([len(own)])
-        if not bool((kinds == kinds[0]).all()):  # one has none, or none of soft labels
+        processes = ProcessGroup(group)
+        processes.require_equal("number of classes of the logits", [self.num_classes])
+        processes.sum_({name: getattr(self, name) for name in ("counts", "correct", "loss_sums")})
+        processes.reduce_(self.margins, dist.ReduceOp.MIN)
+        residual_tensors = self._residual_tensors()
+        numbers = processes.gather([len(residual_tensors)])
+        if not bool((numbers == numbers[0]).all()):
             self.residuals = None
-        elif own:
-            ranks.sum_(own)
+        elif residual_tensors:
+            processes.sum_(residual_tensors)
 
 
 _SUMS = ("counts", "correct", "loss_sums", "margins")
+
+
+def is_wide(logits: Tensor) -> bool:
+    """Whether logits have so many classes and such a type that `add_wide` is the faster way."""
+    return logits.shape[1] >= WIDE and logits.dtype != torch.float64
+
+
+def _leading_labels(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return margin, loss and correctness of (B, C) float32 logits whose label has a largest logit.
+
+    Computes log(1 + sum_j exp(z_j - z_y)) over j != y, which keeps the digits of a small loss.
+    """
+    label_logits = z.gather(1, labels[:, None])
+    correct = z.argmax(1) == labels
+    second = z.scatter_(1, labels[:, None], -torch.inf).amax(1, keepdim=True)
+    log_sums = z.sub_(second).exp_().sum(1).double().log_()
+    gaps = (label_logits.double() - second.double())[:, 0]
+    return gaps, torch.logaddexp(gaps.new_zeros(()), log_sums - gaps), correct

@@ -1,4 +1,4 @@
-"""ClassMoments: the sufficient statistics of one layer, in one pass, mergeable and exact."""
+"""ClassMoments: per-class counts, means and variances of features, read once and mergeable."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,23 +23,23 @@ from nclab.statistics.blocks import (
 )
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, check_sizes
 from nclab.statistics.norms import outside
-from nclab.statistics.ranks import MESSAGE, Group, Ranks
+from nclab.statistics.process_group import MESSAGE, Group, ProcessGroup
 from nclab.statistics.sums import PER_CLASS, ClassSums
 
 STATE_VERSION = 1
 NO_INDEX = torch.iinfo(torch.int64).min
-"""Stands in a state for no `ignore_index`."""
+"""Value in a stored state that means `ignore_index=None`."""
 
 
 class ClassMoments(ClassSums):
-    r"""Per class the count, mean, mean unit vector and centred second moment of a stream.
+    r"""Count, mean, mean unit vector and centred second moment of each class of a stream.
 
     Every row is centred by a pivot, the first row of its class, and the residuals are
-    accumulated in float64. Nothing is ever formed as a difference of two large sums, so
-    features that have collapsed to 1e-8 of their norm keep all their digits.
+    accumulated in float64. No result is a difference of two large sums. Features that have
+    collapsed to 1e-8 of their norm therefore keep all their digits.
 
-    Costs one read of the features, two float64 scatter-adds of B x d numbers a batch and, with
-    `scatter=True`, half a float64 GEMM (B x d x d). Memory: 3 C d + d^2 float64 numbers.
+    Costs one read of the features, two float64 scatter-adds of B x d numbers for each batch and,
+    with `scatter=True`, half a float64 GEMM (B x d x d). Memory: 3 C d + d^2 float64 numbers.
 
     Args:
         scatter: also accumulate the pooled d x d within-class scatter, which
@@ -55,7 +55,7 @@ class ClassMoments(ClassSums):
     """
 
     def update(self, features: Any, labels: Any) -> None:
-        """Add a batch of rows. A batch that is refused leaves the stream as it was."""
+        """Add a batch of rows. A rejected batch leaves the sums unchanged."""
         features = as_features(features, dim=self.dim, first_row=self.rows_seen)
         labels = as_labels(
             labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.num_classes
@@ -65,9 +65,9 @@ class ClassMoments(ClassSums):
     def add_checked(
         self, features: Tensor, labels: Tensor, *, dtype: torch.dtype | None = None
     ) -> None:
-        """`update` for a batch that `as_features` and `as_labels` have passed already.
+        """Add a batch that `as_features` and `as_labels` have already checked.
 
-        `dtype` is the type that the features were computed in, where it is not their own.
+        `dtype` is the type in which the features were computed, if it differs from their own.
         """
         self._cache.clear()
         self.unit = max(self.unit, torch.finfo(dtype or features.dtype).eps / 2)
@@ -77,47 +77,48 @@ class ClassMoments(ClassSums):
         self._set_pivots(features, counted, rows)
         add_by_class(self._count, counted)
         compiled = compiles(features, self.device)
-        # The compiled kernel leaves more of the cache to a block: what is otherwise two.
+        # The compiled kernel needs less scratch memory, so one block can be as large as a group.
         group, numbers = (1, GROUP * CPU_BLOCK) if compiled else (GROUP, None)
         products = GroupedProducts(self._residual_scatter, self._pivot, group)
         add = self._compiled() if compiled else self._add_block
         for block, classes in row_blocks(
             features, labels, self.device, rows=rows, numbers=numbers, compiled=compiled
         ):
-            add(block, classes, products.room(len(block)))
+            add(block, classes, products.next_rows(len(block)))
         products.finish()
         self.ignored += len(labels) - len(counted)
         self.rows_seen += len(features)
 
     def _set_pivots(self, features: Tensor, classes: Tensor, rows: Tensor | None) -> None:
-        """The pivot of a class is its first row."""
-        fresh = self._count[classes] == 0
-        if not fresh.any():
+        """Use the first row of each new class as its pivot."""
+        is_new = self._count[classes] == 0
+        if not is_new.any():
             return
-        places = fresh.nonzero().flatten() if rows is None else rows[fresh]
-        new, slots = classes[fresh].unique(return_inverse=True)
-        first = torch.full_like(new, len(features)).scatter_reduce_(0, slots, places, "amin")
-        self._pivot[new] = features[first.to(features.device)].to(self._pivot)
+        positions = is_new.nonzero().flatten() if rows is None else rows[is_new]
+        new_classes, slots = classes[is_new].unique(return_inverse=True)
+        first = torch.full_like(new_classes, len(features))
+        first = first.scatter_reduce_(0, slots, positions, "amin")
+        self._pivot[new_classes] = features[first.to(features.device)].to(self._pivot)
 
     def _compiled(self) -> Callable[[Tensor, Tensor, Tensor], None]:
-        """`_add_block` in compiled form; it leaves `block` as it is."""
+        """Return the compiled form of `_add_block`, which does not change `block`."""
         from nclab.statistics.kernel import add_rows
 
         sums = ("_pivot", "_residual_sum", "_residual_square", "_unit_sum", "_zeros")
         arrays = [getattr(self, name).numpy() for name in sums]
 
         def add(block: Tensor, classes: Tensor, residual: Tensor) -> None:
-            parts: list[Any] = [block.numpy(), classes.numpy(), *arrays, residual.numpy()]
-            add_rows(*parts)
+            arguments: list[Any] = [block.numpy(), classes.numpy(), *arrays, residual.numpy()]
+            add_rows(*arguments)
 
         return add
 
     def _add_block(self, block: Tensor, classes: Tensor, residual: Tensor) -> None:
-        """Add float64 rows; `block` and `residual` are scratch space and are overwritten."""
-        across = classes[:, None].expand(-1, self.dim)
+        """Add float64 rows; `block` and `residual` are scratch memory and are overwritten."""
+        columns = classes[:, None].expand(-1, self.dim)
         torch.index_select(self._pivot, 0, classes, out=residual)
         torch.sub(block, residual, out=residual)
-        self._residual_sum.scatter_add_(0, across, residual)
+        self._residual_sum.scatter_add_(0, columns, residual)
         squares = torch.linalg.vector_norm(residual, dim=1).square_()
         self._residual_square.index_add_(0, classes, squares)
         norms = torch.linalg.vector_norm(block, dim=1)
@@ -125,101 +126,104 @@ class ClassMoments(ClassSums):
         if extreme is not None:
             rows = block[extreme]
             largest = rows.abs().amax(1)
-            zero = largest == 0  # A zero vector has no direction: it is counted and adds nothing.
+            zero = largest == 0  # A zero vector has no direction; it is only counted.
             add_by_class(self._zeros, classes[extreme][zero])
             rows /= largest.masked_fill(zero, 1.0)[:, None]
             block[extreme] = rows
             norms[extreme] = torch.linalg.vector_norm(rows, dim=1).masked_fill_(zero, 1.0)
-        self._unit_sum.scatter_add_(0, across, block.mul_(norms.reciprocal_()[:, None]))
+        self._unit_sum.scatter_add_(0, columns, block.mul_(norms.reciprocal_()[:, None]))
 
     def merge(self, other: Self) -> None:
-        """Add what another stream of the same classes and dimension has seen.
+        """Add the sums of another stream with the same classes and dimension.
 
         Exact up to rounding and independent of order. Costs O(C d), and one d x d x C product
-        when the scatter is kept.
+        if both streams keep the scatter.
         """
         if (other.num_classes, other.dim) != (self.num_classes, self.dim):
             raise DataError(
                 f"Expected moments of {self.num_classes} classes in dimension {self.dim}, "
                 f"got {other.num_classes} classes in dimension {other.dim}."
             )
-        if (self._residual_scatter is None) != (other._residual_scatter is None):
-            raise DataError("Expected both moments with scatter or both without. Use one setting.")
-        theirs = other.to(self.device)
+        if self.has_scatter != other.has_scatter:
+            raise DataError(
+                "Expected both moments with scatter or both without. Create both with the same "
+                "scatter=…."
+            )
+        added = other.to(self.device)
         parts: dict[str, list[Tensor]] = {name: [] for name in PER_CLASS}
-        scatters = [self._residual_scatter, theirs._residual_scatter]
-        for start in range(0, self.num_classes, blocks.MANY):
-            at = slice(start, start + blocks.MANY)
-            # The pivot of the larger side stays: it is the one nearer to the merged mean.
-            stay = (self._count[at] >= theirs._count[at])[:, None]
-            pivot = torch.where(stay, self._pivot[at], theirs._pivot[at])
-            mine, scatters[0] = self._about(pivot, at, scatters[0])
-            added, scatters[1] = theirs._about(pivot, at, scatters[1])
+        scatter, added_scatter = self._residual_scatter, added._residual_scatter
+        for start in range(0, self.num_classes, blocks.MANY_CLASSES):
+            part = slice(start, start + blocks.MANY_CLASSES)
+            # Keep the pivot of the larger class: it is nearer to the merged mean.
+            keep = (self._count[part] >= added._count[part])[:, None]
+            pivot = torch.where(keep, self._pivot[part], added._pivot[part])
+            sums, scatter = self._about(pivot, part, scatter)
+            added_sums, added_scatter = added._about(pivot, part, added_scatter)
             parts["_pivot"].append(pivot)
-            for name, own in mine.items():
-                parts[name].append(own + added[name])
-        for name, found in parts.items():
-            setattr(self, name, found[0] if len(found) == 1 else torch.cat(found))
-            found.clear()
-        if scatters[0] is not None and scatters[1] is not None:
-            self._residual_scatter = scatters[0] + scatters[1]
+            for name, value in sums.items():
+                parts[name].append(value + added_sums[name])
+        for name, tensors in parts.items():
+            setattr(self, name, tensors[0] if len(tensors) == 1 else torch.cat(tensors))
+            tensors.clear()
+        if scatter is not None and added_scatter is not None:
+            self._residual_scatter = scatter + added_scatter
         self.ignored += other.ignored
         self.rows_seen += other.rows_seen
         self.unit = max(self.unit, other.unit)
         self._cache.clear()
 
     def all_reduce(self, group: Group = None) -> None:
-        """Make this stream in every process of torch.distributed what all of them have seen.
+        """Merge the streams of all processes of a torch.distributed group in each process.
 
-        Every process of the group calls it, with any backend; one without rows adds nothing.
-        Exact as `merge` is, and the same bits in all. Costs four messages of 3 C d + d^2 + 4 C
-        numbers together (more of them from 256 MiB on), however many processes there are, and
-        the arithmetic of one `merge`. Without a process group it leaves everything as it is.
+        Every process of the group must call this, with any backend; a process without rows adds
+        nothing. The result is exact like that of `merge` and has the same bits in all processes.
+        Costs four messages of 3 C d + d^2 + 4 C numbers together (more messages above 256 MiB),
+        independent of the number of processes, and the arithmetic of one `merge`. Without a
+        process group nothing changes.
         """
-        ranks = Ranks(group)
-        if ranks.size == 1:
+        processes = ProcessGroup(group)
+        if processes.size == 1:
             return
         index = NO_INDEX if self.ignore_index is None else self.ignore_index
         unit = int(torch.tensor(self.unit, dtype=torch.float64).view(torch.int64))
-        kind = [self.num_classes, self.dim, int(self.has_scatter), index]
-        seen = ranks.gather([*kind, self.ignored, self.rows_seen, unit])
-        if not bool((seen[:, :4] == seen[0, :4]).all()):
+        settings = [self.num_classes, self.dim, int(self.has_scatter), index]
+        values = processes.gather([*settings, self.ignored, self.rows_seen, unit])
+        if not bool((values[:, :4] == values[0, :4]).all()):
             raise DataError(
                 "Expected moments of the same classes, dimension, scatter and ignore_index in "
-                f"every process, got {seen[:, :4].tolist()}. Make them alike in all of them."
+                f"every process, got {values[:, :4].tolist()}. Use the same settings in all of "
+                "them."
             )
-        # The pivot of the rank with most samples stays, as in `merge`; bits order as numbers do.
-        votes = self._count * ranks.size + (ranks.size - 1 - ranks.rank)
-        wins = ranks.reduce_(votes.clone(), dist.ReduceOp.MAX) == votes
+        # As in `merge`, the pivot of the process with most samples is kept.
+        votes = self._count * processes.size + (processes.size - 1 - processes.rank)
+        wins = processes.reduce_(votes.clone(), dist.ReduceOp.MAX) == votes
         scatter = self._residual_scatter
         step = max(1, MESSAGE // (2 * self.dim))
         for start in range(0, self.num_classes, step):
             part = slice(start, start + step)
-            pivot = ranks.reduce_(self._pivot[part].masked_fill(~wins[part, None], 0.0))
+            pivot = processes.reduce_(self._pivot[part].masked_fill(~wins[part, None], 0.0))
             sums, scatter = self._about(pivot, part, scatter)
-            ranks.sum_(sums)
+            processes.sum_(sums)
             for name, value in {**sums, "_pivot": pivot}.items():
                 getattr(self, name)[part] = value
         if scatter is not None:
-            self._residual_scatter = ranks.reduce_(scatter.clone())
+            self._residual_scatter = processes.reduce_(scatter.clone())
         self._cache.clear()
-        self.ignored, self.rows_seen = int(seen[:, 4].sum()), int(seen[:, 5].sum())
-        self.unit = float(seen[:, 6].max().view(torch.float64))
+        self.ignored, self.rows_seen = int(values[:, 4].sum()), int(values[:, 5].sum())
+        # Positive float64 numbers have the same order as their bits.
+        self.unit = float(values[:, 6].max().view(torch.float64))
 
     def _about(
-        self, pivot: Tensor, at: slice, scatter: Tensor | None
+        self, pivot: Tensor, part: slice, scatter: Tensor | None
     ) -> tuple[dict[str, Tensor], Tensor | None]:
-        """The sums of some classes by name, had every row of theirs been centred by `pivot`.
-
-        And the scatter, had it been so.
-        """
-        present = (self._count[at] > 0)[:, None]
-        shift = torch.where(present, self._pivot[at] - pivot, 0.0)  # (C, d)
-        count, residual_sum = self._count[at].double()[:, None], self._residual_sum[at]
+        """Return the sums of some classes by name, and the scatter, about another pivot."""
+        present = (self._count[part] > 0)[:, None]
+        shift = torch.where(present, self._pivot[part] - pivot, 0.0)  # (C, d)
+        count, residual_sum = self._count[part].double()[:, None], self._residual_sum[part]
         half_shifted = residual_sum + 0.5 * count * shift
-        sums = {name: getattr(self, name)[at] for name in ("_count", "_zeros", "_unit_sum")}
+        sums = {name: getattr(self, name)[part] for name in ("_count", "_zeros", "_unit_sum")}
         sums["_residual_sum"] = residual_sum + count * shift
-        square = self._residual_square[at] + 2 * (shift * half_shifted).sum(1)
+        square = self._residual_square[part] + 2 * (shift * half_shifted).sum(1)
         sums["_residual_square"] = square
         if scatter is not None and shift.any():
             cross = shift.T @ half_shifted
@@ -227,9 +231,9 @@ class ClassMoments(ClassSums):
         return sums, scatter
 
     def state_dict(self, *, copy: bool = True) -> dict[str, Tensor]:
-        """Plain tensors from which `from_state_dict` continues bit for bit.
+        """Return plain tensors from which `from_state_dict` restores the stream bit for bit.
 
-        Without a copy they are the sums themselves, for a stream that is not updated any more.
+        Without a copy, the tensors are the sums themselves; do not update the stream afterwards.
         """
         state = {name.removeprefix("_"): getattr(self, name) for name in PER_CLASS}
         if self._residual_scatter is not None:
@@ -241,9 +245,9 @@ class ClassMoments(ClassSums):
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor], *, copy: bool = True) -> "ClassMoments":
-        """The stream that `state_dict` described; without a copy it lives in these tensors."""
-        parts = [name.removeprefix("_") for name in PER_CLASS]
-        if missing := sorted({*parts, "header"} - set(state)):
+        """Return the stream with this `state_dict`; without a copy it shares these tensors."""
+        names = [name.removeprefix("_") for name in PER_CLASS]
+        if missing := sorted({*names, "header"} - set(state)):
             raise DataError(f"Expected the state of ClassMoments, missing {', '.join(missing)}.")
         header = [int(value) for value in state["header"].flatten()]
         if len(header) != 4 or state["pivot"].ndim != 2:
@@ -254,12 +258,11 @@ class ClassMoments(ClassSums):
             )
         _, ignored, rows_seen, ignore = header
         num_classes, dim = state["pivot"].shape
-        index = None if ignore == NO_INDEX else ignore
         check_sizes(num_classes, dim)
         shapes = {"residual_scatter": (dim, dim)}
         shapes |= dict.fromkeys(("pivot", "residual_sum", "unit_sum"), (num_classes, dim))
-        result = cls(2, 2, ignore_index=index)
-        for name in (*parts, "residual_scatter"):
+        result = cls(2, 2, ignore_index=None if ignore == NO_INDEX else ignore)
+        for name in (*names, "residual_scatter"):
             value = state.get(name)
             if value is None:
                 continue
@@ -269,13 +272,13 @@ class ClassMoments(ClassSums):
                 raise DataError(
                     f"Expected {name} as {dtype} {shape}, got {value.dtype} {tuple(value.shape)}."
                 )
-            if not all(torch.isfinite(part).all() for part in value.split(blocks.MANY)):
+            if not all(torch.isfinite(part).all() for part in value.split(blocks.MANY_CLASSES)):
                 raise DataError(f"Expected finite {name}, got nan or inf.")
             setattr(result, f"_{name}", value.clone() if copy else value)
         if (result._count < 0).any() or (result._zeros < 0).any():
             raise DataError("Expected counts of 0 or more in the state, got negative ones.")
         result.ignored, result.rows_seen = ignored, rows_seen
-        if "unit" in state:  # A state of older versions does not know it.
+        if "unit" in state:  # Older versions did not store it.
             result.unit = max(result.unit, float(state["unit"].flatten()[0]))
         return result
 
@@ -283,9 +286,10 @@ class ClassMoments(ClassSums):
     def over(
         cls, state: Mapping[str, Tensor], *, ignore_index: int | None = IGNORE_INDEX
     ) -> "ClassMoments":
-        """A stream whose `update` adds to the given tensors themselves; `merge` makes new ones.
+        """Return a stream whose `update` adds to the given tensors in place.
 
-        They are named and shaped as in `state_dict`, without the header, and are not checked.
+        The tensors have the names and shapes of a `state_dict` without the header and are not
+        checked. `merge` replaces them by new tensors.
         """
         result = cls(2, 2, ignore_index=ignore_index)
         for name in (*PER_CLASS, "_residual_scatter"):
@@ -293,7 +297,7 @@ class ClassMoments(ClassSums):
         return result
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Save to a safetensors file, whole or not at all."""
+        """Write the state to a safetensors file; an interrupted write leaves the old file."""
         from safetensors.torch import save
 
         content = save({key: value.cpu() for key, value in self.state_dict().items()})
@@ -301,7 +305,7 @@ class ClassMoments(ClassSums):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "ClassMoments":
-        """Load what `write` saved."""
+        """Read a file that `write` has written."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 

@@ -1,54 +1,132 @@
-"""SecondPass: what can only be seen once the class means are known."""
+"""Second passes over features, for quantities that need the class means first."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.statistics.balls import sure_radii
 from nclab.statistics.blocks import add_by_class, compiles, product_blocks, rows_to_read
 from nclab.statistics.checks import as_features, as_labels
 from nclab.statistics.moments import ClassMoments
-from nclab.statistics.nearest import Centres, Seen
-from nclab.statistics.norms import row_norms
-from nclab.statistics.ranks import Group, Ranks, sum_looks
+from nclab.statistics.nearest import CentredRows, Centres, certain_radii
+from nclab.statistics.norms import FOURTH, power_of_two, row_norms
+from nclab.statistics.process_group import Group, ProcessGroup
 from nclab.statistics.sums import ROUNDING
 
 NEAR = 1e6
-"""Times the rounding of the class means: so far from the centre a direction has six digits."""
+"""Multiple of the rounding error of the class means. A feature closer than this to the centre has
+a direction with fewer than six digits."""
 OTHER_DATA = 0.01
-"""Relative change of the features from which on a second pass has seen other data."""
+"""Relative change of the features from which a second pass is said to have read other data."""
 
 
-class SecondPass:
+class _MeansPass:
+    """Sums of a pass over features with fixed class means, which can be saved and merged."""
+
+    _SUMS: ClassVar[tuple[str, ...]]
+    """Names of the attributes with sums."""
+    _TALLIES: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes with integer counts."""
+    _means: Tensor
+    """(k, d) the class means that the features are compared with."""
+
+    def sums(self) -> dict[str, Tensor]:
+        """Return copies of all sums, as plain tensors for `load_sums`."""
+        sums = {name: getattr(self, name).clone() for name in self._SUMS}
+        return sums | self._tally_tensor()
+
+    def load_sums(self, state: Mapping[str, Tensor]) -> None:
+        """Replace all sums by the `sums` of another pass with the same class means."""
+        for name in self._SUMS:
+            getattr(self, name).copy_(state[name])
+        if self._TALLIES:
+            self._set_tallies(state["tallies"])
+
+    def merge(self, other: Self) -> None:
+        """Add the sums of another pass with the same class means."""
+        if not torch.equal(self._means, other._means.to(self._means.device)):
+            raise DataError(
+                "Expected second passes with the same class means, got different ones. "
+                "Merge the moments of the first pass before the second pass."
+            )
+        for name in self._SUMS:
+            sums = getattr(self, name)
+            sums.add_(getattr(other, name).to(sums.device))
+        for name in self._TALLIES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def all_reduce(self, group: Group = None) -> None:
+        """Merge the passes of all processes of a torch.distributed group in each process.
+
+        Every process must use the moments that `ClassMoments.all_reduce` returned. Costs two
+        messages, the second with all sums.
+        """
+        processes = ProcessGroup(group)
+        if processes.size == 1:
+            return
+        bits = int(self._means.sum().reshape(1).cpu().view(torch.int64))
+        values = processes.gather([*self._means.shape, bits])
+        if not bool((values == values[0]).all()):
+            raise DataError(
+                "Expected second passes with the same class means in all processes. Call "
+                "ClassMoments.all_reduce before the second pass."
+            )
+        tallies = self._tally_tensor()
+        processes.sum_({name: getattr(self, name) for name in self._SUMS} | tallies)
+        if tallies:
+            self._set_tallies(tallies["tallies"])
+
+    def _tally_tensor(self) -> dict[str, Tensor]:
+        if not self._TALLIES:
+            return {}
+        return {"tallies": torch.tensor([getattr(self, name) for name in self._TALLIES])}
+
+    def _set_tallies(self, values: Tensor) -> None:
+        # Older versions did not store the last of them.
+        for name, value in zip(self._TALLIES, values.tolist(), strict=False):
+            setattr(self, name, value)
+
+
+class SecondPass(_MeansPass):
     """A second pass over the features: centred directions, distances, nearest class centres.
 
-    Classes without samples in `moments` are left out: their centres do not compete.
+    Classes without samples in `moments` are skipped and are never the nearest class.
 
-    Costs one read of the rows. Those not sure by their distance alone (see `balls.py`) cost a
-    float32 GEMM (B x d x C), a second one where not nearest to their own direction, and float64
-    ones where float32 cannot decide (see `nearest.py`). Memory 4 C d numbers beside the moments.
+    Costs one read of the rows. Rows whose distance alone does not prove the nearest mean (see
+    `certain_radii`) cost a float32 GEMM (B x d x C), a second one if the nearest direction is not
+    that of the label, and float64 products if float32 cannot decide (see `nearest.py`). Memory:
+    4 C d numbers in addition to the moments.
 
     >>> moments = ClassMoments(num_classes=2, dim=2)
     >>> rows, labels = [[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1]
     >>> moments.update(rows, labels)
-    >>> look = SecondPass(moments)
-    >>> look.update(rows, labels)
-    >>> look.nearest_correct.tolist()
+    >>> second_pass = SecondPass(moments)
+    >>> second_pass.update(rows, labels)
+    >>> second_pass.nearest_correct.tolist()
     [2, 1]
     """
+
+    _SUMS = (
+        "counts",
+        "_unit_sum",
+        "spread_sums",
+        "spread_squares",
+        "reach_sums",
+        "zero_counts",
+        "nearest_correct",
+        "cosine_correct",
+    )
+    _TALLIES = ("nearest_agrees", "cosine_agrees", "predictions", "rows_seen", "near_centre")
 
     def __init__(self, moments: ClassMoments) -> None:
         self.ignore_index = moments.ignore_index
         self.all_classes = moments.num_classes
         self.rows_seen = 0
-        self.classes = (moments.counts > 0).nonzero().flatten()  # (k,) the classes that compete
-        self._slot = torch.full_like(moments.counts, -1)
-        self._slot[self.classes] = torch.arange(len(self.classes), device=moments.device)
-        present = moments if len(self.classes) == self.all_classes else moments.select(self.classes)
+        present, self.classes, self._slot = _present(moments)
         self.counts = torch.zeros_like(present.counts)
+        self._means = present.means
         self._centres = Centres(present)
         self._expected = present.total
         self._radii: Tensor | None = None
@@ -58,20 +136,25 @@ class SecondPass:
         self.reach_sums = torch.zeros_like(present.variances)
         """(k,) sum of |h - global mean|."""
         self.spread_squares = torch.zeros_like(present.variances)
-        """(k,) sum of |h - class mean|^2, which the first pass has seen too."""
+        """(k,) sum of |h - class mean|^2, which the first pass also knows."""
         self.zero_counts = torch.zeros_like(present.counts)
-        """(k,) features on the global mean, up to rounding, and so without a centred direction."""
+        """(k,) features equal to the global mean up to rounding: they have no centred direction."""
         self.least = ROUNDING * present.size
-        """Features so near to the global mean are on it, up to rounding."""
+        """Distance to the global mean up to which a feature equals it up to rounding."""
         self.near_centre = 0
-        """Features whose centred direction is right to less than six digits."""
+        """Number of features whose centred direction has fewer than six correct digits."""
         self.means_coincide = self._centres.coincide
         self.nearest_correct = torch.zeros_like(present.counts)
+        """(k,) features whose nearest class mean is that of their label."""
         self.cosine_correct = torch.zeros_like(present.counts)
+        """(k,) features whose nearest mean direction is that of their label."""
         self.nearest_agrees = self.cosine_agrees = self.predictions = 0
 
     def update(self, features: Any, labels: Any, predicted: Tensor | None = None) -> None:
-        """Look at a batch again; `predicted` are the classifier's decisions for all its rows."""
+        """Add a batch of the second pass.
+
+        `predicted` holds the classifier's predicted class for every row.
+        """
         features = as_features(features, dim=self._unit_sum.shape[1], first_row=self.rows_seen)
         labels = as_labels(
             labels, rows=len(features), ignore_index=self.ignore_index, num_classes=self.all_classes
@@ -81,86 +164,92 @@ class SecondPass:
         self.add_checked(features, labels, predicted)
 
     def add_checked(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
-        """`update` for a batch that has passed the checks."""
-        device, size = self.counts.device, len(self.classes)
+        """Add a batch that `as_features` and `as_labels` have already checked."""
+        device = self.counts.device
         labels = labels.to(device)
         rows = rows_to_read(labels, self.ignore_index)
         counted = labels if rows is None else labels[rows]
-        own = self._slot[counted]
-        if (own < 0).any():
+        slots = self._slot[counted]
+        if (slots < 0).any():
             raise DataError(
                 f"Expected only classes of the first pass, got a sample of class "
-                f"{int(counted[own < 0][0])}. Both passes must read the same data."
+                f"{int(counted[slots < 0][0])}. Both passes must read the same data."
             )
         if self._radii is None:
-            self._radii = sure_radii(self._centres, self._expected)
-        spread, reach = self._radii.new_empty(2, len(own))
-        by_distance, by_angle = own.clone(), own.clone()
+            self._radii = certain_radii(self._centres, self._expected)
+        spread, reach = self._radii.new_empty(2, len(slots))
+        by_distance, by_angle = slots.clone(), slots.clone()
         compiled = compiles(features, device)
-        see = self._see_compiled if compiled else self._see
-        done = 0
+        measure = self._measure_compiled if compiled else self._measure
+        stop = 0
         for block, _ in product_blocks(
-            features, labels, device, rows=rows, width=size, compiled=compiled
+            features, labels, device, rows=rows, width=len(self.classes), compiled=compiled
         ):
-            part = slice(done, done + len(block))
-            done = part.stop
-            see(block, own[part], spread[part], reach[part])
-            unsure = spread[part] >= self._radii[own[part]]
-            if not unsure.any():
+            part: slice | Tensor = slice(stop, stop + len(block))
+            stop += len(block)
+            measure(block, slots[part], spread[part], reach[part])
+            undecided = spread[part] >= self._radii[slots[part]]
+            if not undecided.any():
                 continue
-            if not unsure.all():
-                block, part = block[unsure], unsure.nonzero().flatten().add_(part.start)
-            seen = Seen.beside(self._centres.centre, block, reach[part], compiled=compiled)
-            nearest = self._centres.nearest(seen, own[part], compiled=compiled)
+            if not undecided.all():
+                start = stop - len(block)
+                block, part = block[undecided], undecided.nonzero().flatten().add_(start)
+            centred = CentredRows.around(
+                self._centres.centre, block, reach[part], compiled=compiled
+            )
+            nearest = self._centres.nearest(centred, slots[part], compiled=compiled)
             by_distance[part], by_angle[part] = nearest
-        add_by_class(self.counts, own)
-        add_by_class(self.spread_sums, own, spread)
-        add_by_class(self.spread_squares, own, spread.square())
-        add_by_class(self.reach_sums, own, reach)
-        add_by_class(self.zero_counts, own[reach <= self.least])
+        add_by_class(self.counts, slots)
+        add_by_class(self.spread_sums, slots, spread)
+        add_by_class(self.spread_squares, slots, spread.square())
+        add_by_class(self.reach_sums, slots, reach)
+        add_by_class(self.zero_counts, slots[reach <= self.least])
         self.near_centre += int((reach <= NEAR * self.least).sum())
-        add_by_class(self.nearest_correct, own[by_distance == own])
-        add_by_class(self.cosine_correct, own[by_angle == own])
+        add_by_class(self.nearest_correct, slots[by_distance == slots])
+        add_by_class(self.cosine_correct, slots[by_angle == slots])
         if predicted is not None:
-            decided = predicted.to(device) if rows is None else predicted.to(device)[rows]
-            self.predictions += len(decided)
-            self.nearest_agrees += int((self.classes[by_distance] == decided).sum())
-            alike = (self.classes[by_angle] == decided) & (by_angle >= 0)
-            self.cosine_agrees += int(alike.sum())
+            predicted = predicted.to(device) if rows is None else predicted.to(device)[rows]
+            self.predictions += len(predicted)
+            self.nearest_agrees += int((self.classes[by_distance] == predicted).sum())
+            agrees = (self.classes[by_angle] == predicted) & (by_angle >= 0)
+            self.cosine_agrees += int(agrees.sum())
         self.rows_seen += len(features)
 
-    def _see(self, block: Tensor, own: Tensor, spread: Tensor, reach: Tensor) -> None:
-        """Write the distances of rows to the means of their classes and to the centre.
+    def _measure(self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor) -> None:
+        """Write the distances of rows to their class means and to the centre.
 
-        Adds up their centred directions.
+        Adds the directions of the rows from the centre to their sums.
         """
         centred = block - self._centres.centre
         reach.copy_(row_norms(centred))
-        torch.linalg.vector_norm(block - self._centres.means[own], dim=1, out=spread)
+        torch.linalg.vector_norm(block - self._centres.means[slots], dim=1, out=spread)
         unit = centred.div_(reach.masked_fill(reach <= self.least, torch.inf)[:, None])
-        self._unit_sum.index_add_(0, own, unit)
+        self._unit_sum.index_add_(0, slots, unit)
 
-    def _see_compiled(self, block: Tensor, own: Tensor, spread: Tensor, reach: Tensor) -> None:
-        """`_see` in compiled form."""
-        from nclab.statistics.kernel import look_at_rows
+    def _measure_compiled(
+        self, block: Tensor, slots: Tensor, spread: Tensor, reach: Tensor
+    ) -> None:
+        """Do the work of `_measure` in the compiled kernel."""
+        from nclab.statistics.kernel import add_second_pass_rows
 
-        given = (block, own, self._centres.means, self._centres.centre, self._unit_sum)
-        arrays: list[Any] = [part.numpy() for part in (*given, spread, reach)]
-        look_at_rows(*[*arrays, self.least])
+        inputs = (block, slots, self._centres.means, self._centres.centre, self._unit_sum)
+        arguments: list[Any] = [tensor.numpy() for tensor in (*inputs, spread, reach)]
+        add_second_pass_rows(*[*arguments, self.least])
 
     def require_same_data(self, moments: ClassMoments) -> None:
-        """Refuse a second pass that has not seen what the first one has."""
-        seen, expected = self.counts, moments.counts[self.classes]
-        if not torch.equal(seen, expected):
-            place = int((seen != expected).nonzero()[0])
+        """Raise if this pass has not read the same data as the first pass."""
+        expected = moments.counts[self.classes]
+        if not torch.equal(self.counts, expected):
+            slot = int((self.counts != expected).nonzero()[0])
             raise DataError(
                 f"Expected {int(expected.sum())} samples in the second pass, got "
-                f"{int(seen.sum())} (of class {int(self.classes[place])} {int(seen[place])} for "
-                f"{int(expected[place])}). Pass the same data twice, or second_pass=False."
+                f"{int(self.counts.sum())} (class {int(self.classes[slot])}: "
+                f"{int(self.counts[slot])} instead of {int(expected[slot])}). Pass the same data "
+                "twice, or second_pass=False."
             )
-        present = moments if len(seen) == self.all_classes else moments.select(self.classes)
+        present = moments if len(expected) == self.all_classes else moments.select(self.classes)
         squares = present.variances * expected
-        # Not tighter: in bfloat16 another batching alone moves features by almost a per cent.
+        # Not tighter: in bfloat16, other batches alone change features by almost one per cent.
         moved = OTHER_DATA * present.largest_mean_norm * expected.double().sqrt()
         slack = OTHER_DATA * squares + 2 * squares.sqrt() * moved + moved.square()
         if ((self.spread_squares - squares).abs() > slack).any():
@@ -171,53 +260,169 @@ class SecondPass:
 
     @property
     def unit_means(self) -> Tensor:
-        """(k, d) means of the unit vectors of the features centred by the global mean."""
+        """(k, d) class means of the unit vectors of the features centred by the global mean."""
         return self._unit_sum / self.counts[:, None]
 
-    def sums(self) -> dict[str, Tensor]:
-        """All that was added up, as plain tensors; `load_sums` of a look at the same means."""
-        tallies = torch.tensor([getattr(self, name) for name in _TALLIES])
-        return {**{name: getattr(self, name).clone() for name in _SUMS}, "tallies": tallies}
 
-    def load_sums(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `sums` of another look at the same class means gave."""
-        for name in _SUMS:
-            getattr(self, name).copy_(state[name])
-        # Sums of older versions do not know the last of them.
-        for name, value in zip(_TALLIES, state["tallies"].tolist(), strict=False):
-            setattr(self, name, value)
+class ReferencePass(_MeansPass):
+    """Distances of features to the class means of other data, such as test to training data.
 
-    def merge(self, other: Self) -> None:
-        """Add what another look with the same class means has seen."""
-        means = self._centres.means
-        if not torch.equal(means, other._centres.means.to(means.device)):
-            raise DataError("Expected second passes at the same class means. Merge moments first.")
-        for name in _SUMS:
-            getattr(self, name).add_(getattr(other, name).to(self.counts.device))
-        for name in _TALLIES:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+    Costs one float64 GEMM (B x d x C) for each batch. Memory: 2 C d numbers.
 
-    def all_reduce(self, group: Group = None) -> None:
-        """What all processes of a torch.distributed group have seen, in each of them.
+    Args:
+        moments: the moments of the reference data.
+        classes: (k,) the class of each row of `moments`; by default 0, 1, 2, ... Without it,
+            classes of `moments` that have no samples are skipped.
 
-        Every one looked with the moments that `ClassMoments.all_reduce` gave. Costs two messages
-        of k d + 7 k numbers together.
-        """
-        ranks, tallies = Ranks(group), torch.tensor([getattr(self, name) for name in _TALLIES])
-        sums = {name: getattr(self, name) for name in _SUMS}
-        sum_looks(ranks, "second passes", {**sums, "tallies": tallies}, self._centres.means)
-        for name, value in zip(_TALLIES, tallies.tolist(), strict=True):
-            setattr(self, name, value)
+    >>> moments = ClassMoments(num_classes=2, dim=1)
+    >>> moments.update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> reference = ReferencePass(moments)
+    >>> reference.add(torch.tensor([[2.0], [7.0]]), torch.tensor([0, 0]), None)
+    >>> reference.nearest_correct.tolist(), reference.squares.tolist()
+    ([1, 0], [37.0, 0.0])
+    """
+
+    _SUMS = (
+        "counts",
+        "nearest_correct",
+        "squares",
+        "cluster_counts",
+        "cluster_sums",
+        "cluster_squares",
+    )
+    _TALLIES = ("agrees", "predictions")
+
+    def __init__(self, moments: ClassMoments, classes: Tensor | None = None) -> None:
+        if moments.missing:
+            classes = (moments.counts > 0).nonzero().flatten()
+            moments = moments.select(classes)
+        self.moments = moments
+        self.classes = torch.arange(moments.num_classes) if classes is None else classes.clone()
+        self.classes = self.classes.to(moments.device)
+        self._centres = Centres(moments)
+        self._means = moments.means
+        self.counts = torch.zeros_like(moments.counts)
+        """(k,) number of features of each class."""
+        self.nearest_correct = torch.zeros_like(moments.counts)
+        """(k,) features whose nearest reference mean is that of their label."""
+        self.squares = torch.zeros_like(moments.variances)
+        """(k,) sum of |h - reference mean of its class|²."""
+        self.cluster_counts = torch.zeros_like(moments.counts)
+        """(k,) number of features of any class nearest to each mean."""
+        self.cluster_sums = torch.zeros_like(moments.means)
+        """(k, d) sum of h - nearest mean."""
+        self.cluster_squares = torch.zeros_like(moments.variances)
+        """(k,) sum of |h - nearest mean|²."""
+        self.agrees = self.predictions = 0
+
+    def add(self, features: Tensor, labels: Tensor, predicted: Tensor | None) -> None:
+        """Add a checked batch, with the classifier's predicted classes if they are known."""
+        if features.shape[1] != self._means.shape[1]:
+            raise DataError(
+                f"Expected features of dimension {self._means.shape[1]}, as the reference has, got "
+                f"{features.shape[1]}."
+            )
+        device = self.counts.device
+        predicted = None if predicted is None else predicted.to(device)
+        start, size = 0, len(self.classes)
+        for block, classes in product_blocks(features, labels.to(device), device, width=size):
+            slots = torch.searchsorted(self.classes, classes).clamp_max(size - 1)
+            if not torch.equal(self.classes[slots], classes):
+                unknown = int(classes[self.classes[slots] != classes][0])
+                raise DataError(
+                    f"Expected classes that the reference has samples of, got class {unknown}. "
+                    "Remove its samples, or measure without a reference."
+                )
+            stop = start + len(block)
+            self._add_block(block, slots, None if predicted is None else predicted[start:stop])
+            start = stop
+
+    def _add_block(self, block: Tensor, slots: Tensor, predicted: Tensor | None) -> None:
+        size = len(self.classes)
+        nearest = self._centres.nearest_mean(block)
+        self.counts += slots.bincount(minlength=size)
+        self.nearest_correct += slots[nearest == slots].bincount(minlength=size)
+        self.squares.index_add_(0, slots, (block - self._means[slots]).square().sum(1))
+        self.cluster_counts += nearest.bincount(minlength=size)
+        offsets = block - self._means[nearest]
+        self.cluster_sums.index_add_(0, nearest, offsets)
+        self.cluster_squares.index_add_(0, nearest, offsets.square().sum(1))
+        if predicted is not None:
+            self.predictions += len(predicted)
+            self.agrees += int((self.classes[nearest] == predicted).sum())
+
+    @property
+    def means_coincide(self) -> bool:
+        """Whether all class means of the reference are equal up to rounding."""
+        return self._centres.coincide
 
 
-_SUMS = (
-    "counts",
-    "_unit_sum",
-    "spread_sums",
-    "spread_squares",
-    "reach_sums",
-    "zero_counts",
-    "nearest_correct",
-    "cosine_correct",
-)
-_TALLIES = ("nearest_agrees", "cosine_agrees", "predictions", "rows_seen", "near_centre")
+class DirectionalSpread(_MeansPass):
+    r"""Mean square of $\langle h-\mu_i,\mu_j-\mu_i\rangle$ for every ordered pair of classes.
+
+    A second pass over the features, once the class means are known. Classes without samples in
+    `moments` are skipped. Costs a float64 GEMM B x d x C for each batch. Memory: C^2 numbers.
+
+    >>> moments = ClassMoments(num_classes=2, dim=2)
+    >>> rows, labels = [[1.0, 5.0], [3.0, -5.0], [0.0, 0.0]], [0, 0, 1]
+    >>> moments.update(rows, labels)
+    >>> spread = DirectionalSpread(moments)
+    >>> spread.update(rows, labels)
+    >>> spread.mean_squares.tolist()
+    [[0.0, 4.0], [0.0, 0.0]]
+    """
+
+    _SUMS = ("counts", "squares")
+
+    def __init__(self, moments: ClassMoments) -> None:
+        self.ignore_index = moments.ignore_index
+        self.all_classes = moments.num_classes
+        present, classes, self._slot = _present(moments)
+        self._means = self.means = present.means
+        """(k, d) means of the classes with samples."""
+        self.counts = torch.zeros_like(present.counts)
+        self.centred_means = present.centred_means
+        self.squares = present.means.new_zeros(len(classes), len(classes))
+        """(k, k) sums of squares by class and direction, in units of `scale` ** 4."""
+        _, self.scale = power_of_two(present.centred_means, FOURTH)
+        """A power of two that keeps fourth powers within float64; 1 for ordinary features."""
+
+    def update(self, features: Any, labels: Any) -> None:
+        """Add a batch of the second pass."""
+        rows = as_features(features, dim=self.means.shape[1])
+        classes = as_labels(
+            labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.all_classes
+        )
+        self.add_checked(rows, classes)
+
+    def add_checked(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch that `as_features` and `as_labels` have already checked."""
+        device = self.counts.device
+        labels = labels.to(device)
+        rows = rows_to_read(labels, self.ignore_index)
+        for block, classes in product_blocks(
+            features, labels, device, rows=rows, width=len(self.squares)
+        ):
+            slots = self._slot[classes]
+            self.counts += slots.bincount(minlength=len(self.counts))
+            offsets = block.sub_(self.means[slots]).div_(self.scale)
+            along = offsets @ (self.centred_means / self.scale).T  # (B, k)
+            along -= along.gather(1, slots[:, None])
+            self.squares.index_add_(0, slots, along.square_())
+
+    @property
+    def mean_squares(self) -> Tensor:
+        """(k, k) mean squares by class and direction, zero on the diagonal, in units of scale^4."""
+        return self.squares / self.counts[:, None]
+
+
+def _present(moments: ClassMoments) -> tuple[ClassMoments, Tensor, Tensor]:
+    """Return the moments of the k classes with samples, these (k,) classes, and (C,) their slots.
+
+    The slot of a class without samples is -1.
+    """
+    classes = (moments.counts > 0).nonzero().flatten()
+    slots = torch.full_like(moments.counts, -1)
+    slots[classes] = torch.arange(len(classes), device=moments.device)
+    present = moments if len(classes) == moments.num_classes else moments.select(classes)
+    return present, classes, slots

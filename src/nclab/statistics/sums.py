@@ -1,4 +1,4 @@
-"""ClassSums: what a stream of features has left behind, and the quantities derived from it."""
+"""ClassSums: the sums over a stream of features, and the quantities derived from them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Self, TypeVar
@@ -9,18 +9,18 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum, device_with_float64
-from nclab.statistics.checks import IGNORE_INDEX, check_ignored, check_sizes
+from nclab.statistics.checks import IGNORE_INDEX, check_ignore_index, check_sizes
 from nclab.statistics.norms import row_norms
 
 Derived = TypeVar("Derived")
 UNIT = torch.finfo(torch.float64).eps / 2
 """Half a unit in the last place of float64."""
 ROUNDING = 32 * UNIT
-"""Differences below this share of what they are taken of are rounding and nothing else."""
+"""Relative differences below this threshold are treated as rounding errors."""
 
 
 class derived(Generic[Derived]):
-    """A property computed on first use and forgotten when the stream moves on."""
+    """A property that is computed on first use and reset by the next update."""
 
     def __init__(self, compute: Callable[["ClassSums"], Derived]) -> None:
         self.compute = compute
@@ -37,7 +37,7 @@ class derived(Generic[Derived]):
 
 
 class ClassSums:
-    """Sums of residuals about a pivot of each class, and of unit vectors, in float64."""
+    """Float64 sums, for each class, of residuals about a pivot and of unit feature vectors."""
 
     def __init__(
         self,
@@ -49,61 +49,61 @@ class ClassSums:
         device: torch.device | str = "cpu",
     ) -> None:
         check_sizes(num_classes, dim)
-        check_ignored(ignore_index)
+        check_ignore_index(ignore_index)
         self.ignore_index = ignore_index
         self.ignored = 0
         self.rows_seen = 0
         self.unit = UNIT
-        """Half a unit in the last place of the coarsest type that rows came in."""
+        """Half a unit in the last place of the least precise type among the batches."""
         self._cache: dict[str, Any] = {}
         device = device_with_float64(torch.device(device))
-        self._pivot = allocated(num_classes, dim, device)
+        self._pivot = _zeros(num_classes, dim, device)
         self._count = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self._zeros = torch.zeros_like(self._count)
         self._residual_sum = torch.zeros_like(self._pivot)
         self._residual_square = self._pivot.new_zeros(num_classes)
         self._unit_sum = torch.zeros_like(self._pivot)
-        # Kept up to date in the strips above the diagonal only, see SymmetricSum.
+        # Only the strips above the diagonal are kept up to date, see SymmetricSum.
         self._residual_scatter = self._pivot.new_zeros(dim, dim) if scatter else None
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Number of classes, C."""
         return len(self._count)
 
     @property
     def dim(self) -> int:
-        """d."""
+        """Dimension of the features, d."""
         return self._pivot.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the sums live."""
+        """The device of the sums."""
         return self._count.device
 
     @property
     def has_scatter(self) -> bool:
-        """Whether the pooled d x d within-class scatter is kept."""
+        """Whether the pooled d x d within-class scatter is accumulated."""
         return self._residual_scatter is not None
 
     @property
     def counts(self) -> Tensor:
-        """(C,) samples per class."""
+        """(C,) number of samples of each class."""
         return self._count
 
     @property
     def zero_counts(self) -> Tensor:
-        """(C,) feature vectors that are exactly zero and so have no direction."""
+        """(C,) number of feature vectors that are exactly zero and therefore have no direction."""
         return self._zeros
 
     @property
     def total(self) -> int:
-        """Samples of all classes together."""
+        """Number of samples of all classes."""
         return int(self._count.sum())
 
     @property
     def missing(self) -> list[int]:
-        """Classes without a sample."""
+        """Classes without samples."""
         return [int(c) for c in (self._count == 0).nonzero().flatten()]
 
     @derived
@@ -114,7 +114,7 @@ class ClassSums:
 
     @derived
     def unit_means(self) -> Tensor:
-        """(C, d) means of the unit feature vectors h/|h|."""
+        """(C, d) class means of the unit feature vectors h/|h|."""
         self.require_all_classes()
         return self._unit_sum / self._count[:, None]
 
@@ -135,10 +135,15 @@ class ClassSums:
         """(d, d) sum over all samples of (h - mean)(h - mean)^T."""
         self.require_all_classes()
         if self._residual_scatter is None:
-            raise DataError("Expected moments with a scatter. Create ClassMoments(scatter=True).")
+            raise DataError(
+                "Expected moments with a scatter, got moments without. "
+                "Create them with ClassMoments(..., scatter=True)."
+            )
         scatter = SymmetricSum(self._residual_scatter.clone())
-        parts = self._residual_sum.split(blocks.MANY), self._count.split(blocks.MANY)
-        for sums, count in zip(*parts, strict=True):
+        size = blocks.MANY_CLASSES
+        for sums, count in zip(
+            self._residual_sum.split(size), self._count.split(size), strict=True
+        ):
             scatter.add(sums / count.double().sqrt()[:, None], factor=-1.0)
         return scatter.full()
 
@@ -154,23 +159,23 @@ class ClassSums:
 
     @derived
     def centred_means(self) -> Tensor:
-        """(C, d) class means minus their global mean; what is only rounding is exactly 0."""
+        """(C, d) class means minus their global mean; rounding errors are set to exactly 0."""
         return self.centred_at(self.global_mean)
 
     def centred_at(self, centre: Tensor) -> Tensor:
-        """(C, d) class means minus `centre`; rows that are only rounding are exactly 0."""
+        """Return the (C, d) class means minus `centre`; rows of mere rounding error become 0."""
         centred: Tensor = self.means - centre
         centred[row_norms(centred) <= ROUNDING * self.size] = 0.0
         return centred
 
     @derived
     def size(self) -> float:
-        """The largest rms norm of a class: what rounding errors of class means are relative to."""
+        """Largest root mean square norm of a class, the scale of rounding errors of the means."""
         return float(self.mean_square_norms.max().sqrt())
 
     @derived
     def largest_mean_norm(self) -> float:
-        """The largest norm of a class mean."""
+        """Largest norm of a class mean."""
         return float(row_norms(self.means).max())
 
     def require_all_classes(self) -> None:
@@ -178,41 +183,45 @@ class ClassSums:
         require_samples(self._count)
 
     def select(self, classes: Sequence[int] | Tensor) -> Self:
-        """The same statistics for some of the classes, in the given order.
+        """Return the statistics of some classes, in the given order.
 
-        The d x d scatter is pooled over all classes, so a class with samples can only be left
-        out of moments that do not keep it.
+        The d x d scatter is pooled over all classes. With a scatter, every class that has samples
+        must therefore be selected.
         """
-        chosen = torch.as_tensor(classes, dtype=torch.int64, device=self.device)
-        left_out = self._count.clone()
-        left_out[chosen] = 0
-        if self._residual_scatter is not None and left_out.any():
+        index = torch.as_tensor(classes, dtype=torch.int64, device=self.device)
+        dropped = self._count.clone()
+        dropped[index] = 0
+        if self._residual_scatter is not None and dropped.any():
             raise DataError(
-                f"Expected every class with samples to stay, as the scatter is pooled; "
-                f"left out: {_listing(left_out.nonzero().flatten().tolist())}."
+                "Expected all classes with samples, as the scatter is pooled over them; "
+                f"missing: {_listing(dropped.nonzero().flatten().tolist())}."
             )
-        result = self._empty_like(len(chosen))
+        result = self._empty_like(len(index))
         for name in PER_CLASS:
-            setattr(result, name, getattr(self, name)[chosen])
+            setattr(result, name, getattr(self, name)[index])
         return result
 
-    def forget(self, classes: Tensor) -> Tensor:
-        """Take (k,) classes with samples out again, as if they had never come; their (k, d) means.
+    def remove_classes(self, classes: Tensor) -> Tensor:
+        """Remove the sums of (k,) classes with samples, and return their (k, d) means.
 
-        Of the pooled scatter only their part between pivots and means is known here: what they
-        scatter around their means stays in it until `take_off` is told.
+        The pooled scatter loses only the part between the pivots and the means of these classes.
+        Their scatter around the means stays until you call `subtract_scatter`.
         """
         self._cache.clear()
-        count, own = self._count[classes].double()[:, None], self._residual_sum[classes]
-        means = torch.addcdiv(self._pivot[classes], own, count)
+        count = self._count[classes].double()[:, None]
+        residual_sum = self._residual_sum[classes]
+        means = torch.addcdiv(self._pivot[classes], residual_sum, count)
         if self._residual_scatter is not None:
-            SymmetricSum(self._residual_scatter).add(own / count.sqrt(), factor=-1.0)
+            SymmetricSum(self._residual_scatter).add(residual_sum / count.sqrt(), factor=-1.0)
         for name in PER_CLASS:
             getattr(self, name)[classes] = 0
         return means
 
-    def take_off(self, scatter: Tensor | None) -> None:
-        """Take the d x d scatter of forgotten classes around their means off; None gives all up."""
+    def subtract_scatter(self, scatter: Tensor | None) -> None:
+        """Subtract the d x d scatter of removed classes around their means.
+
+        None drops the scatter of all classes.
+        """
         self._cache.clear()
         if self._residual_scatter is not None:
             self._residual_scatter = (
@@ -220,17 +229,17 @@ class ClassSums:
             )
 
     def grow(self, num_classes: int) -> None:
-        """Make room for more classes."""
+        """Extend the sums to a larger number of classes."""
         check_sizes(num_classes, self.dim)
         self._cache.clear()
-        room = allocated(num_classes - self.num_classes, self.dim, self.device)
+        zeros = _zeros(num_classes - self.num_classes, self.dim, self.device)
         for name in PER_CLASS:
             old = getattr(self, name)
-            blank = room[:, 0] if old.ndim == 1 else room
-            setattr(self, name, torch.cat([old, blank.to(old.dtype)]))
+            added = zeros[:, 0] if old.ndim == 1 else zeros
+            setattr(self, name, torch.cat([old, added.to(old.dtype)]))
 
     def to(self, device: torch.device | str) -> Self:
-        """The same statistics on another device."""
+        """Return the same statistics on another device."""
         if torch.device(device) == self.device:
             return self
         result = self._empty_like(self.num_classes, device=device)
@@ -250,39 +259,39 @@ class ClassSums:
 
 
 PER_CLASS = ("_count", "_zeros", "_pivot", "_residual_sum", "_residual_square", "_unit_sum")
-"""The tensors with one row per class."""
+"""Names of the tensors with one row for each class."""
 
 
-def unit_error(moments: Any) -> float:
-    """What sums and norms of so many numbers are likely off by, of their size: 16 √(n + d + C) u.
+def unit_error(moments: ClassSums) -> float:
+    """Return the likely relative error of sums and norms, 16 √(n + d + C) u.
 
-    n is the largest class.
+    n is the size of the largest class and u half a unit in the last place of float64.
     """
     numbers = int(moments.counts.max()) + moments.dim + moments.num_classes
     return 16 * numbers**0.5 * UNIT
 
 
-def allocated(num_classes: int, dim: int, device: torch.device) -> Tensor:
-    """(C, d) float64 zeros, or one line that says how much memory they would need."""
+def _zeros(num_classes: int, dim: int, device: torch.device) -> Tensor:
+    """Return (C, d) float64 zeros, or raise an error that states the memory they need."""
     try:
         return torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
     except (RuntimeError, MemoryError) as error:
         size = num_classes * dim * 8 / 1e9
         raise DataError(
-            f"Expected room for {num_classes} classes in dimension {dim}, {size:.3g} GB, got "
-            "none. Labels that are ids must be mapped to 0, 1, 2, ..."
+            f"Expected {size:.3g} GB of memory for {num_classes} classes in dimension {dim}, got "
+            "less. If your labels are ids, map them to 0, 1, 2, ..."
         ) from error
 
 
 def require_samples(counts: Tensor) -> None:
-    """Raise an error that names the classes of (C,) counts without samples, if there are any."""
+    """Raise an error that names the classes without samples in (C,) counts, if there are any."""
     if not counts.any():
         raise DataError("Expected at least one sample, got none. Check the data source.")
     if not counts.all():
         missing = (counts == 0).nonzero().flatten().tolist()
         raise DataError(
             f"Expected samples of all {len(counts)} classes, got none of "
-            f"{_listing(missing)}. Pass allow_missing=True to leave them out."
+            f"{_listing(missing)}. Pass allow_missing=True to skip these classes."
         )
 
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from nclab.statistics import ClassMoments, SecondPass, balls, second_pass
-from nclab.statistics.balls import sure_radii
-from nclab.statistics.nearest import Centres
+from nclab.statistics import ClassMoments, SecondPass, nearest, second_pass
+from nclab.statistics.nearest import Centres, certain_radii
 
 
 def _moments(means: torch.Tensor, noise: float, rows: int, seed: int = 0) -> ClassMoments:
@@ -34,7 +33,7 @@ def test_the_worst_rows_within_the_radius_are_nearest_to_their_own(
     """Rows at the radius, straight towards every other mean and across every other plane."""
     moments = _moments(_means(size, dim, offset, scale), 0.05 * scale, 4000 * 5)
     centres = Centres(moments)
-    radii = sure_radii(centres, 10**9)
+    radii = certain_radii(centres, 10**9)
     assert (radii > 0).float().mean() > 0.9
     means, directions = moments.means, centres.directions
     for c in range(0, size, max(1, size // 20)):
@@ -52,7 +51,7 @@ def test_the_radius_is_half_the_way_where_directions_leave_room() -> None:
     size, dim = 8, 64
     means = torch.eye(size, dim, dtype=torch.float64) - torch.eye(size, dim).mean(0)
     moments = _moments(means, 0.0, 4000)
-    radii = sure_radii(Centres(moments), 10**9)
+    radii = certain_radii(Centres(moments), 10**9)
     norm = (1 - 1 / size) ** 0.5
     half_angle = 0.5 * torch.acos(torch.tensor(-1 / (size - 1), dtype=torch.float64))
     exact = min(0.5 * 2**0.5, norm * float(half_angle.sin()))
@@ -63,9 +62,9 @@ def test_nothing_is_said_for_few_rows_or_one_place() -> None:
     """Few rows a class do not pay for the pairs; means that coincide have no radius."""
     means = torch.randn(40, 64, generator=torch.Generator().manual_seed(0)).double()
     centres = Centres(_moments(means, 0.1, 400))
-    assert not sure_radii(centres, balls.ENOUGH * 40 - 1).any()
-    assert sure_radii(centres, 10**6).all()
-    assert not sure_radii(Centres(_moments(torch.ones(4, 64), 0.0, 400)), 10**9).any()
+    assert not certain_radii(centres, nearest.ROWS_PER_CLASS * 40 - 1).any()
+    assert certain_radii(centres, 10**6).all()
+    assert not certain_radii(Centres(_moments(torch.ones(4, 64), 0.0, 400)), 10**9).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -83,8 +82,8 @@ def test_a_second_pass_is_the_same_without_them(
     moments = ClassMoments(20, 64)
     moments.update(rows, labels)
     looks = []
-    for radii in (sure_radii, lambda centres, rows: centres.means.new_zeros(len(centres.means))):
-        monkeypatch.setattr(second_pass, "sure_radii", radii)
+    for radii in (certain_radii, lambda centres, rows: centres.means.new_zeros(len(centres.means))):
+        monkeypatch.setattr(second_pass, "certain_radii", radii)
         look = SecondPass(moments)
         look.update(rows, labels, labels.flip(0))
         looks.append(look.sums())
