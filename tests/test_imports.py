@@ -19,21 +19,18 @@ PACKAGES = ("nclab", "nclab_papers")
 GROUND = {
     "array_files",
     "class_columns",
-    "compiler",
+    "compute",
     "csv_samples",
     "errors",
     "files",
-    "folder_marks",
     "folders",
     "frame",
     "npy",
     "pickles",
     "plugins",
     "progress",
-    "regular_files",
     "tensor_trees",
     "text",
-    "threads",
 }
 """Top-level modules that every package may import."""
 MAY_IMPORT: dict[str, set[str]] = {

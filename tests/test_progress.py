@@ -13,7 +13,7 @@ SCRIPT = """
 import time
 import nclab.progress as progress
 
-progress.PATIENCE_SECONDS = 0.05
+progress.DELAY_SECONDS = 0.05
 with progress.bar("whole", total=2) as whole:
     for part in range(2):
         for _ in progress.track(range(4), "inner"):
@@ -66,7 +66,7 @@ def test_a_bar_is_seen_before_its_first_step_is_done() -> None:
 import time
 import nclab.progress as progress
 
-progress.PATIENCE_SECONDS = 0.2
+progress.DELAY_SECONDS = 0.2
 for _ in progress.track([1], "slow"):
     time.sleep(0.7)
 for _ in progress.track([1], "quick"):
@@ -98,7 +98,7 @@ def slow(kind, name):
 slow(ClassMoments, "add_checked")
 slow(SecondPass, "add_checked")
 slow(pairs.Deviation, "update")
-progress.PATIENCE_SECONDS = 0.1
+progress.DELAY_SECONDS = 0.1
 generator = torch.Generator().manual_seed(0)
 rows = torch.randn(40, 3, generator=generator)
 labels = torch.arange(40) % 4

@@ -1,8 +1,10 @@
-"""The errors nclab raises: every one is a single line that says what to do."""
+"""Errors and warnings of nclab; every message is one line and says what to do."""
 
 
 class NclabError(ValueError):
-    """What was expected, what came, and what to do about it, in one line.
+    """Base class of all errors of nclab.
+
+    A message says what was expected, what came and what to do about it.
 
     >>> try:
     ...     raise DataError("Expected labels in [0, 10), got 12. Pass num_classes=13.")
@@ -13,31 +15,31 @@ class NclabError(ValueError):
 
 
 class DataError(NclabError):
-    """Features, labels, weights or a file that cannot be measured."""
+    """Features, labels, weights or a file that nclab cannot measure."""
 
 
 class MissingData(DataError):
-    """A data set that is not on this machine, or damaged; the message says how to get it."""
+    """A data set that is missing or damaged; the message says how to get it."""
 
 
 class ModelError(NclabError):
-    """A model whose classifier or layers cannot be found or read."""
+    """A model whose classifier or layers nclab cannot find or read."""
 
 
 class RecordError(NclabError):
-    """A run on disk that cannot be written, read or gone on with."""
+    """A run on disk that nclab cannot read, write or resume."""
 
 
 class MissingExtra(NclabError, ImportError):
-    """An optional package that is not installed; the message says which extra brings it.
+    """An optional package that is not installed; the message names the extra that installs it.
 
     >>> str(MissingExtra("The callback", package="lightning"))
     'The callback needs lightning. Run `pip install nclab[lightning]`.'
     """
 
-    def __init__(self, what: str, *, package: str, extra: str | None = None) -> None:
-        super().__init__(f"{what} needs {package}. Run `pip install nclab[{extra or package}]`.")
+    def __init__(self, feature: str, *, package: str, extra: str | None = None) -> None:
+        super().__init__(f"{feature} needs {package}. Run `pip install nclab[{extra or package}]`.")
 
 
 class NclabWarning(UserWarning):
-    """A number is right but less telling than it looks; the message says why."""
+    """A warning that a number is correct but says less than it seems to; the message says why."""

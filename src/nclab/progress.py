@@ -1,6 +1,6 @@
-"""Progress bars that appear only where a person is watching and the work is long.
+"""Progress bars on standard error, shown only in a terminal and only if the work takes long.
 
-Bars may be nested, also across modules: all of them share one display.
+Bars may be nested, also across modules. All of them share one display.
 """
 
 import sys
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-PATIENCE_SECONDS = 2.0
+DELAY_SECONDS = 2.0
+"""Seconds before a bar appears."""
 
 _shared: "Progress | None" = None
 """The display in use; the outermost bar opens it."""
@@ -22,20 +23,20 @@ _shared: "Progress | None" = None
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar to be moved by whoever does the work; without a display it does nothing."""
+    """A progress bar that its owner moves; without a display it does nothing."""
 
     display: "Progress | None" = None
     task: "TaskID | None" = None
 
     def update(self, done: float, note: str = "", *, total: float | None = None) -> None:
-        """Move to `done`, with a short note behind the bar; may change the total."""
+        """Move the bar to `done`, show a short note behind it, and optionally change the total."""
         if self.display is not None and self.task is not None:
             self.display.update(self.task, completed=done, total=total, note=note)
 
 
 @contextmanager
 def bar(description: str, total: float | None = None) -> Iterator[Bar]:
-    """A bar on standard error if it is a terminal, gone when the work is done.
+    """Show a bar while the context is open.
 
     >>> with bar("counting", total=3) as counting:
     ...     counting.update(3, "all of them")
@@ -43,7 +44,7 @@ def bar(description: str, total: float | None = None) -> Iterator[Bar]:
     if not sys.stderr.isatty():
         yield Bar()
         return
-    with _display() as display:
+    with _open_display() as display:
         task = display.add_task(description, total=total, note="")
         try:
             yield Bar(display, task)
@@ -52,7 +53,7 @@ def bar(description: str, total: float | None = None) -> Iterator[Bar]:
 
 
 def track(items: Iterable[Item], description: str) -> Iterator[Item]:
-    """Yield the items; after two seconds show a bar, though the first may not be done.
+    """Yield the items and show how many are done.
 
     >>> list(track([1, 2, 3], "counting"))
     [1, 2, 3]
@@ -60,14 +61,15 @@ def track(items: Iterable[Item], description: str) -> Iterator[Item]:
     if not sys.stderr.isatty():
         yield from items
         return
-    with bar(description, total=len(items) if isinstance(items, Sized) else None) as moving:
+    with bar(description, total=len(items) if isinstance(items, Sized) else None) as progress:
         for number, item in enumerate(items, start=1):
             yield item
-            moving.update(number)
+            progress.update(number)
 
 
 @contextmanager
-def _display() -> "Iterator[Progress]":
+def _open_display() -> "Iterator[Progress]":
+    """Open the shared display, or yield the one that an outer bar has opened."""
     global _shared
     if _shared is not None:
         yield _shared
@@ -82,12 +84,12 @@ def _display() -> "Iterator[Progress]":
     )
     from rich.table import Table
 
-    class Late(Progress):
-        """Shows what has lasted a while, however rarely it moves."""
+    class DelayedProgress(Progress):
+        """A display that shows a task only after `DELAY_SECONDS`."""
 
         def get_renderables(self) -> Iterator[Table]:
-            late = [task for task in self.tasks if (task.elapsed or 0.0) > PATIENCE_SECONDS]
-            yield self.make_tasks_table(late)
+            visible = [task for task in self.tasks if (task.elapsed or 0.0) > DELAY_SECONDS]
+            yield self.make_tasks_table(visible)
 
     columns = (
         TextColumn("{task.description}"),
@@ -96,7 +98,7 @@ def _display() -> "Iterator[Progress]":
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Late(*columns, console=Console(stderr=True), transient=True) as display:
+    with DelayedProgress(*columns, console=Console(stderr=True), transient=True) as display:
         _shared = display
         try:
             yield display

@@ -1,4 +1,4 @@
-"""Trees of tensors and plain values as one safetensors file: states, and sums half done."""
+"""Nested dictionaries of tensors and plain values in one safetensors file."""
 
 import json
 from collections.abc import Mapping
@@ -10,13 +10,14 @@ from torch import Tensor
 from nclab.errors import NclabError
 from nclab.files import write_whole
 
-PLAIN = "nclab"
-"""The entry of the file's metadata with the plain values."""
-TENSOR = "tensor"
+_PLAIN = "nclab"
+"""Key in the metadata of the file under which the plain values are stored as JSON."""
+_TENSOR = "tensor"
+"""Key of the placeholder that stands for a tensor in this JSON."""
 
 
 def write_tree(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a tree of dicts, lists, plain values and tensors, whole or not at all.
+    """Write a tree of dictionaries, lists, plain values and tensors atomically.
 
     >>> import tempfile, torch
     >>> file = Path(tempfile.mkdtemp()) / "state"
@@ -27,46 +28,48 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}
-    plain = _taken_out(state, tensors)
-    write_whole(path, save(tensors, metadata={PLAIN: json.dumps(plain)}))
+    plain = _extract_tensors(state, tensors)
+    write_whole(path, save(tensors, metadata={_PLAIN: json.dumps(plain)}))
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """What `write_tree` wrote."""
+    """Read a tree that `write_tree` wrote."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            plain = json.loads((file.metadata() or {})[PLAIN])
+            plain = json.loads((file.metadata() or {})[_PLAIN])
     except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise NclabError(
-            f"Expected the state of a measurement in {path}, got a damaged file. Remove it to "
-            "begin anew."
+            f"Expected the saved state of a measurement in {path}, got a damaged file. Delete the "
+            "file to start again."
         ) from error
     if not isinstance(plain, dict):
         raise NclabError(f"Expected a tree of tensors in {path}, got another file.")
-    tree: dict[str, Any] = _put_back(plain, tensors)
+    tree: dict[str, Any] = _insert_tensors(plain, tensors)
     return tree
 
 
-def _taken_out(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _extract_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return the value with placeholders for its tensors; collect these in `tensors`."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous()
-        return {TENSOR: name}
+        return {_TENSOR: name}
     if isinstance(value, Mapping):
-        return {key: _taken_out(item, tensors) for key, item in value.items()}
+        return {key: _extract_tensors(item, tensors) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_taken_out(item, tensors) for item in value]
+        return [_extract_tensors(item, tensors) for item in value]
     return value
 
 
-def _put_back(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _insert_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Return the value with tensors in place of their placeholders."""
     if isinstance(value, dict):
-        if set(value) == {TENSOR} and isinstance(value[TENSOR], str):
-            return tensors[value[TENSOR]]
-        return {key: _put_back(item, tensors) for key, item in value.items()}
+        if set(value) == {_TENSOR} and isinstance(value[_TENSOR], str):
+            return tensors[value[_TENSOR]]
+        return {key: _insert_tensors(item, tensors) for key, item in value.items()}
     if isinstance(value, list):
-        return [_put_back(item, tensors) for item in value]
+        return [_insert_tensors(item, tensors) for item in value]
     return value

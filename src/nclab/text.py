@@ -1,6 +1,7 @@
-"""How numbers and tables are shown to people."""
+"""Numbers, tables and names as text for people."""
 
 import html
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -8,13 +9,13 @@ from io import StringIO
 from typing import Any
 
 WIDTH = 100
-"""Columns of a table in a file."""
+"""Width of a table in characters, if the output is not a terminal."""
 
 
 def number(value: float | None, *, near: float | None = None) -> str:
-    """Four significant digits, or a dash for what was not measured.
+    """Return a number with four significant digits, or a dash for None.
 
-    What is `near` 1 is shown by its distance from 1, which is what matters there.
+    With `near=1`, a number close to 1 is written as its distance from 1.
 
     >>> number(0.123456), number(None), number(-1/3), number(2.5e-13)
     ('0.1235', '–', '-0.3333', '2.5e-13')
@@ -28,17 +29,17 @@ def number(value: float | None, *, near: float | None = None) -> str:
     return f"{value:.4g}"
 
 
-def counted(many: int, word: str) -> str:
-    """How many there are, the word in its number.
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun in the singular or plural.
 
     >>> counted(1, "run"), counted(0, "run"), counted(2, "run")
     ('1 run', '0 runs', '2 runs')
     """
-    return f"{many} {word}" if many == 1 else f"{many} {word}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def scientific(value: float) -> str:
-    """A number as people write weight decays.
+    """Return a number as people write weight decays.
 
     >>> [scientific(value) for value in (1e-4, 3e-3, 0.0, 0.5)]
     ['1e-4', '3e-3', '0', '5e-1']
@@ -49,10 +50,21 @@ def scientific(value: float) -> str:
     return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
 
 
-def fitted(renderable: Any, console: Any) -> Any:
-    """The same where it has room; else tables give up their lines before their digits.
+def printable(text: str) -> str:
+    r"""Return a text from a file with its control characters replaced, safe for a terminal.
 
-    A terminal of 80 columns would otherwise show 6.398e-37 as 6.398e followed by dots.
+    An escape sequence in the name of a run could otherwise clear the screen or change the title.
+
+    >>> printable("run \x1b[2J 1")
+    'run \ufffd[2J 1'
+    """
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+
+
+def fit_to_width(renderable: Any, console: Any) -> Any:
+    """Return a renderable whose tables drop their borders, if digits would be cut off otherwise.
+
+    A terminal of 80 columns would show 6.398e-37 as 6.398e followed by dots.
     """
     from rich import box
     from rich.console import Group
@@ -61,8 +73,10 @@ def fitted(renderable: Any, console: Any) -> Any:
     while hasattr(renderable, "__rich__"):
         renderable = renderable.__rich__()
     if isinstance(renderable, Group):
-        return Group(*(fitted(part, console) for part in renderable.renderables))
-    if isinstance(renderable, Table) and _dots(renderable, console.width) > _dots(renderable, 9999):
+        return Group(*(fit_to_width(part, console) for part in renderable.renderables))
+    if isinstance(renderable, Table) and (
+        _count_ellipses(renderable, console.width) > _count_ellipses(renderable, 9999)
+    ):
         renderable.box = box.SIMPLE_HEAD
         renderable.show_edge = False
         renderable.padding = (0, 0)
@@ -71,30 +85,29 @@ def fitted(renderable: Any, console: Any) -> Any:
     return renderable
 
 
-def _dots(renderable: Any, width: int) -> int:
-    """How many cells end in dots, cut off or of their own, at a width."""
+def _count_ellipses(renderable: Any, width: int) -> int:
     stream = StringIO()
-    _console(stream, width).print(renderable)
+    _plain_console(stream, width).print(renderable)
     return stream.getvalue().count("…")
 
 
 def as_text(renderable: Any, *, width: int | None = None) -> str:
-    """What the terminal would show, as plain text; `WIDTH` columns unless that is narrower.
+    """Return a rich renderable as plain text, at most `WIDTH` characters wide by default.
 
     >>> as_text("[bold]plain[/bold]")
     'plain'
     """
     stream = StringIO()
     if width is None:
-        here = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-        width = min(WIDTH, here)
-    console = _console(stream, width)
-    console.print(fitted(renderable, console))
+        terminal = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+        width = min(WIDTH, terminal)
+    console = _plain_console(stream, width)
+    console.print(fit_to_width(renderable, console))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def _console(stream: StringIO, width: int) -> Any:
-    """One that writes to the stream only: in a notebook rich would show what it prints."""
+def _plain_console(stream: StringIO, width: int) -> Any:
+    """Return a console that writes to the stream only; in a notebook rich would also display it."""
     from rich.console import Console
 
     options: dict[str, Any] = {"color_system": None, "legacy_windows": False}
@@ -102,7 +115,7 @@ def _console(stream: StringIO, width: int) -> Any:
 
 
 def as_html(renderable: Any) -> str:
-    """The same as plain HTML for a notebook: tables as tables, lines as paragraphs.
+    """Return a rich renderable as HTML for a notebook: tables as tables, lines as paragraphs.
 
     >>> as_html("1 < [bold]2[/bold]")
     '<p>1 &lt; 2</p>'
@@ -115,33 +128,37 @@ def as_html(renderable: Any) -> str:
     if isinstance(renderable, Group):
         return "".join(map(as_html, renderable.renderables))
     if not isinstance(renderable, Table):
-        return "".join(f"<p>{html.escape(line)}</p>" for line in _plain(renderable).splitlines())
-    sides = ["right" if column.justify == "right" else "left" for column in renderable.columns]
+        lines = _without_markup(renderable).splitlines()
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    alignments = ["right" if c.justify == "right" else "left" for c in renderable.columns]
 
-    def line(kind: str, cells: Iterable[Any]) -> str:
-        made = zip(sides, map(_plain, cells), strict=True)
-        looks = [f'<{kind} style="text-align:{side}">{html.escape(x)}</{kind}>' for side, x in made]
-        return f"<tr>{''.join(looks)}</tr>"
+    def row_html(tag: str, cells: Iterable[Any]) -> str:
+        columns = zip(alignments, map(_without_markup, cells), strict=True)
+        styled = (
+            f'<{tag} style="text-align:{alignment}">{html.escape(cell)}</{tag}>'
+            for alignment, cell in columns
+        )
+        return f"<tr>{''.join(styled)}</tr>"
 
-    head = line("th", (column.header for column in renderable.columns))
+    head = row_html("th", (column.header for column in renderable.columns))
     rows = zip(*(column.cells for column in renderable.columns), strict=True)
-    body = "".join(line("td", row) for row in rows)
+    body = "".join(row_html("td", row) for row in rows)
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
-def _plain(cell: Any) -> str:
+def _without_markup(cell: Any) -> str:
     from rich.text import Text
 
     return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
 
 
 class Printed:
-    """What has `__rich__`, as text at a prompt and as tables in a notebook."""
+    """Base class for objects with `__rich__`: text at the prompt, tables in a notebook."""
 
     def __str__(self) -> str:
         return as_text(self)
 
-    __repr__ = __str__  # at a prompt, too: all fields in a row would fill the screen
+    __repr__ = __str__  # all fields in a row would fill the screen
 
     def _repr_html_(self) -> str:
         return as_html(self)

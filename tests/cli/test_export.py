@@ -133,8 +133,8 @@ def spoiled(folder: Path, way: str) -> None:
         ("first line", "its journal has no whole line", 4),
         ("torn", "its end is torn", 8),
         ("damaged", "damaged and left out", 6),
-        ("pipe", "no regular file", 4),
-        ("folder", "no regular file", 4),
+        ("pipe", "not a regular file", 4),
+        ("folder", "not a regular file", 4),
     ],
 )
 def test_what_cannot_be_read_is_said_and_hides_no_other_run(

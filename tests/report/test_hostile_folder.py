@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nclab import regular_files
+from nclab import files
 from nclab.records import find_runs, read_run
 from nclab.records.read import LeftOut
 from tests.cli.runner import Done, call
@@ -187,14 +187,14 @@ def test_a_folder_that_may_not_be_read_is_said(
 ) -> None:
     for name in ("a", "closed", "z"):
         hostile.run(tmp_path / "runs" / name / "run")
-    open_folder = regular_files.open_folder
+    open_folder = files._open_folder
 
-    def refused(path: Path, *, root: Path) -> int:
+    def refused(path: Path, root: Path) -> int:
         if path.name == "closed":  # root may read it, whatever its mode
             raise PermissionError(13, "Permission denied", str(path))
-        return open_folder(path, root=root)
+        return open_folder(path, root)
 
-    monkeypatch.setattr(regular_files, "open_folder", refused)
+    monkeypatch.setattr(files, "_open_folder", refused)
     left_out: list[LeftOut] = []
     found = find_runs(tmp_path / "runs", left_out=left_out)
     assert [path.parent.name for path in found] == ["a", "z"]

@@ -20,6 +20,7 @@ from nclab.claims.registry import experiments, find_experiments, paper_of, paper
 from nclab.claims.story import errata_rows, stories
 from nclab.claims.tables import recorded_verdicts, shown
 from nclab.claims.verdict import Verdict
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
 from nclab.progress import bar
@@ -36,7 +37,6 @@ from nclab.records.results import (
     write_json,
 )
 from nclab.text import counted
-from nclab.threads import one_thread
 
 SEEDS = {"quick": 2}
 """Seeds of every experiment where none are asked for; of other presets `MORE_SEEDS`."""

@@ -43,8 +43,8 @@ def command(
     """
     from nclab.claims.claims_table import claims_table
     from nclab.claims.ledger import find, judge_all
+    from nclab.compute import one_thread
     from nclab.records.results import read_numbers
-    from nclab.threads import one_thread
 
     chosen = find(ids or [])
     if runs is not None and not runs.is_dir():

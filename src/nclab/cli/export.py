@@ -48,7 +48,7 @@ def command(
 
     Training curves: [bold]nclab export runs/ --records epoch --out epochs.parquet[/bold]
     """
-    from nclab.files import named_file
+    from nclab.files import resolve_output
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
     from nclab.records.read import LeftOut
 
@@ -60,7 +60,7 @@ def command(
         raise NclabError(f"Expected one or more kinds in --records, got {records!r}.")
     kind = _format(out, form, as_json, FORMATS)
     if out is not None:  # before everything is read
-        named_file(out, "Name another file, or leave --out out to print.")
+        resolve_output(out, "Name another file, or leave --out out to print.")
     left_out: list[LeftOut] = []
     rows = record_rows(folder, kinds=kinds, left_out=left_out)
     for one in left_out:

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from nclab.text import WIDTH, fitted
+from nclab.text import WIDTH, fit_to_width
 
 
 def print_json(value: Any) -> None:
@@ -26,4 +26,4 @@ def print_table(*renderables: Any) -> None:
     if not sys.stdout.isatty():
         console = Console(width=max(WIDTH, console.width), markup=False, emoji=False)
     for renderable in renderables:
-        console.print(fitted(renderable, console))
+        console.print(fit_to_width(renderable, console))

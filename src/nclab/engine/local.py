@@ -18,7 +18,7 @@ from nclab.engine.jobs import Engine, Job, JobList, JobResult, ReportStep, ended
 from nclab.engine.worker import Word, thread_environment, use_threads, work
 from nclab.errors import NclabError
 
-PATIENCE_SECONDS = 2.0
+DELAY_SECONDS = 2.0
 """How long a worker that was asked to stop may take."""
 TRIES = 3
 """So many workers may die while they are handed one job."""
@@ -191,7 +191,7 @@ def _stop(workers: list[_Worker]) -> None:
         if worker.index is not None or not worker.ready:
             worker.process.terminate()
     for worker in workers:
-        worker.process.join(PATIENCE_SECONDS)
+        worker.process.join(DELAY_SECONDS)
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()

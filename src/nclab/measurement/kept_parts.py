@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nclab import __version__
 from nclab.errors import NclabError
-from nclab.files import delete, explained, remove_leftovers
+from nclab.files import delete, remove_leftovers, translate_os_errors
 from nclab.measurement.shard_rounds import Plan, ReadPart
 from nclab.tensor_trees import read_tree, write_tree
 
@@ -25,14 +25,14 @@ class KeptParts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._used: list[Path] = []
-        with explained("write", folder):
+        with translate_os_errors("write", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
     def key(self, work: str, plan: Plan, files: Iterable[Path], *more: Any) -> str:
         """A name for the part; other when a file, an option or the class means have changed."""
         told = hashlib.sha256(f"{__version__} {work}".encode())
         for file in files:
-            with explained("read", file):
+            with translate_os_errors("read", file):
                 about = file.stat()
             _tell(told, [str(file), about.st_size, about.st_mtime_ns])
         _tell(told, [plan, more])

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.compiler import has_numba
+from nclab.compute import has_numba
 from nclab.progress import track
 from nclab.statistics import blocks
 from nclab.statistics.blocks import SymmetricSum

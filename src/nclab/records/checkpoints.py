@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError, RecordError
-from nclab.files import write_whole
+from nclab.files import open_regular, write_whole
 from nclab.records.lines import exact
 from nclab.records.schema import SCHEMA, CheckpointAbout
-from nclab.regular_files import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor

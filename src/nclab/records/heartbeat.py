@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nclab.files import write_whole
+from nclab.files import read_regular, write_whole
 from nclab.records.lines import to_json
-from nclab.regular_files import read_regular
 
 FILE = "state.json"
 PERIOD_SECONDS = 1.0
@@ -38,7 +37,7 @@ class Heartbeat:
 def read_state(folder: Path, *, root: Path | None = None) -> dict[str, Any]:
     """The last heartbeat; empty where there is none that can be read."""
     try:
-        found = json.loads(read_regular(folder / FILE, root=root, most=MOST_BYTES))
+        found = json.loads(read_regular(folder / FILE, root=root, max_bytes=MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

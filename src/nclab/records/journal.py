@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
-from nclab.files import explained
+from nclab.files import open_regular, translate_os_errors
 from nclab.records.lines import LONGEST, decode, encode, opening
 from nclab.records.lock import hold, leave_to_parent
 from nclab.records.reading import JournalLines, Reading
 from nclab.records.schema import END, SCHEMA, START, StartRecord
 from nclab.records.seals import SEALED, seal_line
-from nclab.regular_files import open_regular
 
 FILE = "journal.jsonl"
 
@@ -115,11 +114,11 @@ class JournalWriter:
     def __init__(self, path: Path, identity: str | None = None) -> None:
         self.path = path
         self._refused: str | None = None
-        with explained("write", path, RecordError):
+        with translate_os_errors("write", path, RecordError):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             hold(self._descriptor, path)  # itself, for the file "lock" may be removed
-            with explained("read", path, RecordError):
+            with translate_os_errors("read", path, RecordError):
                 found = scan(path, identity=identity)
             if found.reading.foreign:  # before anything is cut off as damaged
                 raise RecordError(
@@ -226,7 +225,7 @@ class JournalWriter:
         """CRC-32 and number of lines of the first bytes, None if there are fewer."""
         checksum = position = lines = 0
         while position < length:
-            with explained("read", self.path, RecordError):
+            with translate_os_errors("read", self.path, RecordError):
                 block = os.pread(self._descriptor, min(BLOCK, length - position), position)
             if not block:
                 return None
@@ -238,7 +237,7 @@ class JournalWriter:
     def before(self, step: int) -> tuple[int, int]:
         """Bytes before the end of the run or the first record of a step or later; records after."""
         kept = later = 0
-        with explained("read", self.path, RecordError), open_regular(self.path) as stream:
+        with translate_os_errors("read", self.path, RecordError), open_regular(self.path) as stream:
             lines = JournalLines(stream)
             for line in lines:
                 record = decode(line) or {}

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nclab.errors import RecordError
-from nclab.files import explained
-from nclab.regular_files import open_regular
+from nclab.files import open_regular, translate_os_errors
 
 FILE = "lock"
 TRIES, PAUSE_SECONDS = 5, 0.05
@@ -21,7 +20,7 @@ class Lock:
     """Held from its making to `close`, by this process alone."""
 
     def __init__(self, folder: Path) -> None:
-        with explained("write", folder / FILE, RecordError):
+        with translate_os_errors("write", folder / FILE, RecordError):
             descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
             self._descriptor: int | None = descriptor
             try:

@@ -19,10 +19,9 @@ from typing import Any
 
 import nclab
 from nclab.errors import RecordError
-from nclab.files import write_whole
+from nclab.files import read_regular, write_whole
 from nclab.records.schema import SCHEMA
 from nclab.records.seals import open_json, seal_json
-from nclab.regular_files import read_regular
 
 FILE = "manifest.json"
 FORMAT = "nclab run"

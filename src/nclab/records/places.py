@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nclab.errors import RecordError
-from nclab.files import delete, explained
+from nclab.files import delete, translate_os_errors
 from nclab.records import checkpoints
 from nclab.records.heartbeat import FILE as STATE
 from nclab.records.journal import FILE as JOURNAL
@@ -34,7 +34,7 @@ def claim_folder(folder: str | os.PathLike[str]) -> Path:
     'run-1'
     """
     place = Path(folder)
-    with explained("write", place, RecordError):
+    with translate_os_errors("write", place, RecordError):
         for candidate in _candidates(place):
             try:
                 candidate.mkdir(parents=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nclab.errors import NclabWarning, RecordError
+from nclab.files import list_folder, open_regular
 from nclab.frame import as_frame
 from nclab.records.checkpoints import FOLDER as CHECKPOINTS
 from nclab.records.heartbeat import read_state
@@ -20,7 +21,6 @@ from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.reading import FOREIGN, JournalLines, Reading
 from nclab.records.schema import END, MEASUREMENT, START, State, layers_of, split_of
 from nclab.records.seals import SEALED, open_line
-from nclab.regular_files import entries, open_regular
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -383,7 +383,7 @@ def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]
     if len(folder.parts) - len(root.parts) >= DEPTH:
         return
     try:
-        inside = entries(folder, root=root)
+        inside = list_folder(folder, root=root)
     except OSError as error:
         left_out.append(LeftOut(folder, f"Cannot read the folder {folder}: {error.strerror}."))
         return

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nclab.files import open_regular
 from nclab.records.lines import LONGEST, decode
 from nclab.records.schema import START
 from nclab.records.seals import open_line
-from nclab.regular_files import open_regular
 
 HEADING_BYTES = 4096
 """No first line of a journal is longer."""

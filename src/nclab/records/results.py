@@ -9,10 +9,9 @@ from typing import Any
 
 from nclab import __version__
 from nclab.errors import NclabError, RecordError
-from nclab.files import explained, write_whole
+from nclab.files import read_regular, translate_os_errors, write_whole
 from nclab.records.schema import NumbersHeading
 from nclab.records.seals import open_json, seal_json
-from nclab.regular_files import read_regular
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
@@ -23,7 +22,7 @@ UNREADABLE = "unreadable"
 
 def make_folder(folder: Path) -> None:
     """Make a folder, or say in one line why it cannot be made."""
-    with explained("make the folder", folder, NclabError):
+    with translate_os_errors("make the folder", folder, NclabError):
         folder.mkdir(parents=True, exist_ok=True)
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.files import delete, explained, flush_folder, remove_leftovers
+from nclab.files import delete, flush_folder, remove_leftovers, translate_os_errors
 from nclab.records import checkpoints
 from nclab.records.checkpoints import Checkpoint
 from nclab.records.heartbeat import FILE as STATE
@@ -59,7 +59,7 @@ def open_run(
     nclab.errors.RecordError: ...config.rate: 0.1 there, 0.2 here...
     """
     place = Path(folder)
-    with explained("write", place, RecordError):
+    with translate_os_errors("write", place, RecordError):
         (place / checkpoints.FOLDER).mkdir(parents=True, exist_ok=True)
     wanted = Manifest(
         name=name or place.resolve().name,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabWarning, RecordError
+from nclab.files import open_regular
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lines import LONGEST
 from nclab.records.manifest import read_manifest
 from nclab.records.read import parse
 from nclab.records.reading import Reading
-from nclab.regular_files import open_regular
 
 BLOCK = 1 << 22
 """Bytes that are read at once."""

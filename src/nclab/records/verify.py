@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from nclab.errors import RecordError
+from nclab.files import open_regular, read_regular
 from nclab.records.checkpoints import FOLDER, Checkpoint, list_checkpoints, read_checkpoint
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import BLOCK, ENDING, Scan, scan
@@ -17,7 +18,6 @@ from nclab.records.manifest import Manifest, read_manifest
 from nclab.records.read import LeftOut, find_runs, what_is_gone
 from nclab.records.results import CLAIMS, SKIPPED
 from nclab.records.seals import SEALED, open_json
-from nclab.regular_files import open_regular, read_regular
 
 State = Literal["good", "unchecked", "skipped", "differs", "damaged"]
 

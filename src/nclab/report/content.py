@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import stat
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,11 +13,10 @@ from typing import Any
 
 from nclab.errors import NclabError, RecordError
 from nclab.figures.picture import Picture, from_json
-from nclab.files import explained
+from nclab.files import list_folder, read_regular, translate_os_errors
 from nclab.records import find_runs
 from nclab.records.read import LeftOut
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED, digest, parse_json
-from nclab.regular_files import check_regular, entries
 from nclab.report.foreign_files import (
     read_claims,
     read_errata,
@@ -29,6 +29,17 @@ from nclab.text import counted
 
 PICTURE = ".picture.json"
 IMAGES = (".svg", ".png", ".pdf")
+ACTIVE_ELEMENTS = {
+    "script",
+    "foreignobject",
+    "iframe",
+    "embed",
+    "object",
+    "handler",
+    "set",
+    "animate",
+}
+"""Elements of SVG that can run or load something; figures of nclab contain none of them."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,8 @@ class Content:
 def read_content(root: Path) -> Content:
     """Read everything but the runs; what is missing is missing, what is damaged is said."""
     problems: list[str] = []
-    with explained("read the folder", root, NclabError):
-        inside = entries(root, root=root)
+    with translate_os_errors("read the folder", root, NclabError):
+        inside = list_folder(root, root=root)
     folders = [root / name for name, mode in inside.items() if stat.S_ISDIR(mode)]
     damage: dict[str, str] = {}
     found = [_experiment(folder, root, problems, damage) for folder in folders]
@@ -241,7 +252,7 @@ def _experiment(
 ) -> ExperimentFolder | None:
     """An experiment, None where a folder holds none; why its numbers cannot be read goes along."""
     try:
-        names = list(entries(folder, root=root))
+        names = list(list_folder(folder, root=root))
     except OSError:  # as is said where runs are looked for
         return None
     numbers_file, before = folder / NUMBERS, len(problems)
@@ -279,12 +290,43 @@ def _images(
     for suffix in IMAGES:
         if (name := f"{stem}{suffix}") in names:
             try:
-                check_regular(folder / name, root=root)
+                image = read_regular(folder / name, root=root)
             except OSError as error:
                 problems.append(f"{folder.name}/{name} cannot be read: {error.strerror}")
+                continue
+            if suffix == ".svg" and not is_static_svg(image):
+                problems.append(
+                    f"{folder.name}/{name} is left out: it contains scripts or is not a valid SVG"
+                )
             else:
                 found[suffix] = folder / name
     return found
+
+
+def is_static_svg(content: bytes) -> bool:
+    """Whether a file is an SVG image without scripts, event handlers and foreign content.
+
+    >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>')
+    True
+    >>> is_static_svg(b'<svg xmlns="http://www.w3.org/2000/svg"><g onclick="alert(1)"/></svg>')
+    False
+    """
+    if b"<!ENTITY" in content:
+        return False
+    try:
+        root = ElementTree.fromstring(content)
+    except ElementTree.ParseError:
+        return False
+    for element in root.iter():
+        name = str(element.tag).rpartition("}")[2].lower()
+        if name in ACTIVE_ELEMENTS:
+            return False
+        for attribute, value in element.attrib.items():
+            attribute = attribute.rpartition("}")[2].lower()
+            is_link = attribute == "href" and not value.startswith(("#", "data:image/"))
+            if attribute.startswith("on") or is_link:
+                return False
+    return True
 
 
 def _json(path: Path, problems: list[str], root: Path) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import RecordError
-from nclab.files import explained
+from nclab.files import translate_os_errors
 from nclab.records import Tail
 from nclab.records.heartbeat import read_state
 from nclab.records.journal import FILE as JOURNAL
@@ -70,7 +70,7 @@ class GrowingRun:
             size = 0
         first, grown = self._size < 0, False
         if size != self._size:
-            with explained("read", f"{self.path}/{JOURNAL}", RecordError):
+            with translate_os_errors("read", f"{self.path}/{JOURNAL}", RecordError):
                 for content in self._tail.contents():
                     if self._tail.restarted and not grown:
                         self._begin()

@@ -1,52 +1,62 @@
-"""Where a report goes: a folder of its own, in which nothing of others can be lost."""
+"""The folder that a report is written to."""
 
+import os
 from pathlib import Path
 
 from nclab.errors import NclabError
-from nclab.folder_marks import Mark
-from nclab.folders import real_place
+from nclab.folders import FolderMark
 from nclab.records.checkpoints import FOLDER as CHECKPOINTS
 from nclab.records.heartbeat import FILE as STATE
 from nclab.records.journal import FILE as JOURNAL
 from nclab.records.lock import FILE as LOCK
 from nclab.records.manifest import FILE as MANIFEST
 from nclab.records.places import holds_run
+from nclab.records.read import find_runs
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED
-from nclab.report.content import IMAGES
 
-DATA = ("data/curves", "data/figures", "data/numbers", "data/runs")
-MARK = Mark(
+MARK = FolderMark(
     "report.json",
     {"format": "nclab report"},
-    folders=("assets", *DATA, "papers", "runs"),
-    endings=(".html", ".js", ".css", ".json", ".csv", *IMAGES),
+    folders=(
+        "assets",
+        *(f"data/{name}" for name in ("curves", "figures", "numbers", "runs")),
+        "papers",
+        "runs",
+    ),
+    pages=("index.html", "claims.html", "runs.html", "formulas.html"),
 )
 TAKEN = (CHECKPOINTS, STATE, JOURNAL, LOCK, MANIFEST, CLAIMS, NUMBERS, SKIPPED)
 """Names that mean something else in a folder of runs."""
 
 
-def checked_place(target: Path, root: Path) -> Path:
-    """The folder for the report of these runs: new, empty or an earlier report; no other is taken.
+def check_target(target: Path, root: Path) -> Path:
+    """Return the folder for the report of the runs in `root`, or raise if runs could be lost.
 
-    It may lie in the folder of runs, as it does by default, but in no run and above none.
+    The folder must be new, empty or an earlier report. It may lie in the folder of runs, but not
+    in a run, and it may not be or contain the folder of runs.
     """
-    place, runs = real_place(target), real_place(root)
-    if real_place(target.parent) == runs and target.is_symlink():  # not asked for: it was found
+    folder, runs = Path(os.path.realpath(target)), Path(os.path.realpath(root))
+    if target.is_symlink() and Path(os.path.realpath(target.parent)) == runs:
         raise NclabError(
-            f"Expected a folder, but {target} is a link. Delete it, or pass another --out."
+            f"Expected a folder, but {target} is a link. Delete the link, or pass another --out."
         )
-    if runs.is_relative_to(place):
-        relation = "is" if runs == place else "contains"
+    if runs.is_relative_to(folder):
+        relation = "is" if runs == folder else "contains"
         raise NclabError(
-            f"Expected a folder of its own for the report, got {target}, which {relation} the "
+            f"Expected a separate folder for the report, got {target}, which {relation} the "
             f"folder of runs {root}. Pass another folder with --out."
         )
-    inside = [one for one in (place, *place.parents) if one != runs and one.is_relative_to(runs)]
-    if inside and (place.name in TAKEN or any(map(holds_run, inside))):
+    above = [path for path in (folder, *folder.parents) if runs in path.parents]
+    if above and (folder.name in TAKEN or any(map(holds_run, above))):
         raise NclabError(
-            f"Expected a folder for the report that is no part of a run, got {target}. "
-            "Pass another folder with --out."
+            f"Expected a folder for the report outside of every run, got {target}. Pass another "
+            "folder with --out."
         )
-    shown = place if ".." in target.parts else target  # `new/..` leads nowhere
+    shown = folder if ".." in target.parts else target
     MARK.check(shown)
+    if folder.exists() and (within := find_runs(folder)):
+        raise NclabError(
+            f"Expected a folder without runs for the report, got {target} with the run "
+            f"{within[0]}. Move the run, or pass another folder with --out."
+        )
     return shown

@@ -11,11 +11,10 @@ from typing import Any
 from nclab.errors import NclabError, RecordError
 from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import Picture, to_json
-from nclab.files import explained
+from nclab.files import read_regular, translate_os_errors
 from nclab.folders import replace_folder
 from nclab.metrics.toward import MEANINGS
 from nclab.progress import track
-from nclab.regular_files import read_regular
 from nclab.report.compare import curves, table
 from nclab.report.content import (
     Content,
@@ -29,7 +28,7 @@ from nclab.report.formulas import of_metrics
 from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
-from nclab.report.place import MARK, checked_place
+from nclab.report.place import MARK, check_target
 from nclab.report.run_data import room_for, run_data
 from nclab.report.sweep_figures import with_figures
 
@@ -67,7 +66,7 @@ def write_report(
     Runs that differ in their settings are drawn against them: the given metrics, or a usual few.
     """
     root = check_folder(runs)
-    target = checked_place(root / "report" if out is None else out, root)
+    target = check_target(root / "report" if out is None else out, root)
     problems: list[str] = []
     content = read_content(root)
     found, scripts = read_runs(root, problems)
@@ -78,7 +77,7 @@ def write_report(
     pages = Pages(content, found, plotly=plotly is not None)
     files: dict[str, str | bytes] = {f"assets/{name}": text for name, text in assets(plotly)}
     for name, make in data_files(content).items():
-        with explained("read", name, NclabError):
+        with translate_os_errors("read", name, NclabError):
             files[f"data/{name}"] = make()
     files["data/claims.json"] = json.dumps(list(content.claims), indent=1, ensure_ascii=False)
     files |= {f"data/runs/{slug}.js": text for slug, text in scripts.items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from nclab.compiler import has_numba
+from nclab.compute import has_numba
 
 CPU_BLOCK = 2**16
 """Numbers in a block on the CPU: half a MiB of float64, so that three blocks fit into the L2 cache.

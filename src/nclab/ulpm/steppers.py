@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.compiler import has_numba
+from nclab.compute import has_numba
 from nclab.errors import NclabError
 from nclab.ulpm.problem import TINY_LOG, Array, Problem, pull
 

@@ -10,9 +10,9 @@ from scipy.optimize import brentq, minimize
 
 from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.verdict import Finding, Verdict
+from nclab.compute import one_thread
 from nclab.text import number
 from nclab.theory.targets.target import target
-from nclab.threads import one_thread
 
 Array = NDArray[np.float64]
 CASES = {

@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from nclab.compute import one_thread
 from nclab.errors import NclabError
 from nclab.measurement import measure
 from nclab.metrics import nc4_agreement, nc4_ncc_accuracy
 from nclab.records import Checkpoint, open_run, read_run
 from nclab.records.schema import EPOCH
 from nclab.statistics import SecondPass
-from nclab.threads import one_thread
 from nclab.training.data import fashion_mnist
 from nclab.training.data.samples import Samples
 from nclab.training.data.teacher import Teacher

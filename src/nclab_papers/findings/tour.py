@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
 from nclab.measurement.table import layers, side_by_side
 from nclab.metrics import simplex_etf
-from nclab.threads import one_thread
 from nclab_papers.shared.small_network import NetworkConfig, train_perfectly
 
 NAME = "tour"

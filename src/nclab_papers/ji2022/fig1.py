@@ -17,9 +17,9 @@ import numpy as np
 
 from nclab.claims.claim import Claim
 from nclab.claims.tables import Table
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Marker, Panel, Picture, Series
-from nclab.threads import one_thread
 from nclab.ulpm.descent import descend
 from nclab.ulpm.problem import Problem
 from nclab_papers.ji2022.flow import thm_3_1

@@ -31,12 +31,12 @@ from nclab.claims.judging import (
 )
 from nclab.claims.tables import Table, plus_minus
 from nclab.claims.verdict import Finding, Verdict
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.progress import track
 from nclab.text import number
-from nclab.threads import one_thread
 from nclab.ulpm.descent import descend, normalised_descent
 from nclab.ulpm.flow import flow
 from nclab.ulpm.problem import Problem, Reduction

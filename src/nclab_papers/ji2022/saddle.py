@@ -16,12 +16,12 @@ import numpy as np
 from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.tables import Table, plus_minus
 from nclab.claims.verdict import Finding, Verdict
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.progress import track
 from nclab.text import number
-from nclab.threads import one_thread
 from nclab.ulpm.examination import escape_samples, examine, find_point, slice_below
 from nclab.ulpm.examples import (
     example_multipliers,

@@ -22,12 +22,12 @@ from nclab.claims.judging import Part, judge_choices, judge_effects
 from nclab.claims.tables import Row, Table, plus_minus
 from nclab.claims.verdict import Finding
 from nclab.claims.working import in_one_step, work_through
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Panel, Picture
 from nclab.files import write_whole
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.setting import checked
-from nclab.threads import one_thread
 from nclab_papers.shared.rows import (
     as_columns,
     as_rows,

@@ -11,11 +11,11 @@ from torch import Tensor
 from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.evidence import by_hand, judge_statement, tally, worked
 from nclab.claims.verdict import Finding, Verdict
+from nclab.compute import one_thread
 from nclab.metrics import nc0_weight_mean, nc3_frobenius
 from nclab.statistics import ClassMoments
 from nclab.text import number
 from nclab.theory.statements import ROUNDING, Inequality
-from nclab.threads import one_thread
 from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Fleet, Member, Recipe
 from nclab.training.fleet.backend import Backend

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.progress import track
 from nclab.theory.targets.deep_linear import best_size
@@ -14,7 +15,6 @@ from nclab.theory.targets.relu_starts import PLANE, from_graph, from_plane
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solved import Solved
 from nclab.theory.targets.squared_error import shrunk
-from nclab.threads import one_thread
 
 REFINING = 20_000
 """Steps of descent from the graph, at most."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
@@ -15,7 +16,6 @@ from nclab.theory.targets.program import (
     with_weight,
 )
 from nclab.theory.targets.solve import MANY, clustered, solve
-from nclab.threads import one_thread
 
 CLOSE = 1e-7
 """The norm is met to this, relatively; the loss then to its square."""

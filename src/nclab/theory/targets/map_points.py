@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import DataError
-from nclab.files import explained
+from nclab.files import translate_os_errors
 
 COLUMNS = {
     "imbalance": ("imbalance", "weight_decay"),
@@ -52,7 +52,7 @@ def read_points(path: Path) -> list[Mapping[str, Any]]:
     """Rows of a .csv with a header, or of a .json: a list, or an object with `rows` or `points`."""
     if path.suffix not in (".csv", ".json"):
         raise DataError(f"Expected points as .csv or .json, got {path.name}.")
-    with explained("read", str(path), DataError):
+    with translate_os_errors("read", str(path), DataError):
         text = path.read_text()
     if path.suffix == ".csv":
         table = csv.DictReader(text.splitlines())

@@ -7,13 +7,13 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from nclab.compute import one_thread
 from nclab.progress import track
 from nclab.theory.targets.descent import Function, descend
 from nclab.theory.targets.program import Program
 from nclab.theory.targets.setting import Setting
 from nclab.theory.targets.solve import solve
 from nclab.theory.targets.solved import Solved, shared_out
-from nclab.threads import one_thread
 
 STARTS = 24
 """Of up to `SMALL` classes; of more so many fewer, down to `FEWEST`."""

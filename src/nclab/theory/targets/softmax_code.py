@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 from torch import Tensor
 
+from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.theory.targets.descent import descend
-from nclab.threads import one_thread
 
 SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5e3, 2e4, 1e5)
 BEST_FOUND = {

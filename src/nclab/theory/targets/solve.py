@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nclab.compute import one_thread
 from nclab.theory.targets.descent import descend
 from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
@@ -18,7 +19,6 @@ from nclab.theory.targets.program import (
     threshold,
     zero,
 )
-from nclab.threads import one_thread
 
 GAP = 1e-10
 """Relative gap at which a small program is solved; from `MANY` groups on `COARSE_GAP`."""

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from nclab.compiler import has_numba
+from nclab.compute import has_numba
 from nclab.errors import NclabError
 from nclab.training.fleet import portable
 from nclab.training.fleet.recipe import Recipe

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nclab.compute import no_denormals, one_thread
 from nclab.errors import NclabError
-from nclab.threads import no_denormals, one_thread
 from nclab.training.fleet.recipe import Member, Recipe
 
 

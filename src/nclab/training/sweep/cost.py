@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.progress import track
 from nclab.records.run import KEPT
 from nclab.text import number
-from nclab.threads import one_thread
 from nclab.training.data.samples import Samples
 from nclab.training.fleet import fleet_for
 from nclab.training.sweep.measure import Measured, measure_member

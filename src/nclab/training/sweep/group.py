@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from nclab.compute import one_thread
 from nclab.errors import DataError, NclabError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
@@ -23,7 +24,6 @@ from nclab.records.schema import (
     Train,
     split_of,
 )
-from nclab.threads import one_thread
 from nclab.training.data.samples import Samples
 from nclab.training.fleet import EpochStats, fleet_for
 from nclab.training.fleet.backend import choose_backend

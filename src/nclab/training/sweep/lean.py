@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import DataError, NclabWarning
 from nclab.files import remove_leftovers, write_whole
-from nclab.threads import one_thread
 from nclab.training.data.samples import Samples
 from nclab.training.data.selection import Split
 from nclab.training.fleet import Fleet

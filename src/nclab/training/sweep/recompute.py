@@ -4,10 +4,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
+from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.records.checkpoints import list_checkpoints, read_checkpoint
 from nclab.records.manifest import Manifest
-from nclab.threads import one_thread
 from nclab.training.data.plugged import draw_samples, plugged_data
 from nclab.training.data.samples import Samples
 from nclab.training.data.selection import SampleSelection, Split
