@@ -15,7 +15,8 @@ import torch
 
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import optimal_loss
-from nclab.theory.certificates.certificate import Certificate, certify
+from nclab.theory.certificates.certificate import Certificate
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_gap
 from nclab.theory.layer_peeled import FloatArray
 

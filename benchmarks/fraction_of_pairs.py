@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.layer_peeled import FloatArray, g
 
 CASES = (
@@ -38,7 +38,7 @@ Pairs = list[tuple[int, int]]
 
 
 def graphs(num_classes: int, edges: int, rng: np.random.Generator) -> Iterator[tuple[str, Pairs]]:
-    """Graphs with that many edges, from the most even degrees to the least."""
+    """GraphGroups with that many edges, from the most even degrees to the least."""
     order = list(combinations(range(num_classes), 2))
 
     def first(kind: str, pairs: Pairs) -> tuple[str, Pairs]:

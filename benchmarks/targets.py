@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 import nclab
 from nclab.errors import DataError
-from nclab.theory.certificates.any_counts import (
-    any_counts,
-    own_probabilities,
+from nclab.theory.certificates.count_aware import (
+    bounds_from_probabilities,
+    count_aware_bounds,
     residual_bound,
     residual_objective,
 )
-from nclab.theory.targets.program import threshold, with_weight
+from nclab.theory.targets.program import critical_weight, with_weight
+from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.search import program_of_classes
-from nclab.theory.targets.solve import solve
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-9
@@ -103,7 +103,7 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
     setting = nclab.target(counts=counts, weight_decay=0.01, targets=soft).setting
     setting = replace(setting, bias=0.0 if biased else None)
     base = program_of_classes(setting, 1.0)
-    most = threshold(base)
+    most = critical_weight(base)
     path = []
     for share in (0.5, 0.1, 0.02, 0.003):
         program = with_weight(base, most * share)
@@ -139,14 +139,16 @@ def _attack_setting(rng: np.random.Generator, slacks: Slacks) -> None:
             rests = np.stack([(q - targets)[:, labels == c].sum(1) for c in range(C)])
             size = norms / math.sqrt(C * n)
             centred = float(np.linalg.norm(net.bias - net.bias.mean()))
-            own = own_probabilities(counts, rests, size, loss, bias_norm=centred)
+            own = bounds_from_probabilities(counts, rests, size, loss, bias_norm=centred)
             slacks.add("loss, by own probabilities", own.excess_loss / max(loss, 1e-9))
             assert own.within_upper.value is not None
             slacks.add("share within, by own probabilities", own.within_upper.value - within)
             others.append((rests, centred))
             for one, allowed in others[-6:]:
                 if allowed >= centred:  # other networks with these norms
-                    found = own_probabilities(counts, one, size, math.inf, bias_norm=allowed)
+                    found = bounds_from_probabilities(
+                        counts, one, size, math.inf, bias_norm=allowed
+                    )
                     slack = (loss - found.optimal_loss) / max(loss, 1e-9)
                     slacks.add("loss, by another's probabilities", slack)
         if not biased:
@@ -174,13 +176,13 @@ def _attack_certificate(
     alpha = math.sqrt(float((net.features**2).sum(1).mean()))
     beta = float(np.linalg.norm(net.weight)) / math.sqrt(len(counts))
     try:
-        found = any_counts(counts, alpha * beta, loss, bias=biased, targets=soft)
+        found = count_aware_bounds(counts, alpha * beta, loss, bias=biased, targets=soft)
     except DataError as error:
         slacks.add(f"refused: {error}", -1.0)
         return
-    slacks.add("any_counts, loss", (loss - found.optimal_loss) / max(loss, 1e-9))
+    slacks.add("count_aware_bounds, loss", (loss - found.optimal_loss) / max(loss, 1e-9))
     assert found.within_upper.value is not None
-    slacks.add("any_counts, within", found.within_upper.value - within)
+    slacks.add("count_aware_bounds, within", found.within_upper.value - within)
 
 
 def _network(

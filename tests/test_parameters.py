@@ -13,7 +13,7 @@ REASONS = {
     "nclab.measurement.shards.measure_shards": "the public door: each option stands alone",
     "nclab.monitor.monitor.__init__": "the public door: each option stands alone",
     "nclab.measurement.model.measure": "the public door: each option stands alone",
-    "nclab.theory.targets.target.target": "the public door: each option stands alone",
+    "nclab.theory.targets.dispatch.target": "the public door: each option stands alone",
 }
 
 

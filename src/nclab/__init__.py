@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from nclab.statistics.logits import LogitStatistics
     from nclab.statistics.moments import ClassMoments
     from nclab.statistics.second_pass import SecondPass
-    from nclab.theory.certificates.certificate import Certificate, certify
-    from nclab.theory.targets.target import Target, target
+    from nclab.theory.certificates.certificate import Certificate
+    from nclab.theory.certificates.certification import certify
+    from nclab.theory.targets.dispatch import target
+    from nclab.theory.targets.result import Target
 
 __version__ = "0.2.0.dev0"
 
@@ -35,12 +37,12 @@ _HOME = {
     "NclabWarning": "nclab.errors",
     "Report": "nclab.measurement.report",
     "SecondPass": "nclab.statistics.second_pass",
-    "Target": "nclab.theory.targets.target",
-    "certify": "nclab.theory.certificates.certificate",
+    "Target": "nclab.theory.targets.result",
+    "certify": "nclab.theory.certificates.certification",
     "measure": "nclab.measurement.model",
     "measure_features": "nclab.measurement.arrays",
     "measure_shards": "nclab.measurement.shards",
-    "target": "nclab.theory.targets.target",
+    "target": "nclab.theory.targets.dispatch",
 }
 
 _ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")

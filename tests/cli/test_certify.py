@@ -57,7 +57,7 @@ def test_counts() -> None:
     """Loss and alpha are means over samples then; the number of classes is that of the counts."""
     words = ("certify", "--counts", "3x10,3x1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
     value = run_json(*words)
-    assert value["any_counts"]["optimal_loss"] == pytest.approx(0.26746353, abs=1e-8)
+    assert value["count_aware"]["optimal_loss"] == pytest.approx(0.26746353, abs=1e-8)
     assert value["num_classes"] == 6
     with pytest.raises(DataError, match="got -1 for class 1"):
         run("certify", "--counts", "5,-1", "--alpha", "2", "--beta", "1", "--loss", "0.3")

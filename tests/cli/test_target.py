@@ -66,7 +66,10 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3", "--norms", "1,2", "--depth", "2"), "beside --depth 2, got --norms"),
         (("--classes", "3", "--norms", "1,2", "--bias", "0.3"), "--bias none beside --norms"),
         (("--classes", "3", "--weight-decay", "1", "--bias", "nan"), "finite number as --bias"),
-        (("--classes", "3", "--weight-decay", "1", "--focus", "1"), "Expected --focus only with"),
+        (
+            ("--classes", "3", "--weight-decay", "1", "--focal-gamma", "1"),
+            "Expected --focal-gamma only with",
+        ),
         (("--classes", "3", "--weight-decay", "1", "--features", "x"), "Expected --features free"),
         (("--classes", "9", "--weight-decay", "1e-99"), "Expected --weight-decay 0, for"),
         (("--classes", "3", "--weight-decay", "nan"), "a finite number as --weight-decay"),

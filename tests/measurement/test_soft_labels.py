@@ -48,9 +48,9 @@ def test_the_loss_is_that_of_the_labels_and_the_rest_that_of_the_largest(targets
         expected.alignment_lower.value, abs=1e-9
     )
     for solved in (certificate, found.certificate(pairs=False)):
-        assert solved.any_counts is not None
-        assert solved.any_counts.loss == found.loss
-        assert solved.any_counts.optimal_loss <= found.loss
+        assert solved.count_aware is not None
+        assert solved.count_aware.loss == found.loss
+        assert solved.count_aware.optimal_loss <= found.loss
     with pytest.raises(nclab.DataError, match="optimal_loss is missing"):
         replace(found, residuals=None).certificate()
 

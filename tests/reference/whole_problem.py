@@ -44,7 +44,7 @@ def whole_problem(
 ) -> Ended:
     """One random start.
 
-    Kinds: dim, depth, loss="mse", smoothing, focus, bias (its penalty), relu (features >= 0),
+    Kinds: dim, depth, loss="mse", smoothing, focal_gamma, bias (its penalty), relu (features >= 0),
     between (ReLU between the maps), classes (every class counts once in the norm of features),
     norms (root mean squares of features and rows, instead of penalties).
     """
@@ -95,8 +95,8 @@ def _loss(Z: Tensor, labels: Tensor, C: int, kind: dict[str, Any]) -> Tensor:
         return (Z - torch.eye(C).double()[:, labels]).square().sum() / (2 * n)
     log_p = torch.log_softmax(Z, 0)
     own = log_p.gather(0, labels[None])[0]
-    if focus := kind.get("focus"):
-        return ((1 - own.exp()) ** focus * -own).mean()
+    if focal_gamma := kind.get("focal_gamma"):
+        return ((1 - own.exp()) ** focal_gamma * -own).mean()
     smoothing = kind.get("smoothing", 0.0)
     return -((1 - smoothing) * own + smoothing * log_p.mean(0)).mean()
 

@@ -11,7 +11,7 @@ from nclab.theory.certificates.alignment import alignment_lower
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import FloatArray
-from nclab.theory.worst_case import WorstCase, pose, worst_inter, worst_intra
+from nclab.theory.worst_case import WorstCase, make_problem, worst_inter, worst_intra
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
@@ -159,7 +159,7 @@ def test_more_loss_is_never_better() -> None:
 @pytest.mark.parametrize("free", [1, 2])
 def test_gradients(free: int) -> None:
     """Cosine, loss and norms against differences, away from the optimum."""
-    search = pose(3, 2.0, 0.1, 2, None, free)
+    search = make_problem(3, 2.0, 0.1, 2, None, free)
     point = search.optimum() + 0.5 * np.random.default_rng(0).normal(size=search.size)
     for both in (search.cosine_and_gradient, search.excess_and_gradient):
         numeric = approx_fprime(point, lambda x, f=both: f(x)[0], 1e-7)

@@ -87,7 +87,7 @@ def command(
         assert classes is not None
         value, shown = _of_weight_decay(classes, weight_decay)
     else:
-        from nclab.theory.certificates.certificate import certify
+        from nclab.theory.certificates.certification import certify
 
         if alpha is None or beta is None or loss is None:
             absent = next(name for name, number in numbers.items() if number is None)

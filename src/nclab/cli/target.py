@@ -14,7 +14,8 @@ from nclab.errors import DataError
 FLAGS = {
     "num_classes": "--classes",
     "weight_decay": "--weight-decay",
-    **{name: f"--{name}" for name in ("counts", "norms", "loss", "smoothing", "focus", "bias")},
+    "focal_gamma": "--focal-gamma",
+    **{name: f"--{name}" for name in ("counts", "norms", "loss", "smoothing", "bias")},
     **{name: f"--{name}" for name in ("features", "dim", "depth")},
 }
 """What the parameters of `target` are called here."""
@@ -34,7 +35,7 @@ def command(
         str, typer.Option(help="cross_entropy, label_smoothing, focal or mse.")
     ] = "cross_entropy",
     smoothing: Annotated[float | None, typer.Option(help="Of label_smoothing; 0.1.")] = None,
-    focus: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
+    focal_gamma: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
     bias: Annotated[
         str, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
     ] = "none",
@@ -77,7 +78,7 @@ def command(
     With networks on it: [bold]nclab target --map imbalance --runs RUNS --plot m.png[/bold]
     """
     if phase is not None:
-        given = (classes, counts, weight_decay, norms, smoothing, focus, dim)
+        given = (classes, counts, weight_decay, norms, smoothing, focal_gamma, dim)
         usual = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
         if any(one is not None for one in given) or not usual:
             raise DataError("Expected --map alone or a setting, got both.")
@@ -86,7 +87,7 @@ def command(
     if points is not None or runs is not None:
         name = "--runs" if points is None else "--points"
         raise DataError(f"Expected {name} beside --map only, got it alone.")
-    from nclab.theory.targets.target import target
+    from nclab.theory.targets.dispatch import target
 
     with naming_flags(FLAGS):
         found = target(
@@ -100,7 +101,7 @@ def command(
             features=features,
             depth=depth,
             smoothing=smoothing,
-            focus=focus,
+            focal_gamma=focal_gamma,
         )
     if plot is not None:
         _save(found.plot()[0], plot)
@@ -113,8 +114,13 @@ def command(
 def _map(
     name: str, points: Path | None, runs: Path | None, plot: Path | None, as_json: bool
 ) -> None:
-    from nclab.theory.targets.map_points import read_points, with_points
-    from nclab.theory.targets.phase_maps import check_map, draw_map, phase_map
+    from nclab.theory.targets.phase_maps import (
+        check_map,
+        draw_map,
+        phase_map,
+        read_points,
+        with_points,
+    )
 
     check_map(name)
     if plot is None and not as_json:

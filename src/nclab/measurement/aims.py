@@ -9,8 +9,9 @@ from torch import Tensor
 from nclab import metrics
 from nclab.errors import DataError
 from nclab.theory.certificates.norms_and_loss import as_number
+from nclab.theory.targets.dispatch import target
 from nclab.theory.targets.distance import TargetDistance, distance_to
-from nclab.theory.targets.target import Target, target
+from nclab.theory.targets.result import Target
 
 if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse

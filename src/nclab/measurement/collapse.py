@@ -25,7 +25,7 @@ from nclab.statistics.residuals import ResidualMoments
 from nclab.text import number
 from nclab.theory.certificates.certificate import Certificate
 from nclab.theory.targets.distance import TargetDistance
-from nclab.theory.targets.target import Target
+from nclab.theory.targets.result import Target
 
 if TYPE_CHECKING:
     from pandas import DataFrame

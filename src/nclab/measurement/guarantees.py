@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
 from nclab.measurement.aims import mean_square_norm, over_samples
-from nclab.theory.certificates.any_counts import (
-    AnyCounts,
-    any_counts,
-    own_probabilities,
-    own_residuals,
+from nclab.theory.certificates.certificate import Certificate
+from nclab.theory.certificates.certification import certify
+from nclab.theory.certificates.count_aware import (
+    CountAwareBounds,
+    bounds_from_probabilities,
+    bounds_from_residuals,
+    count_aware_bounds,
 )
-from nclab.theory.certificates.certificate import Certificate, certify
 
 if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
@@ -45,10 +46,10 @@ def certificate_of(collapse: "Collapse", delta: float | None, *, pairs: bool) ->
     )
     measured = {name: getattr(collapse, name) for name in BESIDE}
     measured["within_share"] = over_samples(collapse, own.variances) / mean_square_norm(collapse)
-    return replace(certificate, measured=measured, any_counts=_by_samples(collapse, pairs))
+    return replace(certificate, measured=measured, count_aware=_by_samples(collapse, pairs))
 
 
-def _by_samples(collapse: "Collapse", solved: bool) -> AnyCounts | None:
+def _by_samples(collapse: "Collapse", solved: bool) -> CountAwareBounds | None:
     """What the mean loss over samples guarantees; of hard labels and equal counts nothing new.
 
     By the optimum of counts and targets if that is `solved`, else by the own probabilities.
@@ -66,14 +67,14 @@ def _by_samples(collapse: "Collapse", solved: bool) -> AnyCounts | None:
         spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
         targets = mean.T if spread <= 1e-9 * samples else None
     if solved and (soft is None or targets is not None):
-        return any_counts(counts, product, own.loss, bias=bias_norm > 0, targets=targets)
+        return count_aware_bounds(counts, product, own.loss, bias=bias_norm > 0, targets=targets)
     if rests is None:
         return None
     if soft is None:
-        return own_probabilities(counts, rests.sums, product, own.loss, bias_norm=bias_norm)
+        return bounds_from_probabilities(counts, rests.sums, product, own.loss, bias_norm=bias_norm)
     probabilities = rests.sums + collapse.counts.double().diag().to(rests.sums)
     gain = float((probabilities - soft.targets).sum(0).norm()) / samples * bias_norm
     of_q, of_targets = (soft.entropies / samples).tolist()
-    return own_residuals(
+    return bounds_from_residuals(
         soft.moment.cpu(), (of_q, of_targets), samples, product, own.loss, bias=gain
     )

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nclab.errors import DataError
 from nclab.text import number
+from nclab.theory.targets.dispatch import target as solved_target
+from nclab.theory.targets.dispatch import target_of
 from nclab.theory.targets.distance import TargetDistance, distance_to
-from nclab.theory.targets.path import target_path
-from nclab.theory.targets.setting import checked
-from nclab.theory.targets.target import Target, target_of
-from nclab.theory.targets.target import target as solved_target
+from nclab.theory.targets.given_norms import target_path
+from nclab.theory.targets.result import Target
+from nclab.theory.targets.setting import check_setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
 
 MOST_CLASSES = 1000
-PLAIN = {"features": "free", "depth": 1, "smoothing": None, "focus": None, "targets": None}
+PLAIN = {"features": "free", "depth": 1, "smoothing": None, "focal_gamma": None, "targets": None}
 ASK = "collapse.target() and collapse.distance_to() find it"
 
 
@@ -86,7 +87,7 @@ def _target(collapse: "Collapse", counts: "Tensor", norms: tuple[float, float]) 
     bias = 0.0 if collapse.bias_norm > 0 else None
     if len(counts.unique()) == 1:
         return solved_target(counts=counts, norms=norms, bias=bias)
-    setting = checked(
+    setting = check_setting(
         None,
         counts,
         dim=None,

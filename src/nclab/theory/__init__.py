@@ -1,1 +1,5 @@
-"""What the loss says about the geometry: guarantees, their lemmas and their worst cases."""
+"""Theory of neural collapse: certificates, targets, worst cases, and tools for statements."""
+
+from nclab.theory import certificates, layer_peeled, statements, targets, worst_case
+
+__all__ = ["certificates", "layer_peeled", "statements", "targets", "worst_case"]

@@ -40,12 +40,12 @@ SMALLEST_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
-class Search:
+class WorstCaseProblem:
     """One constrained problem: its bounds, and which samples are free.
 
     At the optimum the loss is m and the classes are as far apart as can be.
 
-    >>> search = pose(3, 2.0, 0.1, 1, None, 2)
+    >>> search = make_problem(3, 2.0, 0.1, 1, None, 2)
     >>> etf = search.optimum()
     >>> abs(search.excess_and_gradient(etf)[0]) < 1e-15
     True
@@ -143,12 +143,12 @@ class Search:
         return float(means[0] @ means[-1]), gradient.ravel()
 
 
-def pose(
+def make_problem(
     num_classes: int, product: float, excess: float, per_class: int, dim: int | None, free: int
-) -> Search:
+) -> WorstCaseProblem:
     """The problem, if it can be posed.
 
-    >>> pose(3, 2.0, 0.1, 2, None, 1).labels.tolist()
+    >>> make_problem(3, 2.0, 0.1, 2, None, 1).labels.tolist()
     [0, 0, 1, 2]
     """
     size = num_classes + 1 if dim is None else dim
@@ -170,7 +170,7 @@ def pose(
     repeats = np.where(np.arange(num_classes) < free, per_class, 1)
     labels = np.repeat(np.arange(num_classes), repeats)
     weights = np.repeat(1 / (repeats * num_classes), repeats)
-    return Search(num_classes, product, excess, per_class, size, free, labels, weights)
+    return WorstCaseProblem(num_classes, product, excess, per_class, size, free, labels, weights)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def worst_intra(
     >>> found.feasible, 0.97 < found.value < 0.98
     (True, True)
     """
-    search = pose(num_classes, product, excess, per_class, dim, 1)
+    search = make_problem(num_classes, product, excess, per_class, dim, 1)
     return _solve(search, 1.0, starts, seed)
 
 
@@ -244,11 +244,11 @@ def worst_inter(
     >>> found.feasible, -0.5 < found.value < -0.3
     (True, True)
     """
-    search = pose(num_classes, product, excess, per_class, dim, 2)
+    search = make_problem(num_classes, product, excess, per_class, dim, 2)
     return _solve(search, -1.0, starts, seed)
 
 
-def _solve(search: Search, sign: float, starts: int, seed: int) -> WorstCase:
+def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
     """Search from every start, repair what comes out, keep the worst."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
@@ -285,7 +285,7 @@ def _solve(search: Search, sign: float, starts: int, seed: int) -> WorstCase:
     )
 
 
-def _start(search: Search, number: int, rng: np.random.Generator) -> FloatArray:
+def _start(search: WorstCaseProblem, number: int, rng: np.random.Generator) -> FloatArray:
     """The optimum plus noise; for intra every other start has samples turned round."""
     alone = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `alone` one sample of norm zero is more than the whole loss.
@@ -298,7 +298,7 @@ def _start(search: Search, number: int, rng: np.random.Generator) -> FloatArray:
     return search.optimum() + search.step * 10 ** rng.uniform(-1.0, 0.0) * noise
 
 
-def _turned(search: Search, turned: int, scale: float) -> FloatArray:
+def _turned(search: WorstCaseProblem, turned: int, scale: float) -> FloatArray:
     """The optimum with a few samples of class 0 short and turned round, the others tilted.
 
     A short sample against its class costs about log C and turns its unit vector by 180 degrees,
@@ -326,7 +326,7 @@ def _turned(search: Search, turned: int, scale: float) -> FloatArray:
     return tilted(_largest(lambda share: search.fits(tilted(share))))
 
 
-def _descend(search: Search, sign: float, start: FloatArray) -> FloatArray:
+def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatArray:
     """SLSQP in coordinates around the optimum where everything is of order one."""
     centre = search.optimum()
     unit = search.step * math.sqrt(search.product)
@@ -359,7 +359,7 @@ def _descend(search: Search, sign: float, start: FloatArray) -> FloatArray:
     return at(np.asarray(result.x))
 
 
-def _repair(search: Search, point: FloatArray) -> FloatArray:
+def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
     """The nearest feasible point on the way to the optimum, at full norms."""
     centre = search.optimum()
 
@@ -369,7 +369,7 @@ def _repair(search: Search, point: FloatArray) -> FloatArray:
     return mixed(_largest(lambda share: search.fits(mixed(share))))
 
 
-def _at_full_norms(search: Search, point: FloatArray) -> FloatArray:
+def _at_full_norms(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
     """W and H scaled to the norms allowed, less what rounding may add."""
     W, H = search.split(point)
     squares = np.maximum(1 - search.norm_slack(point), SMALLEST_NORM)

@@ -24,9 +24,10 @@ from nclab.claims.tables import Row, Table, plus_minus
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Series
+from nclab.theory.targets.dispatch import target
 from nclab.theory.targets.distance import gram_distance
-from nclab.theory.targets.seli import limit_grams
-from nclab.theory.targets.target import cosines, target
+from nclab.theory.targets.limits import limit_grams
+from nclab.theory.targets.result import cosines
 from nclab.training.data.selection import SampleSelection
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.lean import Ended, Measured

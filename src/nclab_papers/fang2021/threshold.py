@@ -12,7 +12,7 @@ from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.verdict import Finding, Verdict
 from nclab.compute import one_thread
 from nclab.text import number
-from nclab.theory.targets.target import target
+from nclab.theory.targets.dispatch import target
 
 Array = NDArray[np.float64]
 CASES = {

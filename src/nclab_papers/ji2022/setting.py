@@ -16,7 +16,7 @@ from nclab.metrics.nc3_self_duality import nc3_self_duality
 from nclab.metrics.nc4_nearest_center import nc4_agreement
 from nclab.statistics import SecondPass
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.ulpm.curvature import square_norm
 from nclab.ulpm.flow import flow

@@ -24,7 +24,7 @@ from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab.measurement import measure
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter, worst_intra
@@ -348,7 +348,7 @@ def _with_slope(name: str, slope: float) -> str:
     "pan2023, Thm 2.3.1",
     needs="pan2023_guarantees",
     figure="guarantees",
-    code="nclab.theory.certificates.certificate.certify",
+    code="nclab.theory.certificates.certification.certify",
 )
 def worst_case(numbers: Numbers) -> Finding:
     """At every excess, for classes and for pairs, where the bound says something."""

@@ -10,7 +10,7 @@ from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.verdict import Finding, Verdict
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.fraction_of_pairs import pairs_upper
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
 from nclab.theory.layer_peeled import FloatArray, g

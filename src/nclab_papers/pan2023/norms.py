@@ -21,7 +21,7 @@ from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Scale, Series
 from nclab.figures.spread import SPREAD, Look, Value, column, converged, spread
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023.lines import DECAY, TICKS, failed_note
 from nclab_papers.pan2023.networks import DECAYS, PAPER, QUICK, Networks, last_layers

@@ -19,10 +19,10 @@ from nclab.claims.evidence import (
 )
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.inter import inter_from_means
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss, norms_and_loss
-from nclab.theory.certificates.thesis import (
+from nclab.theory.certificates.theorem_constants import (
     curvature_printed,
     curvature_reachable,
     thesis_bounds,
@@ -121,7 +121,7 @@ def _split(classes: int, product: float, delta: float, share: float) -> tuple[fl
     "1 - (C-1)/(C alpha beta) (epsilon_3/delta + 2 sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
     "pan2023, Eq. (2.21) “Thus, for at least”",
     gather=_alignment,
-    code="nclab.theory.certificates.thesis.thesis_bounds",
+    code="nclab.theory.certificates.theorem_constants.thesis_bounds",
 )
 @worked
 def alignment(numbers: Numbers) -> Finding:
@@ -147,7 +147,7 @@ def _worst_split(preset: str) -> Numbers:
     "epsilon_2.",
     "pan2023, Thm 2.3.1 (proof) “then worst case bound when”",
     gather=_worst_split,
-    code="nclab.theory.certificates.thesis.thesis_bounds",
+    code="nclab.theory.certificates.theorem_constants.thesis_bounds",
 )
 @worked
 def worst_split(numbers: Numbers) -> Finding:

@@ -20,9 +20,9 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import HeatMap, Panel, Picture, Series, Style
 from nclab.progress import track
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
-from nclab.theory.certificates.thesis import curvature_reachable, thesis_bounds
+from nclab.theory.certificates.theorem_constants import curvature_reachable, thesis_bounds
 from nclab.theory.layer_peeled import g
 
 HALF = 0.5

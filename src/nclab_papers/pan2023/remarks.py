@@ -9,11 +9,15 @@ from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.evidence import by_hand, worked
 from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
-from nclab.theory.certificates.asymptotic import asymptotic_constants
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.certificates.regularised import regularised_optimum
-from nclab.theory.certificates.thesis import curvature_printed, curvature_reachable, thesis_bounds
+from nclab.theory.certificates.theorem_constants import (
+    asymptotic_constants,
+    curvature_printed,
+    curvature_reachable,
+    thesis_bounds,
+)
 from nclab.theory.layer_peeled import g
 from nclab.theory.worst_case import worst_inter
 from nclab_papers.pan2023.networks import DECAYS
@@ -92,7 +96,7 @@ def least_alignment(classes: int, product: float, loss: float, few: int) -> floa
     "with delta below one pair that for a share of the pairs holds for every pair.",
     "pan2023, Thm 2.3.1 (remarks) “cosine similarity bound would hold for every class”",
     gather=_fractions,
-    code="nclab.theory.certificates.certificate.certify",
+    code="nclab.theory.certificates.certification.certify",
 )
 def fractions(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
@@ -156,7 +160,7 @@ def _regime(preset: str) -> Numbers:
     "Outside the regime epsilon << 1 the bound is vacuous.",
     "pan2023, Thm 2.3.1 (remarks) “if this assumption does not hold”",
     gather=_regime,
-    code="nclab.theory.certificates.thesis.curvature_printed",
+    code="nclab.theory.certificates.theorem_constants.curvature_printed",
     figure="certified",
 )
 @worked
@@ -203,7 +207,7 @@ def _exponent(preset: str) -> Numbers:
     "The term e^O(alpha beta) is about exp(C/(C-1) alpha beta), close to e^(alpha beta).",
     "pan2023, Thm 2.3.1 (remarks) “which is close to”",
     gather=_exponent,
-    code="nclab.theory.certificates.asymptotic.asymptotic_constants",
+    code="nclab.theory.certificates.theorem_constants.asymptotic_constants",
 )
 @worked
 def exponent(numbers: Numbers) -> Finding:

@@ -13,7 +13,7 @@ from nclab.claims.evidence import by_hand, draws, judge_statement, tally, worked
 from nclab.claims.verdict import Finding, Verdict
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab.theory.layer_peeled import FloatArray, g
 from nclab.theory.statements import sample_losses, units
 from nclab.theory.worst_case import worst_intra
@@ -108,7 +108,7 @@ def _classes(preset: str) -> Numbers:
     "epsilon/delta is small.",
     "pan2023, Thm 2.3.1 “fraction of all classes”",
     gather=_classes,
-    code="nclab.theory.certificates.certificate.certify",
+    code="nclab.theory.certificates.certification.certify",
     figure="guarantees",
 )
 def theorem(numbers: Numbers) -> Finding:

@@ -27,7 +27,7 @@ from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Panel, Picture
 from nclab.files import write_whole
 from nclab.theory.targets.deep_linear import shape_value, shapes
-from nclab.theory.targets.setting import checked
+from nclab.theory.targets.setting import check_setting
 from nclab_papers.shared.rows import (
     as_columns,
     as_rows,
@@ -146,8 +146,8 @@ def etf_value(model: Model, decay: float) -> float | None:
     """
     if model.kind != "linear" or model.loss != "cross_entropy":
         return None
-    usual: dict[str, Any] = dict.fromkeys(("smoothing", "focus", "targets"))
-    setting = checked(
+    usual: dict[str, Any] = dict.fromkeys(("smoothing", "focal_gamma", "targets"))
+    setting = check_setting(
         model.classes,
         None,
         dim=None,

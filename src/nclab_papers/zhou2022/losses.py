@@ -23,7 +23,7 @@ from nclab.claims.tables import Row, Table, plus_minus
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture
-from nclab.theory.targets.target import target
+from nclab.theory.targets.dispatch import target
 from nclab.training.fleet import Recipe
 from nclab.training.sweep import SweepConfig
 from nclab.training.sweep.lean import Ended, Measured
@@ -132,7 +132,7 @@ def predicted_gap(last: LastLayer, recipe: Recipe, decay: float) -> float:
         weight_decay=(decay * last.decays[0], decay * last.decays[1]),
         bias=bias,
         smoothing=smoothing,
-        focus=recipe.focusing if recipe.loss == "focal" else None,
+        focal_gamma=recipe.focusing if recipe.loss == "focal" else None,
     )
     logits = goal.logits + goal.bias[:, None]
     return gap(logits.T, torch.arange(C))

@@ -11,7 +11,7 @@ from nclab.claims.claim import Kind, Numbers, claim
 from nclab.claims.verdict import Finding, Verdict
 from nclab.compute import one_thread
 from nclab.text import number
-from nclab.theory.targets.balanced import simplex_gap
+from nclab.theory.targets.closed_forms import simplex_gap
 
 Array = NDArray[np.float64]
 CASES = {
@@ -72,7 +72,7 @@ def gather(preset: str) -> dict[str, Any]:
     "has the logits of cross-entropy at λ + δ/√C.",
     "zhou2022, Sec. Abstract “produce equivalent features on training data”",
     gather=gather,
-    code="nclab.theory.targets.balanced.simplex_gap",
+    code="nclab.theory.targets.closed_forms.simplex_gap",
 )
 def smoothing_is_decay(numbers: Numbers) -> Finding:
     """Descent with smoothing ends where the formula without it says."""

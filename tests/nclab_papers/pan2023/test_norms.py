@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nclab.theory.certificates.certificate import certify
+from nclab.theory.certificates.certification import certify
 from nclab_papers.pan2023 import norms
 from nclab_papers.pan2023.networks import last_layers
 from tests.nclab_papers.pan2023 import thesis_rows

@@ -12,17 +12,17 @@ from scipy.optimize import minimize_scalar
 
 from nclab.errors import DataError
 from nclab.theory.certificates import fraction_of_pairs
-from nclab.theory.certificates.asymptotic import asymptotic_constants
-from nclab.theory.certificates.certificate import certify
-from nclab.theory.certificates.class_norms import norm_range, norm_ratio
+from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.fraction_of_pairs import (
-    Graphs,
-    Spread,
+    FeatureSpread,
+    GraphGroups,
     graphs_with,
     least_rise,
     pairs_upper,
 )
 from nclab.theory.certificates.norms_and_loss import norms_and_loss
+from nclab.theory.certificates.scores import norm_range, norm_ratio
+from nclab.theory.certificates.theorem_constants import asymptotic_constants
 from nclab.theory.layer_peeled import FloatArray, g
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -92,11 +92,11 @@ def test_no_graph_beats_the_estimate_of_its_group(
     v = float(-1 / (classes - 1) + 10 ** rng.uniform(-3, -0.2))
     given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.5)
     one = np.array([squares])
-    group = Graphs(edges, one, one, np.array([largest]))
+    group = GraphGroups(edges, one, one, np.array([largest]))
     for step in 2.0 ** np.linspace(-5, 1, 7):
         monkeypatch.setattr(fraction_of_pairs, "STEPS", np.array([step]))
-        rise = least_rise(given, group, v, Spread(1.0, None))
-        whole = least_rise(given, groups, v, Spread(1.0, None))
+        rise = least_rise(given, group, v, FeatureSpread(1.0, None))
+        whole = least_rise(given, groups, v, FeatureSpread(1.0, None))
         assert whole <= rise or math.isinf(whole)
         if math.isinf(rise):
             continue
@@ -114,8 +114,8 @@ def test_a_matching_is_treated_exactly(classes: int, product: float) -> None:
     v = -0.5 / (classes - 1)
     given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.01)
     size = np.array([float(classes)])
-    group = Graphs(classes // 2, size, size, np.array([1.0]))
-    rise = least_rise(given, group, v, Spread(1.0, None))
+    group = GraphGroups(classes // 2, size, size, np.array([1.0]))
+    rise = least_rise(given, group, v, FeatureSpread(1.0, None))
     exact = max(exact_dual(E, v, float(y), product) for y in np.linspace(0.005, 0.3, 120))
     assert rise == pytest.approx(exact - given.optimal_loss, rel=0.015)
 
@@ -275,7 +275,7 @@ def test_a_bound_is_found_where_cosine_1_is_not_refuted(
     value = certify(classes, root, root, loss, delta).fraction_inter_upper.value
     assert value is not None
     assert value < 0.01
-    assert least_rise(given, graphs, 1.0, Spread(norm_ratio(given), None)) < given.excess
+    assert least_rise(given, graphs, 1.0, FeatureSpread(norm_ratio(given), None)) < given.excess
 
 
 def test_more_spared_pairs_never_make_it_worse() -> None:

@@ -7,19 +7,16 @@ import pytest
 import torch
 
 import nclab
+from nclab.theory.targets.closed_forms import multi_label_target
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.deep_relu import _end as end
-from nclab.theory.targets.deep_relu import deep_relu
-from nclab.theory.targets.grouped import program_of
-from nclab.theory.targets.multi_label import multi_label_target
-from nclab.theory.targets.program import nuclear_norm, with_weight
-from nclab.theory.targets.relu_starts import from_plane
+from nclab.theory.targets.deep_relu import deep_relu, from_plane
+from nclab.theory.targets.limits import best_margin, limit_grams, softmax_code, softmax_margin
+from nclab.theory.targets.program import nuclear_norm, program_of_counts, with_weight
+from nclab.theory.targets.program_solver import solve
+from nclab.theory.targets.result import cosines
 from nclab.theory.targets.search import _one as start
-from nclab.theory.targets.seli import limit_grams
-from nclab.theory.targets.softmax_code import best_margin, softmax_code, softmax_margin
-from nclab.theory.targets.solve import solve
 from nclab.theory.targets.squared_error import critical_decay
-from nclab.theory.targets.target import cosines
 
 STEP = [10] * 3 + [1] * 3
 
@@ -85,7 +82,7 @@ def test_critical_ratio_of_class_averaged_norms(
     for side in (-1, 1):
         R = ratio + side * 0.6 * 10**-digits
         counts = torch.tensor([R] * large + [1.0] * small, dtype=torch.float64)
-        program, _ = program_of(counts, 0.0, metric=torch.ones_like(counts))
+        program, _ = program_of_counts(counts, 0.0, metric=torch.ones_like(counts))
         merging = with_weight(program, 1 / float(counts.sum()))
         norm = nuclear_norm(merging, solve(merging).point)
         assert (norm > (large + small) * size) == (side > 0)
@@ -172,22 +169,23 @@ def test_mean_squared_error() -> None:
         (4, 0.01, {"smoothing": 0.1}, 0.401412929, 2.559185413),
         (10, 0.001, {"smoothing": 0.1}, 0.513077178, 4.028934604),
         (10, 0.005, {"smoothing": 0.05}, 0.354986413, 4.466241557),
-        (4, 0.01, {"focus": 2.0}, 0.045629446, 1.988561051),
-        (10, 0.001, {"focus": 2.0}, 0.013560261, 3.960931014),
-        (10, 0.001, {"focus": 3.0}, 0.011677965, 3.429431025),
+        (4, 0.01, {"focal_gamma": 2.0}, 0.045629446, 1.988561051),
+        (10, 0.001, {"focal_gamma": 2.0}, 0.013560261, 3.960931014),
+        (10, 0.001, {"focal_gamma": 3.0}, 0.011677965, 3.429431025),
     ],
 )
 def test_other_losses(
     C: int, decay: float, option: dict[str, float], objective: float, product: float
 ) -> None:
-    loss = "focal" if "focus" in option else "label_smoothing"
+    loss = "focal" if "focal_gamma" in option else "label_smoothing"
     found = nclab.target(C, weight_decay=decay, loss=loss, **option)  # type: ignore[arg-type]
     assert found.objective == pytest.approx(objective, abs=5.1e-10)
     gap = float(found.logits[0, 0] - found.logits[1, 0])
     if loss == "focal":
         # The references of the product come from a minimiser and have its error; this is exact.
         p = 1 / (1 + (C - 1) * math.exp(-gap))
-        slope = (1 - p) ** option["focus"] * ((1 - p) - option["focus"] * p * math.log(p))
+        gamma = option["focal_gamma"]
+        slope = (1 - p) ** gamma * ((1 - p) - gamma * p * math.log(p))
         assert slope == pytest.approx(decay * (C - 1) / math.sqrt(C), rel=1e-12)
         assert gap * (C - 1) / C == pytest.approx(product, abs=2.5e-8)
     else:

@@ -8,8 +8,14 @@ import pytest
 
 from nclab.errors import DataError
 from nclab.figures.targets import map_picture
-from nclab.theory.targets.map_points import COLUMNS, read_points, with_points
-from nclab.theory.targets.phase_maps import bias_map, depth_map, imbalance_map
+from nclab.theory.targets.phase_maps import (
+    COLUMNS,
+    bias_map,
+    depth_map,
+    imbalance_map,
+    read_points,
+    with_points,
+)
 
 NUMBERS: dict[str, Any] = {
     "imbalance": imbalance_map(large=2, small=2, steps=3),

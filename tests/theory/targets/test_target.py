@@ -142,11 +142,11 @@ def test_any_penalty_of_the_bias_is_proved(loss: str) -> None:
     assert all(one.relative_gap is not None and one.relative_gap < 1e-9 for one in found)
 
 
-@pytest.mark.parametrize(("focus", "decay"), [(99.0, 0.01), (2.0, 5.0), (30.0, 0.01)])
-def test_focal_losses_that_are_not_worth_their_norms(focus: float, decay: float) -> None:
-    found = nclab.target(4, loss="focal", focus=focus, weight_decay=decay)
+@pytest.mark.parametrize(("focal_gamma", "decay"), [(99.0, 0.01), (2.0, 5.0), (30.0, 0.01)])
+def test_focal_losses_that_are_not_worth_their_norms(focal_gamma: float, decay: float) -> None:
+    found = nclab.target(4, loss="focal", focal_gamma=focal_gamma, weight_decay=decay)
     assert found.is_zero
-    assert found.objective == pytest.approx(0.75**focus * math.log(4), rel=1e-12)
+    assert found.objective == pytest.approx(0.75**focal_gamma * math.log(4), rel=1e-12)
 
 
 def test_the_loss_function_is_in_the_json() -> None:
@@ -177,7 +177,7 @@ def test_few_dimensions() -> None:
 
 def test_search_of_deep_heads_tries_a_line() -> None:
     """With a bias three classes have room on one: lower than any plane by 8 per cent."""
-    options: Any = {"loss": "focal", "focus": 2.411, "bias": 0.0, "depth": 3}
+    options: Any = {"loss": "focal", "focal_gamma": 2.411, "bias": 0.0, "depth": 3}
     found = nclab.target(3, weight_decay=(0.5, 0.5), **options)  # cheap: everything is zero
     setting = replace(
         found.setting,

@@ -25,10 +25,10 @@ import pytest
 import torch
 
 import nclab
+from nclab.theory.targets.closed_forms import multi_label_target
 from nclab.theory.targets.deep_relu import deep_relu
-from nclab.theory.targets.multi_label import multi_label_target
-from nclab.theory.targets.regression import regression_target
-from nclab.theory.targets.softmax_code import best_margin, softmax_margin
+from nclab.theory.targets.limits import best_margin, softmax_margin
+from nclab.theory.targets.squared_error import regression_target
 from tests.reference.whole_problem import (
     descended,
     least_norm_with_margins,
@@ -56,16 +56,16 @@ ORDINARY = [
     ([4, 2, 1], (0.01, 0.01), {"loss": "mse", "dim": 1}),
     ([2, 2, 2], (0.01, 0.01), {"loss": "mse", "bias": 0.0}),
     ([3, 2, 1], (0.004, 0.01), {"loss": "mse", "bias": 0.0, "depth": 2}),
-    ([1, 1, 1, 1], (0.01, 0.01), {"focus": 2.0}),
-    ([2, 2, 2], (0.005, 0.005), {"focus": 2.0}),
-    ([3, 2, 1], (0.005, 0.005), {"focus": 2.0}),
+    ([1, 1, 1, 1], (0.01, 0.01), {"focal_gamma": 2.0}),
+    ([2, 2, 2], (0.005, 0.005), {"focal_gamma": 2.0}),
+    ([3, 2, 1], (0.005, 0.005), {"focal_gamma": 2.0}),
 ]
 
 
 def target_like(counts: list[int], decays: tuple[float, float], kind: dict[str, Any]) -> Any:
     """nclab's target of a problem of `whole_problem`."""
-    loss = "label_smoothing" if "smoothing" in kind else "focal" if "focus" in kind else None
-    names = ("bias", "dim", "depth", "smoothing", "focus")
+    loss = "label_smoothing" if "smoothing" in kind else "focal" if "focal_gamma" in kind else None
+    names = ("bias", "dim", "depth", "smoothing", "focal_gamma")
     return nclab.target(
         counts=counts,
         weight_decay=decays,
@@ -85,7 +85,7 @@ def test_no_random_start_is_lower_and_one_is_as_low(
     counts: list[int], decays: tuple[float, float], kind: dict[str, Any]
 ) -> None:
     found = target_like(counts, decays, kind)
-    starts = 3 if kind.get("relu") or kind.get("focus") else 2
+    starts = 3 if kind.get("relu") or kind.get("focal_gamma") else 2
     ends = [whole_problem(counts, decays, seed=seed, **kind) for seed in range(starts)]
     best = min(ends, key=lambda one: one.value)
     assert best.value > found.objective * (1 - 1e-7)

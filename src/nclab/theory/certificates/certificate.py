@@ -1,33 +1,22 @@
-"""certify: what the norms and the loss of a network guarantee about neural collapse."""
+"""A certificate: guaranteed bounds as a result, a table and sentences."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
-from nclab.errors import DataError
 from nclab.frame import as_frame
-from nclab.text import Printed
-from nclab.theory.certificates.alignment import alignment_lower
-from nclab.theory.certificates.any_counts import AnyCounts, any_counts
-from nclab.theory.certificates.asymptotic import AsymptoticConstants, asymptotic_constants
-from nclab.theory.certificates.bound import Bound
-from nclab.theory.certificates.class_bounds import ClassArrays, CountedArrays, class_bounds
-from nclab.theory.certificates.fraction_of_pairs import pairs_upper
-from nclab.theory.certificates.inter import inter_from_means, mean_cosine_upper
-from nclab.theory.certificates.intra import intra_lower, jensen_intra
-from nclab.theory.certificates.norms_and_loss import NormsAndLoss, as_number, norms_and_loss
-from nclab.theory.certificates.scores import deviation_upper, excess_to_leave
-from nclab.theory.certificates.thesis import (
-    ThesisBounds,
-    curvature_printed,
-    curvature_reachable,
-    thesis_bounds,
+from nclab.text import Printed, number
+from nclab.theory.certificates.count_aware import CountAwareBounds
+from nclab.theory.certificates.inter import MeanCosineProof
+from nclab.theory.certificates.norms_and_loss import Bound
+from nclab.theory.certificates.theorem_constants import (
+    AsymptoticConstants,
 )
-from nclab.theory.certificates.worst_pair import MeanCosineProof
 from nclab.theory.layer_peeled import FloatArray
 
 if TYPE_CHECKING:
@@ -45,7 +34,8 @@ RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower
 class Certificate(Printed):
     """Guarantees from the loss; see docs/certificates.md for the proofs.
 
-    >>> certificate = certify(4, 1.8, 1.8, 0.05, delta=0.25)
+    >>> import nclab
+    >>> certificate = nclab.certify(4, 1.8, 1.8, 0.05, delta=0.25)
     >>> certificate.fraction, certificate.alignment_lower.valid
     (0.75, True)
     """
@@ -90,7 +80,7 @@ class Certificate(Printed):
     """(C,) from the measured loss of each class."""
     measured: Mapping[str, float | None] | None = field(default=None, repr=False)
     """Measured values by metric, of the layer that the certificate is about."""
-    any_counts: AnyCounts | None = None
+    count_aware: CountAwareBounds | None = None
     """From the mean loss over samples, where the counts were given."""
     at_worst: bool = False
     """Whether alpha and loss are the most that means over samples leave possible, for want of those
@@ -120,13 +110,14 @@ class Certificate(Printed):
             },
             "bounds": {name: bound.to_dict() for name, bound in bounds.items()},
             "measured": None if self.measured is None else dict(self.measured),
-            "any_counts": None if self.any_counts is None else self.any_counts.to_dict(),
+            "count_aware": None if self.count_aware is None else self.count_aware.to_dict(),
         }
 
     def to_record(self) -> dict[str, Any]:
         """What a measurement's record keeps: the bounds that hold, why the others do not.
 
-        >>> record = certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
+        >>> import nclab
+        >>> record = nclab.certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
         >>> 0 < record["alignment_lower"] < 1, record["inter_upper"], record["reasons"].keys()
         (True, None, dict_keys(['inter_upper', 'thesis_intra_lower']))
         """
@@ -141,7 +132,7 @@ class Certificate(Printed):
 
     def _recorded_counts(self) -> dict[str, Any]:
         """Of the mean loss over samples, where that is another than the mean over classes."""
-        found = self.any_counts
+        found = self.count_aware
         if found is None:
             return {}
         within = found.within_upper
@@ -153,195 +144,16 @@ class Certificate(Printed):
         }
 
     def __rich__(self) -> Any:
-        from nclab.theory.certificates.certificate_table import certificate_table
-
         return certificate_table(self)
 
     def to_frame(self) -> "DataFrame":
         """A pandas table of every bound: its value, whether it is valid, why not, its source.
 
-        >>> certify(4, 1.8, 1.8, 0.05).to_frame().loc["intra_lower", "valid"]
+        >>> import nclab
+        >>> nclab.certify(4, 1.8, 1.8, 0.05).to_frame().loc["intra_lower", "valid"]
         np.True_
         """
         return as_frame(self.to_dict()["bounds"].values(), index=list(self.to_dict()["bounds"]))
-
-
-def certify(
-    num_classes: int,
-    alpha: float,
-    beta: float,
-    loss: float,
-    delta: float | None = None,
-    *,
-    bias_norm: float = 0.0,
-    pairs: bool = True,
-    **classes: Unpack[CountedArrays],
-) -> Certificate:
-    r"""What the norms and the loss guarantee about the geometry of features and weights.
-
-    $$L = m(\alpha\beta)+\varepsilon \;\Rightarrow\; \cos(\dot w_c,\tilde h_c) \ge \rho^*,\quad
-    \mathrm{intra}_c \ge R^2,\quad
-    \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
-
-    Source: pan2023, Thm 2.3.1
-    Range: a bound that does not apply has valid=False and a reason.
-
-    Args:
-        alpha: rms feature norm, classes weighted equally.
-        beta: |W|_F / sqrt C.
-        loss: cross-entropy in nats, averaged over classes.
-        delta: also bound what a fraction 1 - delta of the classes, and of the pairs, satisfies.
-        bias_norm: norm of the centred bias.
-        pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
-        classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
-            feature norm and norm of the centred row of every class, for bounds on each.
-            `counts`, (C,), if loss and alpha are means over samples instead, and `targets`, (C, C),
-            if labels are soft: then `any_counts` holds for them, and the bounds on single classes
-            follow from the class arrays or, without them, from what the counts leave possible.
-
-    >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
-    >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
-    (0.9014, None)
-    """
-    if delta is not None and not 0 < as_number("delta", delta) < 1:
-        raise DataError(f"Expected delta between 0 and 1, got {delta}.")
-    if unknown := set(classes) - CountedArrays.__optional_keys__:
-        raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
-    counts, targets = classes.pop("counts", None), classes.pop("targets", None)
-    arrays = cast(ClassArrays, classes)
-    by_samples, at_worst = None, False
-    if counts is None and targets is not None:
-        raise DataError("Expected counts beside targets, got targets alone.")
-    if counts is not None:
-        norms_and_loss(num_classes, alpha, beta, max(float(loss), math.log(num_classes)))  # checks
-        by_samples = any_counts(
-            counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
-        )
-        alpha, loss, at_worst = _class_means(num_classes, alpha, loss, counts, arrays)
-    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
-    num_classes, bias_norm = given.num_classes, given.bias_norm
-    alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rows = class_bounds(given, alpha, beta, **arrays)
-    rho = alignment_lower(given)
-    intra = intra_lower(given, rho)
-    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
-    all_alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
-    why = LOST if rho <= 0 else "vacuous"
-    all_intra = _bound(intra.value, why, f"pan2023, Thm 2.3.1 ({route})")
-    some_alignment, some_intra = all_alignment, all_intra
-    if delta is not None:
-        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
-        intra_some = max(intra.value, float(jensen_intra(rho_some)))
-        some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
-        some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
-    inter, proof = _inter(given, rho, intra.value, pairs)
-    some_inter = inter if delta is None else _fraction_inter(given, delta, inter, pairs)
-    # The thesis leaves out 2 delta of the classes; below half a class neither of its two sets of
-    # exceptions has a member.
-    thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
-    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
-    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
-    if rows is not None:
-        rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
-    return Certificate(
-        num_classes=num_classes,
-        alpha=alpha,
-        beta=beta,
-        loss=loss,
-        bias_norm=bias_norm,
-        optimal_loss=given.optimal_loss,
-        excess_loss=max(loss - given.optimal_loss, 0.0),
-        alignment_lower=all_alignment,
-        intra_lower=all_intra,
-        fraction=1.0 if delta is None else 1 - delta,
-        fraction_alignment_lower=some_alignment,
-        fraction_intra_lower=some_intra,
-        fraction_inter_upper=some_inter,
-        deviation_upper=Bound(deviation_upper(given), "", "pan2023, Thm 2.3.1 (proof)"),
-        inter_upper=inter,
-        inter_proof=proof,
-        thesis_delta=thesis_delta,
-        thesis_intra_lower=_thesis_intra(given, reachable),
-        thesis_inter_upper=_thesis_inter(reachable),
-        thesis_printed_intra_lower=_thesis_intra(given, printed, printed=True),
-        thesis_printed_inter_upper=_thesis_inter(printed),
-        asymptotic=asymptotic_constants(num_classes, given.product),
-        class_alignment_lower=None if rows is None else rows[0],
-        class_intra_lower=None if rows is None else rows[1],
-        any_counts=by_samples,
-        at_worst=at_worst,
-    )
-
-
-def _class_means(
-    num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
-) -> tuple[float, float, bool]:
-    """Alpha and loss with classes weighted equally, or the most that they can be; whether so."""
-    many = np.asarray(counts, dtype=np.float64)
-    if many.shape != (num_classes,):
-        raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
-    most = float(many.sum() / (num_classes * many.min()))
-    if (alphas := arrays.get("class_alphas")) is not None:
-        alpha = math.sqrt(float((np.asarray(alphas, dtype=np.float64) ** 2).mean()))
-    elif most > 1:
-        alpha = float(alpha) * math.sqrt(most)
-    if (losses := arrays.get("class_losses")) is not None:
-        loss = float(np.asarray(losses, dtype=np.float64).mean())
-    elif most > 1:
-        loss = float(loss) * most
-    known = all(arrays.get(name) is not None for name in ("class_alphas", "class_losses"))
-    return alpha, loss, most > 1 and not known
-
-
-def _inter(
-    given: NormsAndLoss, rho: float, intra: float, pairs: bool
-) -> tuple[Bound, MeanCosineProof | None]:
-    proof, value, reason = None, None, ""
-    if rho <= 0:
-        reason = LOST
-    elif not pairs:
-        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
-        reason = NOT_SEARCHED if best < 1 else APART
-    elif (proof := mean_cosine_upper(given)) is None:
-        reason = "no negative cosine of class means can be proved at this loss"
-    elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
-        value, reason = None, APART
-    return Bound(value, reason, "pan2023, Thm 2.3.1 (dual proof)"), proof
-
-
-def _fraction_inter(given: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
-    """The bound on most pairs; the one on all of them where that is better."""
-    source = "pan2023, Thm 2.3.1 (fraction of pairs)"
-    if not pairs:
-        return Bound(None, NOT_SEARCHED, source)
-    spared = math.floor(delta * given.num_classes * (given.num_classes - 1) / 2 + 1e-9)
-    value = pairs_upper(given, spared)
-    if inter.value is not None and inter.valid and (value is None or inter.value < value):
-        return inter
-    reason = "" if value is not None else "no cosine below 1 can be proved of so many pairs"
-    return Bound(value, reason, source)
-
-
-def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
-    vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
-    reason = vacuous if bounds.intra_lower <= 0 else ""
-    if printed and given.excess >= excess_to_leave(given.num_classes, given.product):
-        reason = reason or "at this loss a score may leave the range of the proof"
-    reason = "the theorem has no bias" if given.bias_norm > 0 else reason
-    return Bound(bounds.intra_lower, reason, EXPLICIT)
-
-
-def _thesis_inter(bounds: ThesisBounds) -> Bound:
-    value = bounds.inter_upper if math.isfinite(bounds.inter_upper) else None
-    reason = "the two leading terms of the printed chain, not a full bound"
-    if value is None or value >= 1:
-        reason += "; vacuous"
-    return Bound(value, reason, EXPLICIT)
-
-
-def _bound(value: float, reason: str, source: str) -> Bound:
-    """A lower bound, which holds where it is above 0."""
-    return Bound(float(value), "" if value > 0 else reason, source)
 
 
 def _listed(values: FloatArray | None) -> list[float] | None:
@@ -350,3 +162,209 @@ def _listed(values: FloatArray | None) -> list[float] | None:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+NO_CLASS = "At this loss no single class is guaranteed anything: a whole class could be lost."
+
+
+class _Row(NamedTuple):
+    quantity: str
+    guaranteed: str
+    measured: str = ""
+    thesis: str = ""
+    ideal: str = "1"
+
+
+def certificate_table(certificate: Certificate) -> Group:
+    """Guaranteed beside measured, the thesis's constants beside both, and what it means."""
+    measured = certificate.measured
+    table = Table(header_style="bold")
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("guaranteed", justify="right")
+    if measured is not None:
+        table.add_column("measured", justify="right")
+    table.add_column("pan2023", justify="right")
+    table.add_column("at collapse", justify="right", style="dim")
+    for row in _rows(certificate, measured):
+        table.add_row(*(row if measured is not None else (*row[:2], *row[3:])))
+    names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+    reasons = [(name, getattr(certificate, name).reason) for name in names]
+    lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
+    return Group(*map(Text, _heads(certificate)), table, *lines, Text(in_words(certificate)))
+
+
+def _heads(certificate: Certificate) -> list[str]:
+    """The loss beside the best that the norms allow: as it was trained, and averaged over classes.
+
+    >>> from nclab.theory.certificates.certification import certify
+    >>> for line in _heads(certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])): print(line)
+    mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
+excess 0.0325
+    mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
+    and class_alphas to know), best for alpha * beta at most 4.69: 0.0178103, excess 1.63
+    """
+    by_samples, product = certificate.count_aware, certificate.alpha * certificate.beta
+    best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
+    if by_samples is None:
+        return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
+    most, why = "", ""
+    labels = ", of hard labels," if by_samples.soft else ""
+    if certificate.at_worst:
+        most = "at most "
+        why = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
+        why += " know)"
+    best = f"best for alpha * beta {most or '= '}{product:.4g}: {best}"
+    return [
+        f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
+        f"less than {by_samples.optimal_loss:.6g}: excess {by_samples.excess_loss:.3g}",
+        f"mean loss over classes{labels} {most}{certificate.loss:.6g}{why}, {best}",
+    ]
+
+
+def in_words(certificate: Certificate) -> str:
+    """What the certificate means, as sentences.
+
+    >>> from nclab.theory.certificates.certification import certify
+    >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
+    At this loss no single class is guaranteed anything: a whole class could be lost.
+    """
+    alignment = certificate.fraction_alignment_lower
+    first = NO_CLASS
+    if alignment.valid and alignment.value is not None:
+        first = _of_classes(certificate, alignment.value)
+    return " ".join(part for part in (first, _own_losses(certificate), _whole(certificate)) if part)
+
+
+def _own_losses(certificate: Certificate) -> str:
+    """What the measured loss of each class adds, on average over classes."""
+    if certificate.class_intra_lower is None:
+        return ""
+    mean = float(certificate.class_intra_lower.mean())
+    if mean <= 0:
+        return ""
+    return (
+        f"By their own losses the classes have intra-class cosines of at least {_down(mean)}, "
+        "averaged over classes."
+    )
+
+
+def _whole(certificate: Certificate) -> str:
+    """What holds of all samples together, whatever the counts."""
+    found = certificate.count_aware
+    if found is None or not found.within_upper.valid or found.within_upper.value is None:
+        return ""
+    return (
+        f"Of all samples together at most {_up(found.within_upper.value)} of the squared feature "
+        "norm is within classes."
+    )
+
+
+def _of_classes(certificate: Certificate, alignment: float) -> str:
+    intra = certificate.fraction_intra_lower
+    who = (
+        "Every class"
+        if certificate.fraction == 1
+        else f"{_percent(certificate.fraction)} of the classes"
+    )
+    text = f"{who}: the mean feature has cosine at least {_down(alignment)} with its classifier"
+    if intra.valid and intra.value is not None:
+        text += f", and two features have cosine at least {_down(intra.value)} on average"
+    text += "."
+    inter = certificate.inter_upper
+    if inter.valid and inter.value is not None:
+        text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
+    else:
+        text += " How far apart two classes are is not guaranteed."
+    most = certificate.fraction_inter_upper
+    if certificate.fraction < 1 and most.valid and most.value is not None:
+        text += (
+            f" In {_percent(certificate.fraction)} of the pairs of classes it is guaranteed: there "
+            f"features have cosine at most {_up(most.value)} on average."
+        )
+    return text
+
+
+def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None) -> list[_Row]:
+    def seen(name: str) -> str:
+        return number(measured.get(name), near=1.0) if measured is not None else ""
+
+    share, thesis = (
+        f" ({_percent(certificate.fraction)})",
+        _cell(certificate.thesis_intra_lower, ">="),
+    )
+    alignment, intra = (
+        _cell(bound, ">=") for bound in (certificate.alignment_lower, certificate.intra_lower)
+    )
+    beside = thesis if certificate.fraction == 1 else ""
+    rows = [
+        _Row("alignment, all classes", alignment, seen("nc3_alignment_min")),
+        _Row("intra cosine, all classes", intra, seen("min_intra"), beside),
+    ]
+    if certificate.fraction < 1:
+        intra = _cell(certificate.fraction_intra_lower, ">=")
+        rows.append(_Row("alignment" + share, _cell(certificate.fraction_alignment_lower, ">=")))
+        rows.append(_Row("intra cosine" + share, intra, thesis=thesis))
+    if certificate.class_intra_lower is not None:
+        mean = float(certificate.class_intra_lower.mean())
+        least = f">= {_low(mean)}" if mean > 0 else "none"
+        rows.append(_Row("intra cosine, class mean", least, seen("mean_intra")))
+    inter, thesis = (
+        _cell(bound, "<=") for bound in (certificate.inter_upper, certificate.thesis_inter_upper)
+    )
+    ideal = number(-1 / (certificate.num_classes - 1))
+    leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
+    rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), leading, ideal))
+    if certificate.fraction < 1:
+        most = _cell(certificate.fraction_inter_upper, "<=")
+        rows.append(_Row("inter cosine" + share, most, ideal=ideal))
+    rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
+    if certificate.count_aware is not None:
+        within = _cell(certificate.count_aware.within_upper, "<=")
+        share = seen("within_share")
+        rows.append(_Row("share within classes", within, share, ideal="0"))
+    return rows
+
+
+def _cell(bound: Bound, sign: str) -> str:
+    vacuous = "vacuous" in bound.reason
+    if bound.value is None or (sign == ">=" and (vacuous or not bound.valid)):
+        return "none"
+    if vacuous:
+        return f"vacuous ({number(bound.value)})"
+    return f">= {_low(bound.value)}" if sign == ">=" else f"<= {_high(bound.value)}"
+
+
+def _percent(fraction: float) -> str:
+    """Rounded down, so that 100% is said of all only."""
+    return f"{math.floor(1e4 * fraction + 1e-6) / 100:g}%"
+
+
+def _low(value: float) -> str:
+    """A lower bound, shown by its distance from 1 where it is close, never rounded upwards."""
+    gap = 1 - value
+    if not 1e-12 < gap < 1e-3:
+        return _down(value)
+    unit = 10.0 ** (math.floor(math.log10(gap)) - 1)
+    return f"1-{math.ceil(gap / unit) * unit:.1e}"
+
+
+def _high(value: float) -> str:
+    """An upper bound with four significant digits, never rounded downwards.
+
+    >>> _high(-0.11504), _high(0.81121), _high(0.0)
+    ('-0.115', '0.8113', '0')
+    """
+    if value == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{math.ceil(value / unit) * unit:.4g}"
+
+
+def _down(value: float) -> str:
+    """Four digits, rounded towards the safe side of a lower bound."""
+    return f"{math.floor(value * 10000) / 10000:.4f}"
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded towards the safe side of an upper bound."""
+    return f"{math.ceil(value * 10000) / 10000:.4f}"

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.theory.certificates.alignment import alignment_lower
-from nclab.theory.certificates.class_norms import norm_ratio
 from nclab.theory.certificates.inter import inter_from_means
 from nclab.theory.certificates.intra import intra_lower
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
-from nclab.theory.certificates.scores import deviation_upper
+from nclab.theory.certificates.scores import deviation_upper, norm_ratio
 from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 HALVINGS = 27
@@ -34,7 +33,7 @@ SMALL = 1e-3
 
 
 @dataclass(frozen=True)
-class Graphs:
+class GraphGroups:
     """All graphs with so many edges on the classes, in groups alike in their degrees.
 
     >>> graphs = graphs_with(10, 5)
@@ -50,7 +49,7 @@ class Graphs:
     """Largest degree that a graph of the group can have."""
 
 
-def graphs_with(num_classes: int, edges: int) -> Graphs:
+def graphs_with(num_classes: int, edges: int) -> GraphGroups:
     """Every graph with that many edges is in one of the groups."""
     low, up = divmod(2 * edges, num_classes)
     first = (num_classes - up) * low**2 + up * (low + 1) ** 2
@@ -64,11 +63,11 @@ def graphs_with(num_classes: int, edges: int) -> Graphs:
     needed = degrees**2 + np.maximum(others, others**2 / (num_classes - 1))
     needed[degrees <= math.ceil(2 * edges / num_classes)] = 0.0
     largest = degrees[np.searchsorted(np.maximum.accumulate(needed), most, side="right") - 1]
-    return Graphs(edges, np.append(most[0], most[:-1] + 2), most, largest)
+    return GraphGroups(edges, np.append(most[0], most[:-1] + 2), most, largest)
 
 
 @dataclass(frozen=True)
-class Spread:
+class FeatureSpread:
     """What is known of the features around their class means."""
 
     ratio: float
@@ -77,7 +76,9 @@ class Spread:
     """Bound on the share of the square norm that is within classes; None if v is of the means."""
 
 
-def least_rise(given: NormsAndLoss, graphs: Graphs, cosine: float, spread: Spread) -> float:
+def least_rise(
+    given: NormsAndLoss, graphs: GraphGroups, cosine: float, spread: FeatureSpread
+) -> float:
     r"""How far above the best the loss must be if `graphs.edges` pairs reach a cosine.
 
     $$L \ge \log\bigl(1+\omega\,e^{-(CA+\Xi-X)/\omega}\bigr),\qquad \omega = C-1-X$$
@@ -87,7 +88,7 @@ def least_rise(given: NormsAndLoss, graphs: Graphs, cosine: float, spread: Sprea
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> given = norms_and_loss(10, 2.0, 2.5, 0.05)
-    >>> rise = least_rise(given, graphs_with(10, 5), -0.0574, Spread(1.0, None))
+    >>> rise = least_rise(given, graphs_with(10, 5), -0.0574, FeatureSpread(1.0, None))
     >>> round(rise, 6)
     0.0001
     """
@@ -144,7 +145,7 @@ def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
     if not math.isfinite(ratio):
         return None
     shift = min(1.0, deviation_upper(given) / (given.num_classes * given.product))
-    spread = Spread(ratio, shift * (2 - shift))
+    spread = FeatureSpread(ratio, shift * (2 - shift))
     pairs = given.num_classes * (given.num_classes - 1) // 2
     best = 1.0
     # What holds for all but fewer pairs holds for all but these.
@@ -155,7 +156,7 @@ def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
     return best if best < 1 else None
 
 
-def _through_means(given: NormsAndLoss, graphs: Graphs, ratio: float, most: float) -> float:
+def _through_means(given: NormsAndLoss, graphs: GraphGroups, ratio: float, most: float) -> float:
     """The bound on cosines of class means with what single features may add, if below `most`."""
     rho = alignment_lower(given)
     if rho <= 0:
@@ -165,11 +166,13 @@ def _through_means(given: NormsAndLoss, graphs: Graphs, ratio: float, most: floa
     needed = min(most - added, (most - added) / rho**2)
     if needed <= -1 / (given.num_classes - 1):
         return most
-    means = _least_cosine(given, graphs, Spread(ratio, None), needed)
+    means = _least_cosine(given, graphs, FeatureSpread(ratio, None), needed)
     return inter_from_means(means, rho, intra) if means < needed else most
 
 
-def _least_cosine(given: NormsAndLoss, graphs: Graphs, spread: Spread, most: float) -> float:
+def _least_cosine(
+    given: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, most: float
+) -> float:
     """The smallest cosine that is refuted, or `most`."""
     start = -1 / (given.num_classes - 1)
     target = given.excess * (1 + 1e-9)

@@ -1,9 +1,276 @@
-"""Upper bound on the inter-class cosine: the worst pair of class means, proved by duality."""
+"""Upper bound on the inter-class cosine of any two classes, proved by duality.
+
+The largest cosine of two class means at a given loss is found by averaging over the symmetries
+that keep the pair: swap its two classes, permute the others. What is left are three sectors, in
+which every logit, norm and cosine is a quadratic form of 24 numbers: the trivial one (pair and
+rest, four coordinates each), the sign of the pair (two) and the standard one of the rest (two),
+for weights and for features. Any point gives a dual bound that needs no optimality.
+"""
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+import numpy as np
+from scipy.optimize import minimize
+
+from nclab.metrics.cross_entropy import optimal_loss
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
-from nclab.theory.certificates.worst_pair import MeanCosineProof, WorstPair
+from nclab.theory.layer_peeled import FloatArray
+
+STARTS = 6
+POLISH = 12
+
+
+@dataclass(frozen=True)
+class MeanCosineProof:
+    """A dual proof: every network with cosine of two class means >= `cosine` has more loss.
+
+    With G the gradient at some logits, the matrix [[mu_w I, G/2], [G'/2, mu_h I - xi B]] is
+    positive semidefinite, so the loss is at least `loss_lower`; see docs/certificates.md.
+    """
+
+    cosine: float
+    """v <= 0; the cosine of any two class means is below it."""
+    loss_lower: float
+    """What the dual proves for networks that reach the cosine; at least the given loss."""
+    mu_weights: float
+    mu_features: float
+    xi: float
+    logits: tuple[float, ...]
+    """z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised."""
+
+
+class WorstPair:
+    """The 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then the same for features."""
+
+    def __init__(self, num_classes: int, product: float) -> None:
+        self.classes, self.product = num_classes, product
+        rest = num_classes - 2
+        self.rest, self.free = rest, max(num_classes - 3, 0)
+        cross = 1 / math.sqrt(2 * rest) if rest else 0.0
+        per = 1 / rest if rest else 0.0
+        self.forms = np.stack(
+            [
+                _form(((0, 4, 12, 0.5), (8, 2, 20, 0.5))),  # z11
+                _form(((0, 4, 12, 0.5), (8, 2, 20, -0.5))),  # z12
+                _form(((4, 4, 12, cross),)),  # zr1
+                _form(((0, 4, 16, cross),)),  # z1r
+                _form(((4, 4, 16, per), (10, 2, 22, self.free * per))),  # zrr
+                _form(((4, 4, 16, per), (10, 2, 22, -per))),  # zrq
+            ]
+        )
+        weights = np.array([1.0] * 10 + [float(self.free)] * 2)
+        weights[4:8] *= 1.0 if rest else 0.0
+        self.norm_w = np.concatenate([weights, np.zeros(12)])
+        self.norm_h = np.concatenate([np.zeros(12), weights])
+        self.pair, self.sign, self.etf = np.zeros((3, 24))
+        self.pair[12:16] = self.sign[20:22] = 1.0
+        scale = math.sqrt(product * num_classes / (num_classes - 1))
+        for half in (0, 12):
+            # The centring projection in the trivial sector has rank one, elsewhere it is 1.
+            self.etf[half] = scale * math.sqrt(rest / num_classes)
+            self.etf[half + 4] = -scale * math.sqrt(2 / num_classes)
+            self.etf[half + 8] = scale
+            self.etf[half + 10] = scale
+
+    def starts(self, relative: float) -> Iterator[FloatArray]:
+        """The simplex ETF with noise, growing from start to start."""
+        rng = np.random.default_rng(0)
+        scale = math.sqrt(self.product)
+        for number in range(STARTS):
+            noise = min(0.3, (1 + number) * 0.3 * math.sqrt(relative))
+            yield self.etf + noise * scale * rng.normal(size=24)
+
+    def loss_at(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """The loss and its gradient."""
+        rows = self.forms @ x  # (6, 24)
+        loss, slope = self.loss(rows @ x)
+        return loss, 2 * slope @ rows
+
+    def loss(self, z: FloatArray) -> tuple[float, FloatArray]:
+        """Mean loss at six logits, and its derivative."""
+        z11, z12, zr1, z1r, zrr, zrq = z.tolist()
+        loss1, swap, rest = _cross_entropy(z12 - z11, 1, zr1 - z11, self.rest)
+        loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
+        share1, share2 = 2 / self.classes, self.rest / self.classes
+        slope1 = [share1 * part for part in (-(swap + rest), swap, rest)]
+        slope2 = [share2 * part for part in (pair, -(pair + peer), peer)]
+        return share1 * loss1 + share2 * loss2, np.array(slope1 + slope2)
+
+    def cosine(self, x: FloatArray) -> float:
+        """Cosine of the two class means."""
+        pair, sign = self.pair @ x**2, self.sign @ x**2
+        return float((pair - sign) / (pair + sign))
+
+    def cosine_slope(self, x: FloatArray) -> FloatArray:
+        """Gradient of the cosine."""
+        pair, sign = self.pair @ x**2, self.sign @ x**2
+        return 4 * x * (self.pair * sign - self.sign * pair) / (pair + sign) ** 2
+
+    def worst(self, start: FloatArray, excess: float) -> FloatArray:
+        """The point of largest cosine within the norms and the loss, from one start."""
+        best = optimal_loss(self.classes, self.product)
+        total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
+        # In steps from the ETF of the size that the excess allows, everything is of order one.
+        unit = min(1.0, math.sqrt(excess / best))
+
+        def at(y: FloatArray) -> FloatArray:
+            return self.etf + unit * y
+
+        def slack(y: FloatArray) -> FloatArray:
+            x = at(y)
+            of_norms = [(1 - norm @ x**2 / total) * best / excess for norm in norms]
+            return np.array([(best + excess - self.loss_at(x)[0]) / excess, *of_norms])
+
+        def slack_slope(y: FloatArray) -> FloatArray:
+            x = at(y)
+            of_norms = [-2 * norm * x / total * best / excess for norm in norms]
+            return unit * np.stack([-self.loss_at(x)[1] / excess, *of_norms])
+
+        result = minimize(
+            lambda y: -self.cosine(at(y)) / unit,
+            (start - self.etf) / unit,
+            jac=lambda y: -self.cosine_slope(at(y)),
+            constraints={"type": "ineq", "fun": slack, "jac": slack_slope},
+            method="SLSQP",
+            options={"maxiter": 100, "ftol": 1e-8},
+        )
+        return at(np.asarray(result.x))
+
+    def reachable(self, x: FloatArray, excess: float) -> bool:
+        """Whether the point is within the norms and the loss, up to rounding."""
+        total = self.classes * self.product * (1 + 1e-9)
+        inside = self.norm_w @ x**2 <= total and self.norm_h @ x**2 <= total
+        allowed = optimal_loss(self.classes, self.product) + excess
+        return bool(inside and self.loss_at(x)[0] <= allowed * (1 + 1e-6))
+
+    def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
+        """The dual bound at a point; right at any point, close to the primal at the worst one."""
+        x, (mu_w, mu_h, xi) = self.polish(x, cosine)
+        z = self.logits(x)
+        value, slope = self.loss(z)
+        total = self.classes * self.product
+        short = self.shortfall(slope, mu_w, mu_h, xi, cosine)
+        mu_w, mu_h = mu_w + short, mu_h + short
+        bias = bias_norm * self.row_sum_norm(slope)
+        return MeanCosineProof(
+            cosine=cosine,
+            loss_lower=value - float(slope @ z) - float(mu_w + mu_h) * total - bias,
+            mu_weights=float(mu_w),
+            mu_features=float(mu_h),
+            xi=float(xi),
+            logits=tuple(float(logit) for logit in z),
+        )
+
+    def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
+        """Newton steps to the smallest loss at a given cosine, and the multipliers there."""
+        quadratics = np.stack(
+            [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
+        )
+        target = np.array([1.0, 1.0, 0.0]) * self.classes * self.product
+        best, least = x, math.inf
+        mu: FloatArray = np.zeros(3)
+        multipliers: FloatArray = mu
+        for step in range(POLISH):
+            rows = self.forms @ x
+            z = rows @ x
+            _, slope = self.loss(z)
+            size = float(np.abs(slope).max())
+            columns = 2 * quadratics * x  # (3, 24)
+            gradient = 2 * slope @ rows
+            if step == 0:
+                mu = np.asarray(np.linalg.lstsq(columns.T, -gradient, rcond=None)[0], float)
+            residual = np.concatenate(
+                [(gradient + mu @ columns) / size, quadratics @ x**2 - target]
+            )
+            if not float(np.linalg.norm(residual)) < least:
+                break
+            best, multipliers, least = x, mu, float(np.linalg.norm(residual))
+            hessian = 2 * np.tensordot(slope, self.forms, 1) + 4 * rows.T @ self.bend(z) @ rows
+            penalised = hessian + 2 * np.diag(mu @ quadratics)
+            system = np.block([[penalised / size, columns.T], [columns, np.zeros((3, 3))]])
+            move = np.linalg.lstsq(system, -residual, rcond=1e-9)[0]
+            x, mu = x + move[:24], mu + size * move[24:]
+        return best, np.maximum(multipliers, 0.0)
+
+    def bend(self, z: FloatArray) -> FloatArray:
+        """Second derivative of the loss by the six logits."""
+        total = np.zeros((6, 6))
+        for share, own, wrong, counts in (
+            (2 / self.classes, 0, (1, 2), (1, self.rest)),
+            (self.rest / self.classes, 4, (3, 5), (2, self.free)),
+        ):
+            margins = (z[list(wrong)] - z[own]).tolist()
+            parts = np.array(_cross_entropy(margins[0], counts[0], margins[1], counts[1])[1:])
+            spread = np.zeros((2, 6))
+            spread[:, own] = -1.0
+            spread[0, wrong[0]] = spread[1, wrong[1]] = 1.0
+            total += share * spread.T @ (np.diag(parts) - np.outer(parts, parts)) @ spread
+        return total
+
+    def shortfall(
+        self, slope: FloatArray, mu_w: float, mu_h: float, xi: float, cosine: float
+    ) -> float:
+        """How much both multipliers must grow for the dual matrix to be semidefinite."""
+        g11, g12, gr1, g1r, grr, grq = self.entries(slope)
+        both = math.sqrt(2 * self.rest)
+        trivial = np.array([[g11 + g12, both * g1r], [both * gr1, grr + self.free * grq]])
+        aligned, opposed = xi * (1 - cosine) / 2, -xi * (1 + cosine) / 2
+        blocks = [
+            (trivial, np.diag([aligned, 0.0])),
+            (np.array([[g11 - g12]]), np.array([[opposed]])),
+        ]
+        if self.free:
+            blocks.append((np.array([[grr - grq]]), np.zeros((1, 1))))
+        short = 0.0
+        for half, pulled in blocks:
+            one = np.eye(len(half))
+            matrix = np.block([[mu_w * one, half / 2], [half.T / 2, mu_h * one - pulled]])
+            rounding = 1e-15 * float(np.abs(matrix).max())
+            short = max(short, rounding - float(np.linalg.eigvalsh(matrix)[0]))
+        return short
+
+    def entries(self, slope: FloatArray) -> FloatArray:
+        """The gradient by single logits: each of the six values fills several entries."""
+        counts = np.array([2, 2, 2 * self.rest, 2 * self.rest, self.rest, self.rest * self.free])
+        return slope / np.maximum(counts, 1)
+
+    def row_sum_norm(self, slope: FloatArray) -> float:
+        """Norm of the gradient's row sums: what a bias of norm 1 can change."""
+        g11, g12, gr1, g1r, grr, grq = self.entries(slope)
+        pair = g11 + g12 + self.rest * g1r
+        rest = 2 * gr1 + grr + self.free * grq
+        return math.sqrt(2 * pair**2 + self.rest * rest**2)
+
+    def logits(self, x: FloatArray) -> FloatArray:
+        """The six distinct logits."""
+        return np.asarray(self.forms @ x @ x)
+
+
+def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
+    """The symmetric matrix of a sum of factor * inner product of two runs of coordinates."""
+    matrix = np.zeros((24, 24))
+    for left, length, right, factor in terms:
+        for offset in range(length):
+            matrix[left + offset, right + offset] += factor / 2
+            matrix[right + offset, left + offset] += factor / 2
+    return matrix
+
+
+def _cross_entropy(
+    first: float, first_count: int, second: float, second_count: int
+) -> tuple[float, float, float]:
+    """log(1 + sum of count * exp(margin)) of two margins and its derivative by each."""
+    if not second_count:
+        second = first
+    top = max(0.0, first, second)
+    part1, part2 = first_count * math.exp(first - top), second_count * math.exp(second - top)
+    wrong = part1 + part2
+    whole = math.exp(-top) + wrong
+    loss = math.log1p(wrong) if top == 0 else top + math.log(whole)
+    return loss, part1 / whole, part2 / whole
+
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)
 """Extra excess loss, relative, given to the worst case so that its dual proves the given loss:

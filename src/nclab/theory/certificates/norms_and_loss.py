@@ -1,12 +1,37 @@
-"""What is known of a network: classes, norms, loss, and how far the loss is above the best."""
+"""Inputs of every certificate, checked, and one guaranteed bound."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nclab.errors import DataError
 from nclab.metrics.cross_entropy import optimal_loss
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number that is guaranteed when `valid`; otherwise `reason` says what is missing.
+
+    `value` is None where there is no number at all; a bound that is not valid but has a value
+    keeps it only for comparison (a vacuous constant, an asymptotic form).
+    """
+
+    value: float | None
+    reason: str
+    """Why it does not hold; empty where it does."""
+    source: str
+
+    @property
+    def valid(self) -> bool:
+        """Whether the number is guaranteed."""
+        return not self.reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"value": self.value, "valid": self.valid, **vars(self)}
+
 
 TOLERANCE = 1e-6
 """How far, relative to the best loss, a loss may lie below it and still count as rounding."""

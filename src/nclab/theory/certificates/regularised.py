@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nclab.errors import DataError
-from nclab.theory.certificates.bound import Bound
 from nclab.theory.certificates.intra import jensen_intra
+from nclab.theory.certificates.norms_and_loss import Bound
 from nclab.theory.layer_peeled import g
 
 SOURCE = "pan2023, Eq. (2.1)"

@@ -8,14 +8,13 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from nclab.theory.targets.search import losses, search, starts_for
-from nclab.theory.targets.setting import Setting
-from nclab.theory.targets.solved import Solved, shared_out
+from nclab.theory.targets.search import losses, number_of_starts, search
+from nclab.theory.targets.setting import Setting, Solution, factor_grams
 
 GRID = 240
 
 
-class Candidate(NamedTuple):
+class Geometry(NamedTuple):
     """Logits of a balanced geometry at size 1."""
 
     name: str
@@ -23,7 +22,7 @@ class Candidate(NamedTuple):
     """(C, C)."""
 
 
-def shapes(num_classes: int) -> list[Candidate]:
+def shapes(num_classes: int) -> list[Geometry]:
     """The geometries whose cost is known: ETF, orthoplex for even C, polygon.
 
     >>> [shape.name for shape in shapes(6)]
@@ -31,14 +30,14 @@ def shapes(num_classes: int) -> list[Candidate]:
     """
     C = num_classes
     one = torch.eye(C, dtype=torch.float64)
-    found = [Candidate("simplex ETF", one - 1 / C)]
+    found = [Geometry("simplex ETF", one - 1 / C)]
     if C % 2 == 0 and C > 2:
         pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
         half = torch.eye(C // 2, dtype=torch.float64)
-        found.append(Candidate("orthoplex", torch.kron(pair, half)))
+        found.append(Geometry("orthoplex", torch.kron(pair, half)))
     if C > 4:  # of four it is the orthoplex
         turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
-        found.append(Candidate("polygon", (turn[:, None] - turn).cos()))
+        found.append(Geometry("polygon", (turn[:, None] - turn).cos()))
     return found
 
 
@@ -55,7 +54,7 @@ def best_size(
     return (float(found.x), float(found.fun)) if found.fun < cost(best) else (best, cost(best))
 
 
-def shape_value(setting: Setting, shape: Candidate, weight: float) -> tuple[float, float]:
+def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
     """Size and objective of the best logits of a shape.
 
     The penalty of F factors is F/2 lambda sum of sigma^(2/F).
@@ -75,7 +74,7 @@ def shape_value(setting: Setting, shape: Candidate, weight: float) -> tuple[floa
     return best_size(cost, most)
 
 
-def solve_deep_linear(setting: Setting, weight: float) -> Solved:
+def solve_deep_linear(setting: Setting, weight: float) -> Solution:
     """The lowest of the known geometries and of random starts, and which it is."""
     known = []
     if setting.balanced:
@@ -83,7 +82,7 @@ def solve_deep_linear(setting: Setting, weight: float) -> Solved:
             rank = int(torch.linalg.matrix_rank(shape.logits))
             if setting.dim is None or rank <= setting.dim:
                 known.append((*shape_value(setting, shape, weight), shape))
-    found, starts = search(setting), starts_for(setting)
+    found, starts = search(setting), number_of_starts(setting)
     words = [f"{shape.name} {value:.9g}" for _, value, shape in known]
     words.append(f"{starts} random starts {found.loss + found.penalty:.9g}")
     notes = ("objectives: " + ", ".join(words),)
@@ -98,12 +97,12 @@ def solve_deep_linear(setting: Setting, weight: float) -> Solved:
     return found._replace(geometry=f"rank {rank}, found by search", notes=notes)
 
 
-def _of_shape(setting: Setting, shape: Candidate, size: float, weight: float) -> Solved:
+def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> Solution:
     logits = size * shape.logits
-    left, right, values = shared_out(logits, setting.metric, setting.factors)
+    left, right, values = factor_grams(logits, setting.metric, setting.factors)
     values = torch.where(values > 1e-9 * values.max().clamp(min=1e-300), values, 0.0)
     F = setting.factors
-    return Solved(
+    return Solution(
         logits=logits,
         bias=torch.zeros_like(setting.counts),
         loss=float(setting.counts @ losses(setting, logits)) / setting.samples,

@@ -1,6 +1,8 @@
-"""Deep ReLU heads under mean squared error: neural collapse against a strongly regular graph."""
+"""Deep ReLU heads under mean squared error: neural collapse against lower-rank geometries."""
 
 import math
+from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -10,11 +12,87 @@ from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.progress import track
 from nclab.theory.targets.deep_linear import best_size
-from nclab.theory.targets.descent import Descent, descend
-from nclab.theory.targets.relu_starts import PLANE, from_graph, from_plane
-from nclab.theory.targets.setting import Setting
-from nclab.theory.targets.solved import Solved
+from nclab.theory.targets.descent import DescentResult, descend
+from nclab.theory.targets.setting import Setting, Solution
 from nclab.theory.targets.squared_error import shrunk
+
+PLANE = 7
+"""Classes of `plane`."""
+
+
+def from_graph(num_classes: int, vertices: int, depth: int, scale: float) -> list[Tensor]:
+    """All weights where classes are the edges of a complete graph, and the same stirred a little.
+
+    Logits are `scale` times the identity.
+    """
+    edges = torch.combinations(torch.arange(vertices))
+    X = torch.zeros(len(edges), vertices, dtype=torch.float64).scatter_(1, edges, 1.0)
+    last = torch.eye(num_classes, dtype=torch.float64)
+    start = _weights(X.T, X - 0.5, last, depth, scale)
+    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
+    return [start, start + 1e-3 * noise]
+
+
+def plane() -> tuple[Tensor, Tensor]:
+    """Seven classes of four vertices: what the layers carry (4, 7), and who reads it (7, 4).
+
+    One class is the last vertex, three are edges to it, three the edges of the triangle of the
+    others. The units of a column read its own class and, each with one other sign, the lines of a
+    Fano plane: {ij, i, j}, {i, none}, {all pairs}; the last map undoes the mixture. Seen where
+    random descents end below collapse; the numbers are rounded, descent finds their digits.
+
+    >>> carried, readers = plane()
+    >>> torch.linalg.matrix_rank((readers @ carried).relu()).item()
+    7
+    """
+    carried = torch.zeros(4, PLANE, dtype=torch.float64)
+    readers = torch.zeros(PLANE, 4, dtype=torch.float64)
+    sets = [(), (0,), (1,), (2,), *combinations(range(3), 2)]
+    for c, members in enumerate(sets):
+        carried[list(members), c] = 1.0
+        carried[3, c] = (1.25, 0.75, 0.0)[len(members)]
+        readers[c, :3] = -0.5 if members else 0.5
+        readers[c, list(members)] = 0.5
+        readers[c, 3] = (-2 / 3, 2 / 3, 0.0)[len(members)]
+    return carried, readers
+
+
+def from_plane(num_classes: int, depth: int, scale: float, *, seeds: range) -> Iterator[Tensor]:
+    """Weights where seven classes are a plane and the others random sets of its and new vertices.
+
+    A new vertex for every three other classes. Needs C >= 7 and three maps.
+    """
+    carried, readers = plane()
+    others = num_classes - PLANE
+    r = 4 + math.ceil(others / 3)
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        A = torch.zeros(r, num_classes, dtype=torch.float64)
+        N = torch.zeros(num_classes, r, dtype=torch.float64)
+        A[:4, :PLANE], N[:PLANE, :4] = carried, readers
+        N[:PLANE, 4:] = -0.3 * torch.rand(PLANE, r - 4, generator=generator).double()
+        members = (torch.rand(r, others, generator=generator) < 0.5).double()
+        A[:, PLANE:] = 1.4 * members / members.sum(0).clamp(min=1).sqrt()
+        N[PLANE:] = 0.5 * torch.randn(others, r, generator=generator).double()
+        N[PLANE:] += 0.5 * (members.T - 0.5)
+        start = _weights(A, N, torch.linalg.pinv((N @ A).relu(), rtol=1e-3), depth, scale)
+        yield start + 1e-3 * torch.randn(start.shape, generator=generator).double()
+
+
+def _weights(carried: Tensor, readers: Tensor, last: Tensor, depth: int, scale: float) -> Tensor:
+    """Features and maps as one vector of C x C matrices of equal norms, padded with zeros."""
+    left, values, right = torch.linalg.svd(carried, full_matrices=False)
+    roots = values.sqrt()
+    same = torch.eye(len(carried), dtype=torch.float64)
+    parts = [roots[:, None] * right, left * roots, *[same] * (depth - 3), readers, last]
+    norms = [float(part.norm()) for part in parts]
+    level = (scale * math.prod(norms)) ** (1 / len(parts))
+    C = len(last)
+    full = torch.zeros(len(parts), C, C, dtype=torch.float64)
+    for place, part, norm in zip(full, parts, norms, strict=True):
+        place[: part.shape[0], : part.shape[1]] = part * (level / norm)
+    return full.flatten()
+
 
 REFINING = 20_000
 """Steps of descent from the graph, at most."""
@@ -97,7 +175,7 @@ def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
 
 def _end(
     start: Tensor, C: int, factors: int, decay: float, each: float = 1.0, *, steps: int = 0
-) -> Descent:
+) -> DescentResult:
     """Descent over features and maps, all (C, C), with `each` samples a class.
 
     Features are multiplied by the root of `each`, so that all factors have one penalty. With
@@ -141,7 +219,7 @@ def _read(chain: Tensor, each: float) -> Tensor:
     return seen
 
 
-def solve_deep_relu(setting: Setting, weight: float) -> Solved:
+def solve_deep_relu(setting: Setting, weight: float) -> Solution:
     """The lowest of collapse, graph and descents from the graph and random starts; which it is."""
     if not setting.balanced or setting.bias is not None:
         raise DataError("Expected equal counts= and bias=None for deep ReLU heads, got others.")
@@ -156,7 +234,7 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())
     rows, read = sigma ** (2 / F), sigma ** (2 - 2 / F) / m
     value, r = loss + penalty, vertices(C)
-    collapsed = Solved(
+    collapsed = Solution(
         logits=(sigma / math.sqrt(m)).diag(),
         bias=torch.zeros_like(setting.counts),
         loss=loss,
@@ -196,7 +274,7 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solved:
     return collapsed._replace(proof=proof, notes=("objectives: " + ", ".join(words),))
 
 
-def _of_end(like: Solved, end: Descent, factors: int, each: float) -> Solved:
+def _of_end(like: Solution, end: DescentResult, factors: int, each: float) -> Solution:
     """What a descent ended at, with the rank of what enters the last ReLU."""
     C = len(like.bias)
     chain = end.point.view(factors, C, C)

@@ -13,7 +13,7 @@ SUFFICIENT, CURVATURE = 1e-4, 0.9
 STEPS = 40
 
 
-class Descent(NamedTuple):
+class DescentResult(NamedTuple):
     """Where a descent ended."""
 
     point: Tensor
@@ -21,7 +21,9 @@ class Descent(NamedTuple):
     steps: int
 
 
-def descend(function: Function, start: Tensor, *, steps: int, rest: float, memory: int) -> Descent:
+def descend(
+    function: Function, start: Tensor, *, steps: int, rest: float, memory: int
+) -> DescentResult:
     """Minimise until three steps in a row win less than `rest`, relatively, or after `steps`.
 
     Each step costs one or two calls and 4 `memory` products of vectors; a step of the line search
@@ -61,7 +63,7 @@ def descend(function: Function, start: Tensor, *, steps: int, rest: float, memor
         if bend > 0:
             pairs.append((step, turn, bend))
         x, value, slope = new, new_value, new_slope
-    return Descent(x, value, taken)
+    return DescentResult(x, value, taken)
 
 
 def _direction(slope: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:

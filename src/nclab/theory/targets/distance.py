@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.frame import as_frame
 from nclab.text import Printed, number
-from nclab.theory.targets.target import Target
+from nclab.theory.targets.result import Target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -143,7 +143,7 @@ def distance_to(
 
     `counts` (C,) are those of the samples; a note says where the target has others.
 
-    >>> from nclab.theory.targets.target import target
+    >>> from nclab.theory.targets.dispatch import target
     >>> corners = torch.eye(3, dtype=torch.float64)
     >>> found = distance_to(target(3, weight_decay=0.01), corners, corners)
     >>> round(found.means, 6), round(found.means_raw, 6), found.nearer

@@ -1,18 +1,21 @@
-"""Maps of where optima change: numbers on grids, for `nclab target --map` and the docs."""
+"""Maps of where optima change, with networks as points: for `nclab target --map` and the docs."""
 
+import csv
+import json
 import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from nclab.errors import DataError
+from nclab.files import translate_os_errors
 from nclab.theory.targets.deep_linear import shape_value, shapes
-from nclab.theory.targets.grouped import program_of
-from nclab.theory.targets.program import expanded
-from nclab.theory.targets.setting import checked
-from nclab.theory.targets.solve import solve
-from nclab.theory.targets.solved import shared_out
-from nclab.theory.targets.target import cosines
+from nclab.theory.targets.program import class_logits, program_of_counts
+from nclab.theory.targets.program_solver import solve
+from nclab.theory.targets.result import cosines
+from nclab.theory.targets.setting import check_setting, factor_grams
 
 STEPS = 25
 
@@ -38,11 +41,11 @@ def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict
             if decay >= zeros[-1]:
                 row.append(None)
                 continue
-            program, place = program_of(counts, decay / math.sqrt(n))
+            program, place = program_of_counts(counts, decay / math.sqrt(n))
             if not bool(program.apart[-1]):  # they coincide, perhaps at zero
                 row.append(1.0)
                 continue
-            gram, _, _ = shared_out(expanded(solve(program, gap=1e-7).point, place), counts)
+            gram, _, _ = factor_grams(class_logits(solve(program, gap=1e-7).point, place), counts)
             row.append(float(cosines(gram)[-1, -2]))
         rows.append(row)
     return {
@@ -93,7 +96,7 @@ def depth_map(*, decay: float = 1e-3, largest: int = 20, deepest: int = 8) -> di
     for F in factors:
         row = []
         for C in classes:
-            setting = checked(
+            setting = check_setting(
                 C,
                 None,
                 dim=None,
@@ -104,7 +107,7 @@ def depth_map(*, decay: float = 1e-3, largest: int = 20, deepest: int = 8) -> di
                 features="free",
                 depth=F - 1,
                 smoothing=None,
-                focus=None,
+                focal_gamma=None,
                 targets=None,
                 average="samples",
             )
@@ -148,3 +151,87 @@ def draw_map(numbers: dict[str, Any]) -> Any:
     from nclab.figures.targets import map_picture
 
     return draw(map_picture(numbers))
+
+
+COLUMNS = {
+    "imbalance": ("imbalance", "weight_decay"),
+    "bias": ("weight_decay_share", "bias_penalty"),
+    "depth": ("classes", "depth"),
+}
+"""By map: what places a network. `state`, what it was seen to be, is free text."""
+SWEEP = {"run", "seed", "optimizer", "weight_decay"}
+"""Columns by which the table of a sweep is known."""
+MERGED = 0.99
+"""Cosine of minority rows from which on they count as merged, where a row has no state."""
+
+
+def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The numbers of a map with networks on it, each a row with `COLUMNS` and a `state`.
+
+    On the map of imbalance a row without a state has that of its `minority_cosine`: merged or
+    apart. Other columns are left alone. The `weight_decay` of a sweep's table is that of the
+    weights, not t sqrt n: `nclab.training.sweep.on_maps.sweep_points` places its networks.
+
+    >>> numbers = with_points({"map": "depth"}, [{"classes": 6, "depth": 2, "state": "orthoplex"}])
+    >>> numbers["points"]
+    [{'classes': 6.0, 'depth': 2.0, 'state': 'orthoplex'}]
+    """
+    first, second = COLUMNS[numbers["map"]]
+    points = []
+    for place, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(f"Expected points as rows with columns, got {row!r} in row {place}.")
+        point: dict[str, Any] = {}
+        for name in (first, second):
+            point[name] = _positive(row.get(name), name, place, numbers["map"])
+        point["state"] = str(row.get("state") or _state(row))
+        points.append(point)
+    if not points:
+        raise DataError("Expected at least one point, got none.")
+    return {**numbers, "points": points}
+
+
+def read_points(path: Path) -> list[Mapping[str, Any]]:
+    """Rows of a .csv with a header, or of a .json: a list, or an object with `rows` or `points`."""
+    if path.suffix not in (".csv", ".json"):
+        raise DataError(f"Expected points as .csv or .json, got {path.name}.")
+    with translate_os_errors("read", str(path), DataError):
+        text = path.read_text()
+    if path.suffix == ".csv":
+        table = csv.DictReader(text.splitlines())
+        if set(table.fieldnames or ()) >= SWEEP:
+            raise DataError(
+                f"Expected weight_decay as t sqrt n, got the table of a sweep, {path.name}, which "
+                "has that of the weights: pass its folder as --runs."
+            )
+        return list(table)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"Expected JSON in {path.name}, got something else: {error}.") from error
+    rows = (found.get("rows") or found.get("points")) if isinstance(found, dict) else found
+    if not isinstance(rows, list):
+        raise DataError(f"Expected a list of rows in {path.name}, or one under rows or points.")
+    return rows
+
+
+def _positive(value: Any, name: str, place: int, kind: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        wanted = " and ".join(COLUMNS[kind])
+        raise DataError(
+            f"Expected positive {wanted} in every row of the points of --map {kind}, got "
+            f"{name} = {value!r} in row {place}."
+        )
+    return number
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    try:
+        cosine = float(row.get("minority_cosine"))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "network"
+    return "merged" if cosine >= MERGED else "apart"

@@ -5,7 +5,7 @@ $M_{gh} = b_{gh} 11^\top$ in blocks of groups g, h: G + G^2 numbers for G distin
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class Program:
     """t, the geometric mean of the two weight decays."""
     bias: float | None = None
     """Penalty of a bias, 0 for a free one; None for no bias."""
-    focus: float = 0.0
+    focal_gamma: float = 0.0
     """The exponent of the focal loss; 0 is cross-entropy."""
 
     @property
@@ -80,8 +80,9 @@ class Program:
         While $a_g > 0$, $\tfrac{n_g}{n}(T_{own}-T_{same}-p_{own}+p_{same}) = t\sqrt{n_g}$.
         """
         spread = (self.own - self.same) * self.steepness
-        loose = torch.ones_like(spread, dtype=torch.bool) if self.focus else spread > self.weight
-        return loose & (self.sizes > 1)
+        if self.focal_gamma:  # the condition below holds for cross-entropy only
+            return self.sizes > 1
+        return (spread > self.weight) & (self.sizes > 1)
 
 
 class LogitPoint(NamedTuple):
@@ -99,7 +100,7 @@ class LogitPoint(NamedTuple):
         return self.common * program.scale + (self.lift * program.roots).diag()
 
 
-class Residuals(NamedTuple):
+class GradientBlocks(NamedTuple):
     """Probabilities minus targets, as they act on M D^{1/2}."""
 
     common: Tensor
@@ -108,7 +109,7 @@ class Residuals(NamedTuple):
     """(G,) on what sums to 0 in a group, with the opposite sign."""
 
 
-class Value(NamedTuple):
+class LossAndGradient(NamedTuple):
     """Loss of a point, and what its slopes are."""
 
     loss: float
@@ -118,7 +119,7 @@ class Value(NamedTuple):
     """(G, G) by the common logits."""
 
 
-def symmetric(
+def symmetric_program(
     counts: Tensor,
     sizes: Tensor,
     weight: float,
@@ -126,7 +127,7 @@ def symmetric(
     metric: Tensor | None = None,
     smoothing: float = 0.0,
     bias: float | None = None,
-    focus: float = 0.0,
+    focal_gamma: float = 0.0,
 ) -> Program:
     """The program of hard or smoothed targets, of classes that only their counts tell apart."""
     total = float(sizes.sum())
@@ -134,11 +135,11 @@ def symmetric(
     mass = (1 - smoothing) * torch.eye(len(counts)).to(counts)
     mass = mass + (smoothing / total) * sizes[:, None]
     return Program(
-        counts, sizes, mass, own, counts if metric is None else metric, weight, bias, focus
+        counts, sizes, mass, own, counts if metric is None else metric, weight, bias, focal_gamma
     )
 
 
-def evaluate(program: Program, point: LogitPoint) -> Value:
+def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
     """Loss and slopes; right to rounding however small the loss is."""
     b, a = point.common + point.bias[:, None], point.lift
     own = a + b.diagonal()
@@ -151,31 +152,31 @@ def evaluate(program: Program, point: LogitPoint) -> Value:
     others /= (-top).exp() + rest
     wrong = others.sum(0)  # 1 - p of the own class
     share = program.share
-    if program.focus:
+    if program.focal_gamma:
         p = (1 - wrong).clamp(min=TINY)
-        power = wrong.clamp(min=TINY) ** (program.focus - 1)
-        factor = power * (wrong + program.focus * p * loss)  # -p log p = p loss
+        power = wrong.clamp(min=TINY) ** (program.focal_gamma - 1)
+        factor = power * (wrong + program.focal_gamma * p * loss)  # -p log p = p loss
         total = float(share @ (power * wrong * loss))
         others *= share * factor
         lift = -share * factor * wrong
         others.diagonal().add_(lift)
-        return Value(total, lift, others)
+        return LossAndGradient(total, lift, others)
     extra = (own - torch.einsum("gh,gh->h", program.mass, b)) - program.own * a
     total = float(share @ (loss + extra))
     lift = share * (1 - program.own - wrong)
     others -= program.mass
     others.diagonal().add_(1 - wrong)
     others *= share
-    return Value(total, lift, others)
+    return LossAndGradient(total, lift, others)
 
 
-def residuals(program: Program, value: Value) -> Residuals:
+def residuals(program: Program, value: LossAndGradient) -> GradientBlocks:
     """How the slopes of the loss act on M D^{1/2}: the optimum has norm at most t."""
     common = value.common / program.scale
     own = value.lift / program.share  # p - T of the own class
     same = (value.common.diagonal() / program.share - own) / (program.sizes - 1).clamp(min=1)
     within = torch.where(program.sizes > 1, (same - own) * program.steepness, torch.zeros_like(own))
-    return Residuals(common, within)
+    return GradientBlocks(common, within)
 
 
 def nuclear_norm(program: Program, point: LogitPoint) -> float:
@@ -193,7 +194,7 @@ def zero(program: Program) -> LogitPoint:
     """Logits 0, with the best bias if there is one."""
     nothing = torch.zeros_like(program.mass)
     point = LogitPoint(nothing, torch.zeros_like(program.own), torch.zeros_like(program.own))
-    if program.bias is None or program.focus:
+    if program.bias is None or program.focal_gamma:
         return point
     wanted = (program.mass @ program.share) / program.sizes  # mean target of a class
     best = wanted.clamp(min=TINY).log()
@@ -210,7 +211,7 @@ def zero(program: Program) -> LogitPoint:
     return point._replace(bias=best)
 
 
-def threshold(program: Program) -> float:
+def critical_weight(program: Program) -> float:
     """The weight t from which on all logits but the bias are zero."""
     rest = residuals(program, evaluate(program, zero(program)))
     largest = float(torch.linalg.matrix_norm(rest.common, 2))
@@ -222,7 +223,7 @@ def with_weight(program: Program, weight: float) -> Program:
     return replace(program, weight=weight)
 
 
-def expanded(point: LogitPoint, place: Tensor) -> Tensor:
+def class_logits(point: LogitPoint, place: Tensor) -> Tensor:
     """(C, C) the logits without bias of every class for every class, by the groups they are in."""
     logits = point.common[place][:, place]
     logits.diagonal().add_(point.lift[place])
@@ -245,3 +246,19 @@ def _own_term(own: Tensor) -> Tensor:
 def is_zero(point: LogitPoint) -> bool:
     """Whether all logits are zero but for rounding."""
     return max(float(point.common.abs().max()), float(point.lift.abs().max())) < 1e-12
+
+
+def program_of_counts(
+    counts: Tensor, weight: float, *, metric: Tensor | None = None, **options: Any
+) -> tuple[Program, Tensor]:
+    """The program of symmetric targets, and (C,) the group of each class.
+
+    >>> program, place = program_of_counts(torch.tensor([5.0, 9.0, 5.0]), 0.1)
+    >>> program.sizes.tolist(), place.tolist()
+    ([1.0, 2.0], [1, 0, 1])
+    """
+    distinct, place, sizes = (-counts).unique(return_inverse=True, return_counts=True)
+    mean = None
+    if metric is not None:
+        mean = torch.zeros_like(distinct).index_add(0, place, metric) / sizes
+    return symmetric_program(-distinct, sizes.double(), weight, metric=mean, **options), place

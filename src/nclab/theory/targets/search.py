@@ -11,9 +11,8 @@ from nclab.compute import one_thread
 from nclab.progress import track
 from nclab.theory.targets.descent import Function, descend
 from nclab.theory.targets.program import Program
-from nclab.theory.targets.setting import Setting
-from nclab.theory.targets.solve import solve
-from nclab.theory.targets.solved import Solved, shared_out
+from nclab.theory.targets.program_solver import solve
+from nclab.theory.targets.setting import Setting, Solution, factor_grams
 
 STARTS = 24
 """Of up to `SMALL` classes; of more so many fewer, down to `FEWEST`."""
@@ -25,14 +24,14 @@ RANK = 1e-3
 """Singular values this small, relatively, are given up."""
 
 
-def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solved:
+def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solution:
     """The lowest objective that random starts find, with the means of all classes free.
 
     Features that are not negative are squares. Samples of a class share one feature, which is no
     restriction for losses that are convex in the logits. Where unequal classes are crowded, the
     best is tried again with the places of two classes exchanged, until no exchange is better.
     """
-    C, starts = setting.num_classes, starts or starts_for(setting)
+    C, starts = setting.num_classes, starts or number_of_starts(setting)
     with one_thread():
         numbers = track(range(starts), "random starts")
         tried = [_one(setting, seed + k) for k in numbers]
@@ -46,14 +45,19 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
         )
 
 
-def starts_for(setting: Setting) -> int:
+def number_of_starts(setting: Setting) -> int:
     """How many random starts a search makes."""
     return max(FEWEST, STARTS * SMALL // max(setting.num_classes, SMALL))
 
 
 def _relaxed(setting: Setting) -> float | None:
     """What the convex program without the limits of dimension and sign proves, if it applies."""
-    if setting.depth > 1 or setting.focus or setting.loss == "mse" or setting.norms is not None:
+    if (
+        setting.depth > 1
+        or setting.focal_gamma
+        or setting.loss == "mse"
+        or setting.norms is not None
+    ):
         return None
     return solve(program_of_classes(setting, setting.weight)).lower
 
@@ -68,7 +72,7 @@ def program_of_classes(setting: Setting, weight: float) -> Program:
     ones = torch.ones_like(setting.counts)
     own = mass.diagonal().clone()
     return Program(
-        setting.counts, ones, mass, own, setting.metric, weight, setting.bias, setting.focus
+        setting.counts, ones, mass, own, setting.metric, weight, setting.bias, setting.focal_gamma
     )
 
 
@@ -143,7 +147,7 @@ def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
         yield torch.cat([weight, features, bias[order] if len(bias) else bias])
 
 
-def _found(setting: Setting, point: Tensor) -> Solved:
+def _found(setting: Setting, point: Tensor) -> Solution:
     weight, features, bias = _split(setting, point)
     logits = weight @ features
     loss, penalty = _costs(setting, (weight, features, bias))
@@ -151,9 +155,9 @@ def _found(setting: Setting, point: Tensor) -> Solved:
         scale = 1.0 if setting.weight_decay is None else setting.weight / setting.weight_decay[0]
         left, right = weight @ weight.T / scale, features.T @ features * scale
     else:
-        left, right, _ = shared_out(logits, setting.metric, setting.factors)
+        left, right, _ = factor_grams(logits, setting.metric, setting.factors)
     norm = math.sqrt(float(left.trace()) * float(right.diagonal() @ setting.metric))
-    return Solved(
+    return Solution(
         logits=logits,
         bias=bias,
         loss=float(loss),
@@ -231,9 +235,9 @@ def losses(setting: Setting, logits: Tensor) -> Tensor:
     if setting.loss == "mse":
         return (logits - torch.eye(C).to(logits)).square().sum(0) / 2
     log_p = torch.log_softmax(logits, 0)
-    if setting.focus:
+    if setting.focal_gamma:
         own = log_p.diagonal()
-        return (1 - own.exp()).clamp(min=1e-300) ** setting.focus * -own
+        return (1 - own.exp()).clamp(min=1e-300) ** setting.focal_gamma * -own
     if setting.targets is not None:
         return -(setting.targets * log_p).sum(0)
     return -(1 - setting.smoothing) * log_p.diagonal() - setting.smoothing * log_p.mean(0)

@@ -1,9 +1,9 @@
-"""What a network is trained on and with: the setting whose optimum is its target."""
+"""A checked setting, and the solution of its optimisation problem."""
 
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ class Setting:
     dim: int | None
     loss: str
     smoothing: float
-    focus: float
+    focal_gamma: float
     """The exponent of the focal loss, else 0."""
     targets: Tensor | None
     """(C, C) columns of soft targets, if they are not hard or smoothed."""
@@ -95,14 +95,14 @@ class Setting:
         if self.loss == "label_smoothing":
             extra["smoothing"] = self.smoothing
         if self.loss == "focal":
-            extra["focus"] = self.focus
+            extra["focal_gamma"] = self.focal_gamma
         if self.targets is not None:
             extra["targets"] = "given"
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in extra.items()}
         return {**words, **numbers, **plain}
 
 
-def checked(
+def check_setting(
     num_classes: int | None,
     counts: Any,
     *,
@@ -147,14 +147,14 @@ def checked(
         if depth > 1:
             raise DataError(f"Expected weight_decay= beside depth={int(depth)}, got norms=.")
     smoothing = _between("smoothing", rest["smoothing"], SMOOTHING, loss == "label_smoothing", 1.0)
-    focus = _between("focus", rest["focus"], FOCUS, loss == "focal", 100.0)
+    focal_gamma = _between("focal_gamma", rest["focal_gamma"], FOCUS, loss == "focal", 100.0)
     targets = _targets(rest["targets"], C, loss)
     return Setting(
         many,
         None if dim is None else int(dim),
         loss,
         smoothing,
-        focus,
+        focal_gamma,
         targets,
         weight_decay,
         norms,
@@ -281,3 +281,45 @@ def _targets(given: Any, num_classes: int, loss: str) -> Tensor | None:
     if not bool((targets >= 0).all()) or float((targets.sum(0) - 1).abs().max()) > 1e-6:
         raise DataError("Expected targets whose columns are distributions, got others.")
     return targets / targets.sum(0)
+
+
+CLOSED = "closed form"
+
+
+class Solution(NamedTuple):
+    """Logits of an optimum with its loss, Grams and proof."""
+
+    logits: Tensor
+    """(C, C) without bias; columns are classes."""
+    bias: Tensor
+    """(C,)."""
+    loss: float
+    penalty: float
+    """Of weights, features and bias together."""
+    left: Tensor
+    """(C, C) Gram of the classifier when both weight decays are equal."""
+    right: Tensor
+    """(C, C) Gram of the features that it reads, likewise."""
+    lower: float | None
+    """Proved of the objective; None without a proof."""
+    proof: str
+    geometry: str
+    source: str
+    norm: float
+    """|W| |H|, H weighted by D."""
+    weight: float
+    """t."""
+    notes: tuple[str, ...] = ()
+
+
+def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Grams of the last factor and of the product of the others, and singular values.
+
+    With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$.
+    """
+    roots = metric.sqrt()
+    left, values, right = torch.linalg.svd(logits * roots)
+    outer = values ** (2 / factors)
+    inner = values ** (2 - 2 / factors)
+    grams = (left * outer) @ left.T, (right.T * inner) @ right / torch.outer(roots, roots)
+    return *grams, values

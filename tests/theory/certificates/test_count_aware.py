@@ -10,9 +10,9 @@ import torch
 
 import nclab
 from nclab.errors import DataError
-from nclab.theory.certificates.any_counts import (
-    any_counts,
-    own_probabilities,
+from nclab.theory.certificates.count_aware import (
+    bounds_from_probabilities,
+    count_aware_bounds,
     residual_bound,
     residual_objective,
 )
@@ -38,20 +38,20 @@ def test_the_attack_notices_a_wrong_bound() -> None:
 
 
 def test_equal_counts_give_the_balanced_numbers() -> None:
-    found = any_counts([7] * 10, 5.0, 0.05)
+    found = count_aware_bounds([7] * 10, 5.0, 0.05)
     assert found.optimal_loss == pytest.approx(nclab.metrics.optimal_loss(10, 5.0), rel=1e-9)
     assert found.alignment_lower.value == pytest.approx(g_inverse(0.05, 10) / 5.0, rel=1e-6)
 
 
 def test_tight_at_the_optimum() -> None:
     target = nclab.target(counts=[40, 8, 8, 2], norms=(2.0, 1.5))
-    found = any_counts([40, 8, 8, 2], 3.0, target.loss)
+    found = count_aware_bounds([40, 8, 8, 2], 3.0, target.loss)
     assert found.alignment_lower.value == pytest.approx(1.0, abs=1e-5)
     assert found.optimal_loss == pytest.approx(target.loss, rel=1e-9)
 
 
 def test_a_loss_that_zero_features_reach_guarantees_nothing() -> None:
-    found = any_counts([5, 2, 1], 3.0, 1.2)
+    found = count_aware_bounds([5, 2, 1], 3.0, 1.2)
     assert not found.within_upper.valid
     assert "vacuous" in found.within_upper.reason
 
@@ -87,7 +87,7 @@ def test_own_probabilities_are_tight_at_the_optimum_and_no_worse_than_residuals(
         rest = q - torch.eye(6).double()[:, labels]
         loss = float(-torch.log_softmax(logits, 0)[labels, torch.arange(33)].mean())
         sums = torch.stack([rest[:, labels == c].sum(1) for c in range(6)])
-        own = own_probabilities(counts, sums, product, loss)
+        own = bounds_from_probabilities(counts, sums, product, loss)
         moment = residual_bound(rest @ rest.T, float(-(q * q.log()).sum(0).mean()), 33, norm)
         assert own.optimal_loss >= moment - 1e-12
         assert own.optimal_loss <= found.loss * (1 + 1e-9)
@@ -110,16 +110,16 @@ def test_certify_says_what_it_does_not_know() -> None:
 def test_certify_with_counts() -> None:
     counts = [10, 10, 10, 1, 1, 1]
     certificate = nclab.certify(6, 2.0, 1.0, 0.3, counts=counts)
-    assert certificate.any_counts is not None
-    assert certificate.any_counts.optimal_loss == pytest.approx(0.26746353, abs=1e-8)
+    assert certificate.count_aware is not None
+    assert certificate.count_aware.optimal_loss == pytest.approx(0.26746353, abs=1e-8)
     assert "no network has less than 0.267464" in str(certificate)
-    assert certificate.to_dict()["any_counts"]["within_upper"]["value"] < 0.2
+    assert certificate.to_dict()["count_aware"]["within_upper"]["value"] < 0.2
     # Without class arrays the class-averaged side takes the worst that the counts allow.
     assert certificate.loss == pytest.approx(0.3 * 33 / 6)
     even = nclab.certify(4, 1.8, 1.8, 0.05, counts=[3] * 4)
     plain = nclab.certify(4, 1.8, 1.8, 0.05)
     assert even.intra_lower == plain.intra_lower
-    assert plain.any_counts is None
+    assert plain.count_aware is None
 
 
 @pytest.mark.parametrize(
@@ -155,18 +155,18 @@ def test_a_trained_long_tailed_network() -> None:
     collapse = nclab.measure_features(body(inputs).detach(), labels, weight=weight, bias=bias)
     certificate = collapse.certificate()
     assert not certificate.intra_lower.valid
-    assert certificate.any_counts is not None
+    assert certificate.count_aware is not None
     assert certificate.measured is not None
-    within, seen = certificate.any_counts.within_upper, certificate.measured["within_share"]
+    within, seen = certificate.count_aware.within_upper, certificate.measured["within_share"]
     assert within.valid
     assert within.value is not None
     assert seen is not None
     assert seen <= within.value < 1
     assert "share within classes" in str(certificate)
-    streamed = collapse.certificate(pairs=False).any_counts
+    streamed = collapse.certificate(pairs=False).count_aware
     assert streamed is not None
     assert streamed.proof == "the network's own probabilities"
-    assert streamed.optimal_loss <= certificate.any_counts.optimal_loss * (1 + 1e-9)
+    assert streamed.optimal_loss <= certificate.count_aware.optimal_loss * (1 + 1e-9)
     assert seen <= (streamed.within_upper.value or 0.0)
     assert "nothing is guaranteed" not in str(certificate)
     record = collapse.to_dict()["certificate"]
@@ -174,16 +174,16 @@ def test_a_trained_long_tailed_network() -> None:
 
 
 def test_losses_below_what_can_be_computed_are_neither_refused_nor_bounded() -> None:
-    found = any_counts([1, 1, 1], 25.0, 1e-3)
+    found = count_aware_bounds([1, 1, 1], 25.0, 1e-3)
     assert found.optimal_loss == 0.0
     assert 0 < (found.alignment_lower.value or 0.0) < 1
-    tiny = any_counts([8, 2, 1], 25.0, 1e-13)
+    tiny = count_aware_bounds([8, 2, 1], 25.0, 1e-13)
     assert tiny.optimal_loss >= 0.0
     assert (tiny.alignment_lower.value or 0.0) >= 0.0
     assert "zero" not in tiny.alignment_lower.reason
 
 
 def test_targets_that_say_nothing_end_at_zero_features() -> None:
-    found = any_counts([9, 5, 3, 1], 4.0, 1.5, targets=np.full((4, 4), 0.25))
+    found = count_aware_bounds([9, 5, 3, 1], 4.0, 1.5, targets=np.full((4, 4), 0.25))
     assert found.optimal_loss == pytest.approx(math.log(4))
     assert not found.within_upper.valid

@@ -10,10 +10,10 @@ import nclab
 from nclab.errors import DataError
 from nclab.theory.targets.descent import descend
 from nclab.theory.targets.distance import gram_distance
-from nclab.theory.targets.path import LAST, STEP, TargetPath, target_path
+from nclab.theory.targets.given_norms import LAST, STEP, TargetPath, target_path
 from nclab.theory.targets.program import with_weight
-from nclab.theory.targets.solve import solve
-from nclab.theory.targets.solved import shared_out
+from nclab.theory.targets.program_solver import solve
+from nclab.theory.targets.setting import factor_grams
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -52,7 +52,7 @@ def test_few_optima_are_solved_and_their_grams_are_those_of_the_logits(biased: b
         assert len(path._solved) <= 5
         for number, one in tuple(path._solved.items()):
             found = path.at(one.norm)
-            left, right, values = shared_out(found.logits, path.counts)
+            left, right, values = factor_grams(found.logits, path.counts)
             assert torch.allclose(found.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
             assert torch.allclose(found.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
             assert float(values.sum()) == pytest.approx(one.norm, rel=1e-12)
@@ -71,7 +71,7 @@ def test_large_groups_are_solved_in_few_steps(
         steps.append(found.steps)
         return found
 
-    monkeypatch.setattr("nclab.theory.targets.solve.descend", counted)
+    monkeypatch.setattr("nclab.theory.targets.program_solver.descend", counted)
     path = TargetPath(tuple(round(1280 * 256 ** (-k / 39)) for k in range(40)) * 25, biased)
     found = path._one(12)
     assert sum(steps) <= 400

@@ -1,4 +1,10 @@
-"""The optimum of a program: factors of M D^{1/2} by L-BFGS, until the dual proves it."""
+r"""The optimum of a program by descent on factors, and the lower bound that proves it.
+
+For distributions q of the samples with targets T, $\ell(z) \ge (q-T)^\top z + H(q)$. If
+$G = (Q-T)/n$ has norm at most t, every (W, H) has
+$J \ge \operatorname{mean} H(q) + \langle G, WH\rangle + t\|W\|\|H\| \ge \operatorname{mean} H(q)$.
+A bias adds $r^\top b + \lambda_b\|b\|^2/2 \ge -\|r\|^2/2\lambda_b$ with r = G1.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,17 +14,106 @@ from torch import Tensor
 
 from nclab.compute import one_thread
 from nclab.theory.targets.descent import descend
-from nclab.theory.targets.dual import lower_bound
 from nclab.theory.targets.program import (
+    GradientBlocks,
     LogitPoint,
     Program,
     bias_penalty,
+    critical_weight,
     evaluate,
+    mean_entropy,
     nuclear_norm,
-    symmetric,
-    threshold,
+    residuals,
+    symmetric_program,
     zero,
 )
+
+BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
+"""Singular values of G this near to t, relatively, are tried as t: at the optimum they are."""
+
+
+class Distributions(NamedTuple):
+    """Distributions: (G, G) of other classes in each group, (G,) of the own class."""
+
+    others: Tensor
+    own: Tensor
+
+
+def lower_bound(program: Program, point: LogitPoint) -> float:
+    """No network of the program has an objective below this number.
+
+    The probabilities of the point are made feasible in two ways: all are moved towards the targets
+    until |G| <= t, and the singular values of G next to t are set to t. The second loses only the
+    square of the point's distance to the optimum. Costs an SVD of G x G.
+    """
+    found = residuals(program, evaluate(program, point))
+    even = (program.sizes * program.metric).sqrt()
+    even = even / even.norm()
+    level = found.common - torch.outer(found.common @ even, even)  # G 1 = 0
+    if program.bias is None:
+        return _feasible(program, found)
+    if program.bias == 0:  # else a free bias could gain without end
+        return _feasible(program, found._replace(common=level))
+    return max(
+        _feasible(program, found),
+        _feasible(program, found._replace(common=level)),  # better where the penalty is tiny
+    )
+
+
+def _feasible(program: Program, found: GradientBlocks) -> float:
+    """The best bound of residuals that are made feasible."""
+    left, values, right = torch.linalg.svd(found.common)
+    t = program.weight
+    largest = max(float(values.max()), float(found.within.max()), 1e-300)
+    shrink = min(1.0, t / largest) * (1 - 1e-15)
+    base = _guess(program, GradientBlocks(found.common * shrink, found.within * shrink))
+    best = _dual_value(program, base)
+    for band in BANDS:
+        common = (left * _rounded(values, t, band)) @ right
+        guess = _guess(program, GradientBlocks(common, _rounded(found.within, t, band)))
+        best = max(best, _dual_value(program, _mixed(base, guess)))
+    return best
+
+
+def _rounded(values: Tensor, t: float, band: float) -> Tensor:
+    return torch.where(values > t * (1 - band), torch.full_like(values, t * (1 - 1e-15)), values)
+
+
+def _guess(program: Program, residuals: GradientBlocks) -> Distributions:
+    """The distributions that have these residuals."""
+    slopes = residuals.common * program.scale / program.share
+    total = slopes.diagonal()
+    spread = residuals.within / program.steepness
+    same = (total + spread) / program.sizes
+    own = torch.where(program.sizes > 1, same - spread, total)
+    others = (slopes + program.mass) / program.sizes[:, None]
+    others.diagonal().copy_(torch.where(program.sizes > 1, same + program.same, 0.0))
+    return Distributions(others, own + program.own)
+
+
+def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
+    """As near to what is wanted as has no negative probability."""
+    way = 1.0
+    for old, new in zip(base, wanted, strict=True):
+        below = new < 0
+        if bool(below.any()):
+            way = min(way, float((old[below] / (old[below] - new[below])).min()))
+    way = max(0.0, way if way == 1.0 else way * (1 - 1e-9))
+    return Distributions(*(old + way * (new - old) for old, new in zip(base, wanted, strict=True)))
+
+
+def _dual_value(program: Program, guess: Distributions) -> float:
+    if float(guess.others.min()) < -1e-15 or float(guess.own.min()) < -1e-15:
+        return float("-inf")
+    guess = Distributions(guess.others.clamp(min=0), guess.own.clamp(min=0))
+    value = mean_entropy(guess.others, guess.own, program)
+    if program.bias:
+        mass = guess.others * program.sizes[:, None]
+        mass.diagonal().copy_((program.sizes - 1) * guess.others.diagonal() + guess.own)
+        rest = (mass - program.mass) @ program.share / program.sizes
+        value -= float(program.sizes @ rest.square()) / (2 * program.bias)
+    return value
+
 
 GAP = 1e-10
 """Relative gap at which a small program is solved; from `MANY` groups on `COARSE_GAP`."""
@@ -46,13 +141,13 @@ def solve(
     Costs three products of G x G matrices a step; for a thousand distinct counts seconds.
     """
     with one_thread():
-        if program.weight >= threshold(program) and not program.focus:
+        if program.weight >= critical_weight(program) and not program.focal_gamma:
             return _optimum(program, zero(program))
         large = program.groups > MANY
         if start is None:
             start = _from_clusters(program) if large and _is_symmetric(program) else first(program)
         else:
-            start = _stirred(program, start)
+            start = _perturbed(program, start)
         gap = gap or (COARSE_GAP if large else GAP)
         chunk, most = (8, 120) if large else (100, 6000)
         memory = 10 if large else 30
@@ -82,7 +177,7 @@ def first(program: Program, size: float = 4.0) -> LogitPoint:
     return LogitPoint(size * point.common, size * point.lift, zero(program).bias)
 
 
-def _stirred(program: Program, start: LogitPoint, part: float = 0.1) -> LogitPoint:
+def _perturbed(program: Program, start: LogitPoint, part: float = 0.1) -> LogitPoint:
     """A little of the first point: where factors are zero, descent would never leave them so."""
     fresh = first(program)
     common, lift = ((1 - part) * a + part * b for a, b in zip(start[:2], fresh[:2], strict=True))
@@ -97,11 +192,11 @@ def _is_symmetric(program: Program) -> bool:
 def _symmetric_like(program: Program, counts: Tensor, sizes: Tensor, metric: Tensor) -> Program:
     total = float(program.sizes.sum())
     smoothing = (1 - float(program.own[0])) * total / (total - 1)
-    made = symmetric(counts, sizes, program.weight, metric=metric, smoothing=smoothing)
-    return replace(made, bias=program.bias, focus=program.focus)
+    made = symmetric_program(counts, sizes, program.weight, metric=metric, smoothing=smoothing)
+    return replace(made, bias=program.bias, focal_gamma=program.focal_gamma)
 
 
-def clustered(program: Program) -> Program:
+def average_counts(program: Program) -> Program:
     """The program with its counts averaged to a few."""
     label, zeros = _labels(program), torch.zeros(CLUSTERS, dtype=torch.float64)
     sizes = zeros.index_add(0, label, program.sizes)
@@ -120,7 +215,7 @@ def _labels(program: Program) -> Tensor:
 
 def _from_clusters(program: Program) -> LogitPoint:
     """The optimum of averaged counts, as a start."""
-    point, label = solve(clustered(program), gap=1e-6).point, _labels(program)
+    point, label = solve(average_counts(program), gap=1e-6).point, _labels(program)
     single = program.sizes == 1
     common, lift = point.common[label][:, label], point.lift[label]
     common.diagonal().add_(torch.where(single, lift, 0.0))
@@ -131,7 +226,7 @@ def _from_clusters(program: Program) -> LogitPoint:
 def _optimum(program: Program, point: LogitPoint) -> Optimum:
     loss = evaluate(program, point).loss
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
-    lower = float("-inf") if program.focus else lower_bound(program, point)
+    lower = float("-inf") if program.focal_gamma else lower_bound(program, point)
     return Optimum(point, loss, loss + penalty, min(lower, loss + penalty))
 
 

@@ -1,6 +1,7 @@
-"""More classes than dimensions hold: codes on the sphere with the largest softmax margin."""
+"""The limit of no weight decay: SELI for imbalanced classes, softmax codes in few dimensions."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,78 @@ from torch import Tensor
 from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.theory.targets.descent import descend
+from nclab.theory.targets.program import class_logits
+from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
+
+
+def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor]:
+    r"""Grams of classifier and means, up to scale, as the weight decay goes to 0.
+
+    $$WW^\top \propto (PDP)^{1/2},\qquad \bar H^\top\bar H \propto (PDP)^{-1/2}$$
+
+    With D the counts, P the centring; the logits become proportional to P. Derived in
+    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes what all
+    samples share: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
+
+    >>> W, H = limit_grams(torch.tensor([10.0, 10.0, 1.0, 1.0]))
+    >>> round(float((W[0, 0] / W[2, 2]).sqrt()), 8)
+    1.41253214
+    """
+    D = torch.as_tensor(counts, dtype=torch.float64)
+    left, right, _ = factor_grams(_logits(D, biased)[0], D)
+    return left, right
+
+
+def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
+    """P, without what a free bias has of it, and that bias."""
+    P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
+    bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)
+    return P - bias[:, None], bias
+
+
+def solve_limit(setting: Setting) -> Solution:
+    """The limit as an optimum whose norms are infinite: logits and Grams of size 1."""
+    logits, bias = _logits(setting.metric, setting.bias == 0)
+    left, right, values = factor_grams(logits, setting.metric)
+    return Solution(
+        logits=logits,
+        bias=bias,
+        loss=0.0,
+        penalty=0.0,
+        left=left,
+        right=right,
+        lower=0.0,
+        proof=CLOSED,
+        geometry="simplex ETF" if setting.balanced else "simplex-encoded labels (SELI)",
+        source="docs/targets.md, no weight decay; cf. Thrampoulidis et al. 2022",
+        norm=float(values.sum()),
+        weight=0.0,
+        notes=(
+            "a limit: norms grow without bound, only directions and ratios mean something",
+            "it is approached like 1 / log(1 / weight decay): compare networks with their own",
+        ),
+    )
+
+
+def approach(counts: Sequence[float] | Tensor, weights: Sequence[float]) -> list[float]:
+    """Distance of the classifier's normalised Gram to its limit at each t: it falls like 1/log.
+
+    >>> [round(one, 3) for one in approach([10, 10, 1, 1], [1e-2, 1e-4, 1e-6])]
+    [0.163, 0.077, 0.051]
+    """
+    from nclab.theory.targets.program import program_of_counts
+    from nclab.theory.targets.program_solver import solve
+
+    many = torch.as_tensor(counts, dtype=torch.float64)
+    limit, _ = limit_grams(many)
+    distances = []
+    for weight in weights:
+        program, place = program_of_counts(many, weight)
+        logits = class_logits(solve(program).point, place)
+        gram, _, _ = factor_grams(logits, many)
+        distances.append(float((gram / gram.norm() - limit / limit.norm()).norm()))
+    return distances
+
 
 SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5e3, 2e4, 1e5)
 BEST_FOUND = {

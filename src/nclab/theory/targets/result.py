@@ -1,4 +1,4 @@
-"""target: where a network of a given setting should end."""
+"""The optimum of a setting as a result: numbers by class, tables and a picture."""
 
 import json
 import math
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from rich.console import Group as Lines
+from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from nclab.frame import as_frame
-from nclab.text import Printed
-from nclab.theory.targets.routes import solve_setting
-from nclab.theory.targets.setting import Setting, checked
-from nclab.theory.targets.solved import Solved
+from nclab.text import Printed, number
+from nclab.theory.targets.setting import Setting
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,7 +49,8 @@ class CountGroup(NamedTuple):
 class Target(Printed):
     """The optimum of a setting: what a network of it should reach, and how sure that is.
 
-    >>> found = target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
+    >>> import nclab
+    >>> found = nclab.target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
     >>> round(found.objective, 6), found.geometry, found.relative_gap < 1e-9
     (0.829753, 'between simplex ETF and SELI', True)
     """
@@ -134,8 +136,8 @@ class Target(Printed):
         gaps = own - others.amax(0)
         sure = own if self.setting.loss == "mse" else torch.softmax(full, 0).diagonal()
         found = []
-        for number, count in enumerate((-distinct).tolist()):
-            inside = (place == number).nonzero().flatten()
+        for index, count in enumerate((-distinct).tolist()):
+            inside = (place == index).nonzero().flatten()
             found.append(
                 CountGroup(
                     samples=count,
@@ -212,117 +214,16 @@ class Target(Printed):
         return drawn(target_picture(self.to_dict()), dark)
 
     def __rich__(self) -> Any:
-        from nclab.theory.targets.target_table import target_table
-
         return target_table(self)
 
     def to_frame(self) -> "DataFrame":
         """A pandas table of the classes by count: `groups`.
 
-        >>> target(counts=[9, 9, 1], weight_decay=0.01).to_frame()["samples"].tolist()
+        >>> import nclab
+        >>> nclab.target(counts=[9, 9, 1], weight_decay=0.01).to_frame()["samples"].tolist()
         [9.0, 1.0]
         """
         return as_frame(group._asdict() for group in self.groups)
-
-
-def target(
-    num_classes: int | None = None,
-    *,
-    counts: Any = None,
-    dim: int | None = None,
-    loss: str = "cross_entropy",
-    weight_decay: float | tuple[float, float] | None = None,
-    norms: tuple[float, float] | None = None,
-    bias: float | None = None,
-    features: str = "free",
-    depth: int = 1,
-    smoothing: float | None = None,
-    focus: float | None = None,
-    targets: Any = None,
-    average: str = "samples",
-) -> Target:
-    r"""The optimum of a network whose features are free, and the proof of it.
-
-    $$\min_{W,H,b}\; \tfrac1n\sum_i \ell(Wh_i+b, y_i) + \tfrac{\lambda_W}2\|W\|^2
-    + \tfrac{\lambda_H}2\|H\|^2 + \tfrac{\lambda_b}2\|b\|^2$$
-
-    docs/targets.md has every formula. For balanced classes and cross-entropy it is the simplex ETF.
-
-    Args:
-        num_classes: C with one sample each; or `counts`, the samples of every class.
-        dim: dimension of the features; None for as many as the optimum wants.
-        loss: cross_entropy, label_smoothing, focal or mse (half the squared error).
-        weight_decay: (λ_W, λ_H); one number λ is a penalty of the mean squared feature, that is
-            (λ, λ/n), or (λ, λ/C) where classes count once; 0 is the limit.
-        norms: (α, β) instead: root mean square norm of all features, and of the classifier's rows.
-        bias: penalty of the bias, 0 for a free one, None for no bias.
-        features: free, or relu for features that are not negative.
-        depth: linear maps behind the features; with relu features and mse, ReLU between them, and
-            the features before the first map are free.
-        smoothing: of label_smoothing, 0.1 unless given.
-        focus: the exponent of focal, 2 unless given.
-        targets: (C, C) soft targets of cross_entropy, a column for each class.
-        average: norms of features by samples, or by classes (a class counts once).
-
-    >>> found = target(10, weight_decay=5e-4)
-    >>> found.geometry, round(found.loss, 9)
-    ('simplex ETF', 0.001424038)
-    """
-    setting = checked(
-        num_classes,
-        counts,
-        dim=dim,
-        loss=loss,
-        weight_decay=weight_decay,
-        norms=norms,
-        bias=bias,
-        features=features,
-        depth=depth,
-        smoothing=smoothing,
-        focus=focus,
-        targets=targets,
-        average=average,
-    )
-    return target_of(setting, solve_setting(setting))
-
-
-def target_of(setting: Setting, found: Solved) -> Target:
-    """A solved setting, with the norms shared out between classifier and features."""
-    share = _share(setting, found)
-    penalised = setting.weight_decay is not None
-    return Target(
-        setting=setting,
-        logits=found.logits,
-        bias=found.bias,
-        classifier_gram=found.left * share,
-        mean_gram=found.right / share,
-        loss=found.loss,
-        objective=found.loss + found.penalty if penalised else None,
-        lower_bound=found.lower,
-        proof=found.proof,
-        geometry="zero" if _is_zero(setting, found.logits) else found.geometry,
-        source=found.source,
-        weight=found.weight,
-        notes=found.notes,
-    )
-
-
-def _is_zero(setting: Setting, logits: Tensor) -> bool:
-    """Of given norms, which may be tiny, relatively to what they allow."""
-    allowed = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
-    return float(logits.abs().max()) < 1e-9 * allowed
-
-
-def _share(setting: Setting, found: Solved) -> float:
-    """How much of the norm is the classifier's: |W|^2 = share |W||H|."""
-    if setting.norms is not None:
-        alpha, beta = setting.norms
-        share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
-        weights = float(found.left.diagonal().sum())  # a search may end with unequal halves
-        features = float((setting.metric * found.right.diagonal()).sum())
-        return share * (math.sqrt(features / weights) if weights > 0 else 1.0)
-    assert setting.weight_decay is not None
-    return setting.weight / setting.weight_decay[0] if setting.weight_decay[0] else 1.0
 
 
 def cosines(gram: Tensor) -> Tensor:
@@ -339,3 +240,67 @@ def _off_diagonal(values: Tensor, inside: Tensor) -> float | None:
         return None
     block = values[inside][:, inside]
     return float((block.sum() - block.diagonal().sum()) / (many * (many - 1)))
+
+
+def _is_zero(setting: Setting, logits: Tensor) -> bool:
+    """Of given norms, which may be tiny, relatively to what they allow."""
+    allowed = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
+    return float(logits.abs().max()) < 1e-9 * allowed
+
+
+TABLE_GROUPS = 12
+"""Groups in the table; of more the first and last."""
+
+
+def target_table(target: Target) -> Lines:
+    """The groups of classes, then loss, proof and what became of whom."""
+    table = Table(header_style="bold")
+    table.add_column("samples", justify="right")
+    table.add_column("classes", justify="right")
+    for name in ("logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
+        table.add_column(name, justify="right")
+    groups = target.groups
+    said = any(group.state for group in groups)
+    if said:
+        table.add_column("")
+    half = TABLE_GROUPS // 2
+    shown = groups if len(groups) <= TABLE_GROUPS else [*groups[:half], None, *groups[-half:]]
+    for group in shown:
+        cells = _cells(group) if group is not None else ("…",) * 8
+        table.add_row(*(cells if said else cells[:-1]))
+    return Lines(table, *(Text(line) for line in lines(target)))
+
+
+def lines(target: Target) -> list[str]:
+    """What is said below the table."""
+    value = f"loss {target.loss:.10g}"
+    if target.objective is not None:
+        value += f", with penalties {target.objective:.10g}"
+    said = [f"{target.geometry}: {value}"]
+    gap = target.relative_gap
+    proof = f"proof: {target.proof}"
+    if gap is not None and target.proof == "duality gap":
+        proof += f" {gap:.1e} of the value"
+    elif gap is not None and "no proof" in target.proof:
+        proof += f"; a bound leaves {gap:.1e} of the value open"
+    said.append(f"{proof} ({target.source})")
+    if target.is_zero:
+        why = "The penalty is too strong" if target.setting.norms is None else "Nothing is gained"
+        said.append(f"{why}: at the optimum everything but a bias is zero.")
+    elif target.lost:
+        said.append(f"Lost, with a mean of zero: {_some(target.lost)}.")
+    if target.merged:
+        said += [f"Merged into one mean: {_some(classes)}." for classes in target.merged[:5]]
+    return [*said, *target.notes]
+
+
+def _some(classes: tuple[int, ...]) -> str:
+    words = ", ".join(str(c) for c in classes[:10])
+    return f"classes {words}" + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+
+
+def _cells(group: CountGroup) -> tuple[str, ...]:
+    values = (group.logit_gap, group.classifier_norm, group.mean_norm)
+    cosines = (group.classifier_cosine, group.mean_cosine)
+    texts = (number(value) for value in (*values, *cosines))
+    return f"{group.samples:g}", str(len(group.classes)), *texts, group.state

@@ -9,21 +9,19 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.theory.certificates.bound import Bound
-from nclab.theory.certificates.norms_and_loss import TOLERANCE, as_number
-from nclab.theory.targets.dual import lower_bound
+from nclab.theory.certificates.norms_and_loss import TOLERANCE, Bound, as_number
 from nclab.theory.targets.given_norms import root
-from nclab.theory.targets.grouped import program_of
 from nclab.theory.targets.program import (
     Program,
+    critical_weight,
     evaluate,
     mean_entropy,
     nuclear_norm,
-    threshold,
+    program_of_counts,
     with_weight,
     zero,
 )
-from nclab.theory.targets.solve import MANY, Optimum, clustered, solve
+from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, lower_bound, solve
 
 ROUNDING = 1e-15
 """Of a mean entropy."""
@@ -34,7 +32,7 @@ SOURCE = "docs/certificates.md, any counts and targets"
 
 
 @dataclass(frozen=True)
-class AnyCounts:
+class CountAwareBounds:
     """Bounds from the mean loss over samples and the norms of features and classifier."""
 
     loss: float
@@ -106,10 +104,12 @@ def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
     return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
 
 
-def own_probabilities(
+def bounds_from_probabilities(
     counts: Any, residuals: Any, product: float, loss: float, *, bias_norm: float = 0.0
-) -> AnyCounts:
-    r"""`any_counts` of hard labels, from a network's own probabilities: no program is solved.
+) -> CountAwareBounds:
+    r"""Return the bounds of hard labels from the network's mean probabilities in each class.
+
+    No program is solved.
 
     With $\bar q_c$ the mean probabilities of class c and $q^k_c = e_c + k(\bar q_c - e_c)$,
 
@@ -128,7 +128,7 @@ def own_probabilities(
     Costs eigenvalues of a C x C matrix.
 
     >>> rests = [[-0.5, 0.5], [0.5, -0.5]]  # one sample each, probabilities of 1/2
-    >>> found = own_probabilities([1, 1], rests, 1e-9, math.log(2))
+    >>> found = bounds_from_probabilities([1, 1], rests, 1e-9, math.log(2))
     >>> round(found.optimal_loss, 6), found.alignment_lower.valid
     (0.693147, False)
     """
@@ -160,7 +160,7 @@ def own_probabilities(
     forced -= float((rest @ share).norm()) * bias_norm
     rho = min(max(forced / (steep * norm), 0.0), 1.0) if steep * norm > 0 else 0.0
     reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
-    return AnyCounts(
+    return CountAwareBounds(
         loss=float(loss),
         optimal_loss=min(least, float(loss)),
         excess_loss=max(float(loss) - least, 0.0),
@@ -170,7 +170,7 @@ def own_probabilities(
     )
 
 
-def own_residuals(
+def bounds_from_residuals(
     moment: ArrayLike | Tensor,
     entropies: tuple[float, float],
     samples: int,
@@ -178,18 +178,19 @@ def own_residuals(
     loss: float,
     *,
     bias: float = 0.0,
-) -> AnyCounts:
-    r"""`any_counts` of labels that differ from sample to sample, from a network's own residuals.
+) -> CountAwareBounds:
+    r"""Return the bounds of labels that differ between samples, from the network's residuals.
 
-    `residual_bound` with the mean entropies of probabilities and of targets, the larger of the two;
-    `bias` is what a bias of the measured norm could gain, |mean residual| |b|.
+    The loss is at least `residual_bound` and at least the mean entropy of the targets; `entropies`
+    holds the mean entropies of probabilities and of targets. `bias` is the most that a bias of
+    the measured norm could gain, |mean residual| |b|.
     """
     C = len(torch.as_tensor(moment))
     price = _steepest(moment, samples) * math.sqrt(C * samples) * product
     least = max(entropies[0] - price - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
     rho = min(max((entropies[0] - loss - bias) / max(price, 1e-300), 0.0), 1.0)
     reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
-    return AnyCounts(
+    return CountAwareBounds(
         loss=float(loss),
         optimal_loss=max(min(least, float(loss)), 0.0),
         excess_loss=max(float(loss) - least, 0.0),
@@ -200,9 +201,9 @@ def own_residuals(
     )
 
 
-def any_counts(
+def count_aware_bounds(
     counts: Any, product: float, loss: float, *, bias: bool = False, targets: Any = None
-) -> AnyCounts:
+) -> CountAwareBounds:
     r"""What a mean loss over samples forces, whatever the counts.
 
     With $N(L)$ the least $\|W\|_F\|H\|_F$ that reaches the loss and
@@ -220,17 +221,23 @@ def any_counts(
         bias: whether the classifier has a bias; any is allowed then.
         targets: (C, C) columns of soft targets; hard ones unless given.
 
-    >>> found = any_counts([10, 10, 10, 1, 1, 1], 2.0, 0.3)
+    >>> found = count_aware_bounds([10, 10, 10, 1, 1, 1], 2.0, 0.3)
     >>> round(found.optimal_loss, 8), round(found.within_upper.value, 3)
     (0.26746353, 0.101)
     """
-    from nclab.theory.targets.setting import checked
+    from nclab.theory.targets.setting import check_setting
 
     for name, value in (("alpha * beta", product), ("loss", loss)):
         if as_number(name, value) <= 0:
             raise DataError(f"Expected a positive {name}, got {value}.")
-    plain = {"features": "free", "depth": 1, "smoothing": None, "focus": None, "average": "samples"}
-    setting = checked(
+    plain = {
+        "features": "free",
+        "depth": 1,
+        "smoothing": None,
+        "focal_gamma": None,
+        "average": "samples",
+    }
+    setting = check_setting(
         None,
         counts,
         dim=None,
@@ -242,7 +249,7 @@ def any_counts(
         **plain,
     )
     if targets is None:
-        program, _ = program_of(setting.counts, 0.0, bias=setting.bias)
+        program, _ = program_of_counts(setting.counts, 0.0, bias=setting.bias)
     else:
         from nclab.theory.targets.search import program_of_classes
 
@@ -260,7 +267,7 @@ def any_counts(
     why = "features that are zero reach this loss"
     why = why if loss >= nothing else "what this loss needs is beyond what can be computed"
     reason = "" if rho > 0 else f"vacuous: {why}"
-    return AnyCounts(
+    return CountAwareBounds(
         loss=float(loss),
         optimal_loss=least,
         excess_loss=max(float(loss) - least, 0.0),
@@ -305,7 +312,11 @@ def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum
 
     With many groups the weight is that of averaged counts: bounds hold at any weight.
     """
-    rough = clustered(program) if program.groups > MANY and bool((program.own == 1).all()) else None
+    rough = (
+        average_counts(program)
+        if program.groups > MANY and bool((program.own == 1).all())
+        else None
+    )
     tried: list[tuple[Program, Optimum]] = []
 
     def measured(weight: float) -> float:
@@ -314,7 +325,7 @@ def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum
         tried.append((one, solve(one, start, gap=1e-9)))
         return float(measure(*tried[-1]))
 
-    weight, _ = root(measured, wanted, threshold(rough or program), close=1e-6)
+    weight, _ = root(measured, wanted, critical_weight(rough or program), close=1e-6)
     if not weight:
         return None
     if rough is None:

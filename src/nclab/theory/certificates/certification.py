@@ -1,0 +1,210 @@
+"""`certify`: what the norms and the loss of a network guarantee about neural collapse."""
+
+import math
+from typing import Unpack, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nclab.errors import DataError
+from nclab.theory.certificates.alignment import alignment_lower
+from nclab.theory.certificates.certificate import Certificate
+from nclab.theory.certificates.class_bounds import ClassArrays, CountedArrays, class_bounds
+from nclab.theory.certificates.count_aware import count_aware_bounds
+from nclab.theory.certificates.fraction_of_pairs import pairs_upper
+from nclab.theory.certificates.inter import MeanCosineProof, inter_from_means, mean_cosine_upper
+from nclab.theory.certificates.intra import intra_lower, jensen_intra
+from nclab.theory.certificates.norms_and_loss import Bound, NormsAndLoss, as_number, norms_and_loss
+from nclab.theory.certificates.scores import deviation_upper, excess_to_leave
+from nclab.theory.certificates.theorem_constants import (
+    ThesisBounds,
+    asymptotic_constants,
+    curvature_printed,
+    curvature_reachable,
+    thesis_bounds,
+)
+
+LOST = "the loss is high enough for a class to be lost entirely"
+APART = "the class means are apart, but single features may not be"
+NOT_SEARCHED = "not searched"
+EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
+RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
+"""The bounds that a record keeps."""
+
+
+def certify(
+    num_classes: int,
+    alpha: float,
+    beta: float,
+    loss: float,
+    delta: float | None = None,
+    *,
+    bias_norm: float = 0.0,
+    pairs: bool = True,
+    **classes: Unpack[CountedArrays],
+) -> Certificate:
+    r"""What the norms and the loss guarantee about the geometry of features and weights.
+
+    $$L = m(\alpha\beta)+\varepsilon \;\Rightarrow\; \cos(\dot w_c,\tilde h_c) \ge \rho^*,\quad
+    \mathrm{intra}_c \ge R^2,\quad
+    \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
+
+    Source: pan2023, Thm 2.3.1
+    Range: a bound that does not apply has valid=False and a reason.
+
+    Args:
+        alpha: rms feature norm, classes weighted equally.
+        beta: |W|_F / sqrt C.
+        loss: cross-entropy in nats, averaged over classes.
+        delta: also bound what a fraction 1 - delta of the classes, and of the pairs, satisfies.
+        bias_norm: norm of the centred bias.
+        pairs: False leaves out the bound on pairs of classes, whose search can take seconds.
+        classes: `class_losses`, `class_alphas` and `class_betas`, each (C,): mean loss, rms
+            feature norm and norm of the centred row of every class, for bounds on each.
+            `counts`, (C,), if loss and alpha are means over samples instead, and `targets`, (C, C),
+            if labels are soft: then `count_aware` holds for them, and the bounds on single classes
+            follow from the class arrays or, without them, from what the counts leave possible.
+
+    >>> certificate = certify(10, 2.0, 2.5, 0.0352017)
+    >>> round(certificate.intra_lower.value, 4), certificate.inter_upper.value
+    (0.9014, None)
+    """
+    if delta is not None and not 0 < as_number("delta", delta) < 1:
+        raise DataError(f"Expected delta between 0 and 1, got {delta}.")
+    if unknown := set(classes) - CountedArrays.__optional_keys__:
+        raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
+    counts, targets = classes.pop("counts", None), classes.pop("targets", None)
+    arrays = cast(ClassArrays, classes)
+    by_samples, at_worst = None, False
+    if counts is None and targets is not None:
+        raise DataError("Expected counts beside targets, got targets alone.")
+    if counts is not None:
+        norms_and_loss(num_classes, alpha, beta, max(float(loss), math.log(num_classes)))  # checks
+        by_samples = count_aware_bounds(
+            counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
+        )
+        alpha, loss, at_worst = _class_means(num_classes, alpha, loss, counts, arrays)
+    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = given.num_classes, given.bias_norm
+    alpha, beta, loss = float(alpha), float(beta), float(loss)
+    rows = class_bounds(given, alpha, beta, **arrays)
+    rho = alignment_lower(given)
+    intra = intra_lower(given, rho)
+    route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
+    all_alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
+    why = LOST if rho <= 0 else "vacuous"
+    all_intra = _bound(intra.value, why, f"pan2023, Thm 2.3.1 ({route})")
+    some_alignment, some_intra = all_alignment, all_intra
+    if delta is not None:
+        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
+        intra_some = max(intra.value, float(jensen_intra(rho_some)))
+        some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
+        some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
+    inter, proof = _inter(given, rho, intra.value, pairs)
+    some_inter = inter if delta is None else _fraction_inter(given, delta, inter, pairs)
+    # The thesis leaves out 2 delta of the classes; below half a class neither of its two sets of
+    # exceptions has a member.
+    thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
+    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
+    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
+    if rows is not None:
+        rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
+    return Certificate(
+        num_classes=num_classes,
+        alpha=alpha,
+        beta=beta,
+        loss=loss,
+        bias_norm=bias_norm,
+        optimal_loss=given.optimal_loss,
+        excess_loss=max(loss - given.optimal_loss, 0.0),
+        alignment_lower=all_alignment,
+        intra_lower=all_intra,
+        fraction=1.0 if delta is None else 1 - delta,
+        fraction_alignment_lower=some_alignment,
+        fraction_intra_lower=some_intra,
+        fraction_inter_upper=some_inter,
+        deviation_upper=Bound(deviation_upper(given), "", "pan2023, Thm 2.3.1 (proof)"),
+        inter_upper=inter,
+        inter_proof=proof,
+        thesis_delta=thesis_delta,
+        thesis_intra_lower=_thesis_intra(given, reachable),
+        thesis_inter_upper=_thesis_inter(reachable),
+        thesis_printed_intra_lower=_thesis_intra(given, printed, printed=True),
+        thesis_printed_inter_upper=_thesis_inter(printed),
+        asymptotic=asymptotic_constants(num_classes, given.product),
+        class_alignment_lower=None if rows is None else rows[0],
+        class_intra_lower=None if rows is None else rows[1],
+        count_aware=by_samples,
+        at_worst=at_worst,
+    )
+
+
+def _class_means(
+    num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
+) -> tuple[float, float, bool]:
+    """Alpha and loss with classes weighted equally, or the most that they can be; whether so."""
+    many = np.asarray(counts, dtype=np.float64)
+    if many.shape != (num_classes,):
+        raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
+    most = float(many.sum() / (num_classes * many.min()))
+    if (alphas := arrays.get("class_alphas")) is not None:
+        alpha = math.sqrt(float((np.asarray(alphas, dtype=np.float64) ** 2).mean()))
+    elif most > 1:
+        alpha = float(alpha) * math.sqrt(most)
+    if (losses := arrays.get("class_losses")) is not None:
+        loss = float(np.asarray(losses, dtype=np.float64).mean())
+    elif most > 1:
+        loss = float(loss) * most
+    known = all(arrays.get(name) is not None for name in ("class_alphas", "class_losses"))
+    return alpha, loss, most > 1 and not known
+
+
+def _inter(
+    given: NormsAndLoss, rho: float, intra: float, pairs: bool
+) -> tuple[Bound, MeanCosineProof | None]:
+    proof, value, reason = None, None, ""
+    if rho <= 0:
+        reason = LOST
+    elif not pairs:
+        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
+        reason = NOT_SEARCHED if best < 1 else APART
+    elif (proof := mean_cosine_upper(given)) is None:
+        reason = "no negative cosine of class means can be proved at this loss"
+    elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
+        value, reason = None, APART
+    return Bound(value, reason, "pan2023, Thm 2.3.1 (dual proof)"), proof
+
+
+def _fraction_inter(given: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
+    """The bound on most pairs; the one on all of them where that is better."""
+    source = "pan2023, Thm 2.3.1 (fraction of pairs)"
+    if not pairs:
+        return Bound(None, NOT_SEARCHED, source)
+    spared = math.floor(delta * given.num_classes * (given.num_classes - 1) / 2 + 1e-9)
+    value = pairs_upper(given, spared)
+    if inter.value is not None and inter.valid and (value is None or inter.value < value):
+        return inter
+    reason = "" if value is not None else "no cosine below 1 can be proved of so many pairs"
+    return Bound(value, reason, source)
+
+
+def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
+    vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
+    reason = vacuous if bounds.intra_lower <= 0 else ""
+    if printed and given.excess >= excess_to_leave(given.num_classes, given.product):
+        reason = reason or "at this loss a score may leave the range of the proof"
+    reason = "the theorem has no bias" if given.bias_norm > 0 else reason
+    return Bound(bounds.intra_lower, reason, EXPLICIT)
+
+
+def _thesis_inter(bounds: ThesisBounds) -> Bound:
+    value = bounds.inter_upper if math.isfinite(bounds.inter_upper) else None
+    reason = "the two leading terms of the printed chain, not a full bound"
+    if value is None or value >= 1:
+        reason += "; vacuous"
+    return Bound(value, reason, EXPLICIT)
+
+
+def _bound(value: float, reason: str, source: str) -> Bound:
+    """A lower bound, which holds where it is above 0."""
+    return Bound(float(value), "" if value > 0 else reason, source)

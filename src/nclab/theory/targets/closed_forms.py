@@ -1,0 +1,229 @@
+"""Closed forms under cross-entropy: balanced classes, non-negative features, several labels."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import brentq, minimize, minimize_scalar
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.theory.targets.setting import CLOSED, Setting, Solution
+
+GRID = 400
+NEAR = 1e-4
+"""A search ends this near to the minimum at least."""
+
+
+def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float:
+    r"""How much larger a class's own logit is at the optimum of balanced classes.
+
+    $$\gamma = \log\frac{1-(C-1)p_0}{p_0},\qquad p_0 = \delta/C + \lambda/\sqrt C$$
+
+    With $\lambda = t\sqrt n$; alpha beta is $\gamma (C-1)/C$; label smoothing acts as a larger
+    weight decay, $\lambda + \delta/\sqrt C$. Derived in docs/targets.md.
+
+    >>> round(simplex_gap(4, 0.01, 0.1) * 3 / 4, 9)  # alpha beta
+    2.559185413
+    """
+    p = smoothing / num_classes + decay / math.sqrt(num_classes)
+    right = 1 - (num_classes - 1) * p
+    return math.log(right / p) if right > p else 0.0
+
+
+def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
+    r"""The gap that minimises focal loss plus `cost` times the gap.
+
+    $$\min_\gamma\; (1-p)^{\gamma_f}\,(-\log p) + c\gamma,\qquad p = 1/(1+(C-1)e^{-\gamma})$$
+
+    It is not convex: a scan, then refined.
+
+    >>> round(focal_gap(4, 0.01 * 3 / 4 * 2, 2.0) * 3 / 4, 9)  # alpha beta
+    1.988561044
+    """
+    others = num_classes - 1
+
+    def objective(gap: float) -> float:
+        return focal(gap, num_classes, focal_gamma) + cost * gap
+
+    most = math.log(others) + math.log(max(1 / cost, 2.0)) + 5
+    grid = [most * k / GRID for k in range(GRID + 1)]
+    best = min(grid, key=objective)
+    low, high = max(0.0, best - most / GRID), best + most / GRID
+    found = minimize_scalar(objective, bounds=(low, high), options={"xatol": 1e-12})
+    low, high = (max(0.0, found.x - NEAR), found.x + NEAR)
+    ends = (_slope(low, others, focal_gamma) + cost, _slope(high, others, focal_gamma) + cost)
+    gap = float(found.x)
+    if ends[0] < 0 < ends[1]:  # the search knows the gap to 1e-8 only, the root of its slope is it
+        gap = float(brentq(lambda x: _slope(x, others, focal_gamma) + cost, low, high, xtol=1e-14))
+    return gap if objective(gap) < objective(0.0) else 0.0
+
+
+def focal(gap: float, num_classes: int, focal_gamma: float) -> float:
+    """Focal loss of a class whose own logit is larger by `gap`.
+
+    >>> round(focal(0.0, 2, 0.0), 6)
+    0.693147
+    """
+    loss = math.log1p((num_classes - 1) * math.exp(-gap))
+    return (-math.expm1(-loss)) ** focal_gamma * loss
+
+
+def _slope(gap: float, others: int, focal_gamma: float) -> float:
+    loss = math.log1p(others * math.exp(-gap))
+    wrong, p = -math.expm1(-loss), math.exp(-loss)
+    return -(wrong**focal_gamma) * (wrong + focal_gamma * p * loss)
+
+
+def solve_balanced(setting: Setting, weight: float | None) -> Solution:
+    """The simplex ETF of classes with equal counts, for a weight t or the norms of the setting."""
+    C = setting.num_classes
+    root = math.sqrt(float(setting.metric[0]))
+    given = weight is None  # norms, which have no penalty
+    if weight is None:
+        gap = setting.norm / (root * (C - 1))
+        if setting.smoothing:
+            gap = min(gap, simplex_gap(C, 0.0, setting.smoothing))
+        if setting.focal_gamma:
+            slope = -_slope(gap, C - 1, setting.focal_gamma)
+        else:
+            slope = -math.expm1(-math.log1p((C - 1) * math.exp(-gap)))
+            slope -= setting.smoothing * (C - 1) / C
+        weight = slope / (root * (C - 1))
+    else:
+        gap = -1.0
+    cost = weight * root * (C - 1)  # t |M D^{1/2}|_* of a gap of 1
+    if setting.focal_gamma:
+        gap = focal_gap(C, cost, setting.focal_gamma) if gap < 0 else gap
+        loss = focal(gap, C, setting.focal_gamma)
+        proof, lower = "best of the simplex ETFs: no proof that no other geometry is lower", None
+    else:
+        delta = setting.smoothing
+        gap = simplex_gap(C, cost * math.sqrt(C) / (C - 1), delta) if gap < 0 else gap
+        loss = math.log1p((C - 1) * math.exp(-gap)) + delta * (C - 1) / C * gap
+        proof, lower = CLOSED, loss if given else loss + cost * gap
+    centring = torch.eye(C, dtype=torch.float64) - 1 / C
+    left, right = (gap * root * centring, gap / root * centring)
+    return Solution(
+        logits=gap * centring,
+        bias=torch.zeros(C, dtype=torch.float64),
+        loss=loss,
+        penalty=cost * gap,
+        left=left,
+        right=right,
+        lower=lower,
+        proof=proof,
+        geometry="simplex ETF",
+        source="docs/targets.md, balanced classes",
+        norm=gap * root * (C - 1),
+        weight=weight,
+    )
+
+
+def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
+    r"""(C,) how much larger each class's own logit is at the optimum with H >= 0.
+
+    $$p_c = \frac{n t\sqrt{d_c}}{n_c\sqrt{C(C-1)}},\qquad
+    \gamma_c = \log\frac{1-(C-1)p_c}{p_c} \text{ or } 0$$
+
+    For D = n, $p_c = nt/\sqrt{n_cC(C-1)}$, and a class is lost iff
+    $n_c \le (nt)^2 C/(C-1)$. Derived in docs/targets.md.
+
+    >>> gaps = relu_gaps(torch.tensor([20.0, 5.0]).repeat(2), torch.tensor([20.0, 5.0]).repeat(2),
+    ...                  0.002)
+    >>> [round(float(gap), 3) for gap in gaps[:2]]
+    [5.023, 4.31]
+    """
+    C = len(counts)
+    p = weight * counts.sum() * metric.sqrt() / (counts * (C * (C - 1)) ** 0.5)
+    right = 1 - (C - 1) * p
+    return torch.where(right > p, (right.clamp(min=1e-300) / p).log(), 0.0)
+
+
+def solve_relu(setting: Setting, weight: float) -> Solution:
+    """The optimum: W = P diag(omega), means along different axes."""
+    counts, metric, C = setting.counts, setting.metric, setting.num_classes
+    gaps = relu_gaps(counts, metric, weight)
+    losses = ((C - 1) * (-gaps).exp()).log1p()
+    loss = float(counts @ losses / counts.sum())
+    costs = gaps * (metric * (C - 1) / C).sqrt()
+    norm = float(costs.sum())
+    centring = torch.eye(C, dtype=torch.float64) - 1 / C
+    rows = gaps * (metric * C / (C - 1)).sqrt()  # omega^2
+    return Solution(
+        logits=centring * gaps,
+        bias=torch.zeros_like(gaps),
+        loss=loss,
+        penalty=weight * norm,
+        left=(centring * rows) @ centring,
+        right=(gaps * ((C - 1) / (C * metric)).sqrt()).diag(),
+        lower=loss + weight * norm,
+        proof=CLOSED,
+        geometry="orthogonal means, centred classifier",
+        source="docs/targets.md, features that are not negative; cf. Dang et al. 2024",
+        norm=norm,
+        weight=weight,
+    )
+
+
+class MultiLabelTarget(NamedTuple):
+    """The optimum for n_m copies of every set of m labels."""
+
+    sizes: dict[int, float]
+    """a_m: logits of a set S of m labels are a_m (1_S - m/C)."""
+    loss: float
+    objective: float
+
+    def scale(self, labels: int) -> float:
+        """The mean of a set of m labels is a_m / a_1 times the sum of its labels' means."""
+        return self.sizes[labels] / self.sizes[1]
+
+
+def multi_label_target(
+    num_classes: int, copies: Mapping[int, float], weight: float
+) -> MultiLabelTarget:
+    r"""The optimum of pick-all-labels cross-entropy with t = `weight`.
+
+    $$\min_a \sum_m \tfrac{n_m\binom Cm}{N}\,m\log\bigl(m+(C-m)e^{-a_m}\bigr)
+    + t(C-1)\sqrt{\textstyle\sum_m n_m\binom{C-2}{m-1}a_m^2}$$
+
+    Convex. Derived in docs/targets.md; cf. Li et al. 2023.
+
+    Args:
+        copies: how often every set of m labels is there, by m.
+
+    >>> found = multi_label_target(4, {1: 1, 2: 1}, 0.01)
+    >>> round(found.objective, 9), round(found.sizes[1], 6), round(found.sizes[2], 6)
+    (1.079620164, 4.101308, 3.568079)
+    """
+    C = num_classes
+    many = np.array([m for m in sorted(copies) if copies[m]])
+    if C < 2 or not len(many) or many.min() < 1 or many.max() >= C:
+        raise DataError(f"Expected sets of 1 to {C - 1} labels of {C} classes, got {dict(copies)}.")
+    if min(copies.values()) < 0 or not weight > 0:
+        raise DataError(f"Expected copies >= 0 and a positive weight, got {copies} and {weight}.")
+    n = np.array([float(copies[int(m)]) for m in many])
+    sets = n * np.array([math.comb(C, int(m)) for m in many])
+    share = sets / sets.sum()
+    cost = n * np.array([math.comb(C - 2, int(m) - 1) for m in many])
+
+    def function(a: np.ndarray) -> tuple[float, np.ndarray]:
+        wrong = (C - many) * np.exp(-a)
+        loss = share @ (many * np.log(many + wrong))
+        size = math.sqrt(max(cost @ a**2, 1e-300))
+        slope = -share * many * wrong / (many + wrong) + weight * (C - 1) * cost * a / size
+        return float(loss + weight * (C - 1) * size), slope
+
+    start = np.full(len(many), 3.0)
+    options = {"ftol": 1e-16, "gtol": 1e-13, "maxiter": 5000}
+    bounds = [(0.0, None)] * len(many)
+    found = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    best, value = found.x, function(found.x)[0]
+    nothing = float(share @ (many * math.log(C)))
+    if nothing <= value:
+        best, value = np.zeros(len(many)), nothing
+    loss = float(share @ (many * np.log(many + (C - many) * np.exp(-best))))
+    sizes = {int(m): float(a) for m, a in zip(many, best, strict=True)}
+    return MultiLabelTarget(sizes, loss, value)
