@@ -8,6 +8,7 @@ import torch
 
 import nclab
 from nclab.errors import DataError
+from nclab.theory.targets import program_solver
 from nclab.theory.targets.descent import descend
 from nclab.theory.targets.distance import gram_distance
 from nclab.theory.targets.given_norms import LAST, STEP, TargetPath, target_path
@@ -71,7 +72,7 @@ def test_large_groups_are_solved_in_few_steps(
         steps.append(found.steps)
         return found
 
-    monkeypatch.setattr("nclab.theory.targets.program_solver.descend", counted)
+    monkeypatch.setattr(program_solver, "descend", counted)
     path = TargetPath(tuple(round(1280 * 256 ** (-k / 39)) for k in range(40)) * 25, biased)
     found = path._one(12)
     assert sum(steps) <= 400

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import nclab
+from nclab.theory.targets import deep_relu as deep_relu_module
 from nclab.theory.targets.closed_forms import multi_label_target
 from nclab.theory.targets.deep_linear import shape_value, shapes
 from nclab.theory.targets.deep_relu import _end as end
@@ -324,7 +325,7 @@ def test_deep_relu_heads_of_ten_classes_and_three_maps() -> None:
 
 
 def test_graph_wins_with_many_classes_once_refined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nclab.theory.targets.deep_relu.REFINING", 200)
+    monkeypatch.setattr(deep_relu_module, "REFINING", 200)
     found = deep_relu(66, 3, 0.001 * 10 / 66)
     assert found.graph is not None
     assert found.refined is not None
