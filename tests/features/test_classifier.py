@@ -117,7 +117,7 @@ def test_found_behind_a_function_of_the_logits_with_a_remark(ending: str) -> Non
     report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
     assert len(report.remarks) == 1
-    assert "not what head returns" in report.remarks[0]
+    assert "is not the result of head but a function of it" in report.remarks[0]
     assert report.remarks[0] in " ".join(str(report).split())
     assert_same(report.last.scalars(), expected(model).scalars(), relative=1e-10)
 
@@ -128,8 +128,8 @@ def test_a_temperature_is_measured(ending: str) -> None:
     report = nclab.measure(model, BATCHES)
     assert report.classifier == "head"
     assert report.remarks == (
-        "the model's output is not what head returns but 0.1429 × head: weight and bias are "
-        "measured with that",
+        "the model's output is not the result of head but 0.1429 × head: weight and bias are "
+        "measured with these changes",
     )
     with torch.no_grad():
         features, head = model.body(X), model.head
@@ -194,13 +194,13 @@ def test_a_model_without_a_linear_map() -> None:
     model = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.Flatten()).double()
     line = error(model)
     assert "found none among its modules (Conv1d, Flatten, Sequential, Unflatten)" in line
-    assert "the last one called is '2', and its output of shape (25, 16)" in line
+    assert "the last one called is '2'; its output of shape (25, 16)" in line
     assert "Pass classifier= the name of a module, a function model -> (W, b)" in line
 
 
 def test_a_model_without_logits() -> None:
-    assert "returns a tensor of logits, it returns none" in error(Net("nothing"))
-    assert "it returns none" in error(Net("text"))
+    assert "returns a tensor of logits, got an output without" in error(Net("nothing"))
+    assert "got an output without tensors" in error(Net("text"))
     assert "Expected a torch.nn.Module, got a function" in error(lambda x: x)  # type: ignore[arg-type]
 
 
@@ -217,7 +217,7 @@ def test_a_chosen_classifier() -> None:
 @pytest.mark.parametrize("name", ["body", "body.1", "tail", ""])
 def test_a_wrong_choice(name: str) -> None:
     line = error(Net(), classifier=name)
-    assert f"Expected classifier={name!r} to be a linear map called in the forward pass" in line
+    assert f"Expected classifier={name!r} to name a linear map called in the forward pass" in line
 
 
 def test_a_chosen_classifier_of_a_model_that_returns_no_logits() -> None:
@@ -288,7 +288,7 @@ def test_of_several_heads_the_first_is_taken_and_the_others_are_named(kind: str)
         model = Heads(lambda net, h: {"out": net.main(h), "aux": net.aux(h)})
     report = nclab.measure(model, [(HEAD_X, HEAD_Y)])
     assert report.classifier == "main"
-    assert "not of aux" in report.remarks[0]
+    assert "not that of aux" in report.remarks[0]
     expected = nn.functional.cross_entropy(model.main(model.body(HEAD_X).relu()), HEAD_Y)
     assert report.last.loss == pytest.approx(float(expected.detach()), rel=1e-5)
 
@@ -297,7 +297,7 @@ def test_heads_beside_the_logits_are_named() -> None:
     model = Heads(lambda net, h: {"aux": net.aux(h), "logits": net.main(h)})
     report = nclab.measure(model, [(HEAD_X, HEAD_Y)])
     assert report.classifier == "main"
-    assert report.remarks == ("of several outputs took that of main, not of aux",)
+    assert report.remarks == ("of several outputs, measured that of main, not that of aux",)
     chosen = nclab.measure(model, [(HEAD_X, HEAD_Y)], classifier="aux")
     assert (chosen.classifier, chosen.remarks) == ("aux", ())
 

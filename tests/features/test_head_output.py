@@ -245,7 +245,7 @@ def test_logits_in_half_precision_single_out_the_same_token() -> None:
 def test_a_token_is_said() -> None:
     report = nclab.measure(prepared("last token")[0], batches())
     assert report.remarks == (
-        "the model selection one position of what head returns: the features are those of that "
+        "the model selects one position of the result of head: the features are those of that "
         "position",
     )
 
@@ -263,12 +263,12 @@ def test_a_named_head_that_makes_no_output_is_said() -> None:
     model = Tokens(lambda m, h, mask: m.head(h).amax(1))
     report = nclab.measure(model, batches(), classifier="head")
     assert report.remarks == (
-        "no output of the model is what head makes of the features measured; loss, accuracy and "
-        "margin are those of its logits",
+        "no output of the model is the result of head on the measured features; loss, accuracy and "
+        "margin are computed from the classifier's logits",
     )
     pair = (model.head.weight, model.head.bias)
     given = nclab.measure(model, batches(), classifier=pair, layers=["body"])
-    assert "no output of the model is what the given classifier makes" in given.remarks[0]
+    assert "no output of the model is the result of the given classifier" in given.remarks[0]
 
 
 def test_logits_of_every_position_beside_one_label_a_sample_are_said() -> None:
@@ -288,7 +288,9 @@ def test_tied_weights_with_the_classes_second() -> None:
 
 def test_a_sum_over_two_layers_says_so() -> None:
     model = Tokens(lambda m, h, mask: m.head(h[:, 0]) + m.other(h[:, 1]))
-    with pytest.raises(nclab.ModelError, match="what head and other make of different layers"):
+    with pytest.raises(
+        nclab.ModelError, match="results of head and other, which read different"
+    ):
         nclab.measure(model, batches())
 
 

@@ -93,10 +93,10 @@ def test_reads_the_chosen_calls_alone_and_only_while_active() -> None:
     model(X)
     assert set(recorder.rows) == set(points[:2]), "the ReLU is called once"
     recorder.restart()
-    recorder.active = False
+    recorder.pause()
     model(X)
     assert recorder.rows == {}
-    recorder.active = True
+    recorder.restart()
     model(X)
     assert set(recorder.rows) == set(points[:2]), "calls are counted anew"
     recorder.remove()

@@ -1,8 +1,8 @@
-"""What a model makes of a head's result until it is its output.
+"""Heads: linear maps of features that explain how a model made its output.
 
-It may return the result as it is, take one position of it (a token), average over positions, and
-change it by factors and offsets; it may add up what several linear maps make of one layer. All of
-this is again a linear map, of the features that are taken in the same way.
+A model may return a linear map's result unchanged, select one position of it (a token), average it
+over positions, scale and shift it, or add up several linear maps of one layer. All of these are
+linear maps of features that are selected in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,173 +37,186 @@ from nclab.features.pooling import (
     select_positions,
     views,
 )
-from nclab.features.recorder import Call, Identity
+from nclab.features.recorder import Call, Identity, Point
+
+
+class Classifier(NamedTuple):
+    """A linear map that makes the logits, and the layer that it reads."""
+
+    name: str
+    reads: FoundLayer
+    read: Callable[[], Pair]
+    """Function that returns the current (C, d) weight and (C,) bias."""
+    remark: str | None = None
+    """What a user must know about how the classifier was found."""
+    unit_rows: bool = False
+    """Whether it reads directions: the features are then divided by their norms."""
+    selection: Selection = "rows"
+    output: int | None = None
+    """Index of the model output that it makes; None if unknown."""
+    logits: Point | None = None
+    """Point at which a module returns the unchanged logits of every position."""
+    tensor: Tensor | None = None
+    """Tensor that it read in the traced pass, until the layers are found."""
+    result: Tensor | None = None
+    """Tensor at `logits` in the traced pass, until the layers are found."""
+    positions: int | None = None
+    """Number of positions of each sample, if the weights hold for this number only."""
 
 
 class LogitSource(NamedTuple):
-    """The linear maps whose results are added up, how, and which output that is."""
+    """Linear maps whose results, combined, are one of the model's outputs."""
 
     calls: tuple[LinearCall, ...]
     output: int
     selection: Selection = "rows"
     change: Combination | None = None
-    """None where the result is as it was."""
+    """Factors and offset; None if the result is returned unchanged."""
     positions: int | None = None
-    """How many were averaged, where a factor may come from their number, as in a sum."""
+    """Number of positions averaged, if a factor may depend on it, as in a sum."""
 
 
 def find_logit_source(
     linear: Sequence[LinearCall], outputs: Sequence[Tensor], mask: Tensor | None
 ) -> LogitSource | None:
-    """The last linear map that an output is made of exactly, or several of one layer."""
-    for one in reversed(linear):
-        for place, output in enumerate(outputs):
-            found = _source_of_one(one, place, as_column(output), mask)
-            if found is not None:
-                return found
-    for together in _of_one_layer(linear):
-        for place, output in enumerate(outputs):
-            found = _source_of_several(together, place, as_column(output), mask)
-            if found is not None:
-                return found
+    """Return the last linear map, or several maps of one layer, that make an output exactly."""
+    for call in reversed(linear):
+        for index, output in enumerate(outputs):
+            source = _source_of_one(call, index, as_column(output), mask)
+            if source is not None:
+                return source
+    for calls in _groups_by_input(linear):
+        for index, output in enumerate(outputs):
+            source = _source_of_several(calls, index, as_column(output), mask)
+            if source is not None:
+                return source
     return None
 
 
 def _source_of_one(
-    one: LinearCall, place: int, output: Tensor, mask: Tensor | None
+    call: LinearCall, index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    result = one.target()
+    result = call.target()
     if not (_comparable(result) and _comparable(output)) or result is None:
         return None
-    for selection, seen in views(result, output, mask):
-        if _same(seen, output):
-            return LogitSource((one,), place, selection)
+    for selection, view in views(result, output, mask):
+        if _equal(view, output):
+            return LogitSource((call,), index, selection)
     if result.ndim > 2 == output.ndim and select_positions(result, result, output) is not None:
-        return LogitSource((one,), place, "token")
-    return _source_of_several((one,), place, output, mask)
+        return LogitSource((call,), index, "token")
+    return _source_of_several((call,), index, output, mask)
 
 
 def _source_of_several(
-    together: tuple[LinearCall, ...], place: int, output: Tensor, mask: Tensor | None
+    calls: tuple[LinearCall, ...], index: int, output: Tensor, mask: Tensor | None
 ) -> LogitSource | None:
-    results = [result for one in together if (result := one.target()) is not None]
-    if len(results) < len(together) or not all(map(_comparable, (output, *results))):
+    results = [result for call in calls if (result := call.target()) is not None]
+    if len(results) < len(calls) or not all(map(_comparable, (output, *results))):
         return None
-    for seen in zip(*(views(result, output, mask) for result in results), strict=True):
-        selection, rows = seen[0][0], [as_rows(one) for _, one in seen]
-        change = fit_combination(rows, as_rows(output))
+    for parts in zip(*(views(result, output, mask) for result in results), strict=True):
+        selection = parts[0][0]
+        change = fit_combination([as_rows(view) for _, view in parts], as_rows(output))
         if change is None:
             continue
         if set(change.factors) == {1.0} or not is_averaged(results[0], output, selection):
-            return LogitSource(together, place, selection, change)
-        if mask is None:  # else the number of real tokens may be in it
-            return LogitSource(together, place, "mean", change, count_positions(results[0], output))
+            return LogitSource(calls, index, selection, change)
+        if mask is None:  # with a mask, the factor may contain the number of real tokens
+            return LogitSource(calls, index, "mean", change, count_positions(results[0], output))
     return None
 
 
 def summed_layers(linear: Sequence[LinearCall], outputs: Sequence[Tensor]) -> list[str]:
-    """Names of linear maps of different layers whose results an output is the sum of."""
+    """Return the names of linear maps of different layers whose results add up to an output."""
     for output in outputs:
-        alike = [one for one in linear if one.call.target is not None]
-        alike = [one for one in alike if one.target().shape == output.shape]  # type: ignore[union-attr]
-        if len({one.call.source_identity for one in alike}) > 1:
-            found = _source_of_several(tuple(alike), 0, output, None)
-            if found is not None:
-                return [one.call.name for one in alike]
+        calls = []
+        for call in linear:
+            target = call.target()
+            if target is not None and target.shape == output.shape:
+                calls.append(call)
+        inputs = {call.call.source_identity for call in calls}
+        if len(inputs) > 1 and _source_of_several(tuple(calls), 0, output, None) is not None:
+            return [call.call.name for call in calls]
     return []
 
 
-def changed(use: LogitSource, model: nn.Module) -> Callable[[], Pair]:
-    """Reads the (C, d) weight and (C,) bias of what a use makes, as they are now."""
-    forms = [one.form for one in use.calls]
-    if use.change is None:
+def source_reader(source: LogitSource, model: nn.Module) -> Callable[[], Pair]:
+    """Return a reader of the current (C, d) weight and (C,) bias of a logit source."""
+    forms = [call.form for call in source.calls]
+    if source.change is None:
         return forms[0].read
-    output = use.calls[-1].call.target
+    output = source.calls[-1].call.target
     assert output is not None
     eps = torch.finfo(output.dtype).eps
-    scales = [
-        find_scale(enclosing_modules(model, one.call.name), factor, eps) if factor != 1.0 else _one
-        for one, factor in zip(use.calls, use.change.factors, strict=True)
-    ]
-    offset = find_offset(model, use.change.offset, eps)
+    scales: list[Callable[[], Tensor | float]] = []
+    for call, factor in zip(source.calls, source.change.factors, strict=True):
+        owners = enclosing_modules(model, call.call.name)
+        scales.append(find_scale(owners, factor, eps) if factor != 1.0 else lambda: 1.0)
+    read_offset = find_offset(model, source.change.offset, eps)
 
     def read() -> Pair:
         weight, bias = _scaled(forms[0], scales[0]())
         for form, scale in zip(forms[1:], scales[1:], strict=True):
-            more, shift = _scaled(form, scale())
-            weight = weight + more
-            bias = shift if bias is None else bias if shift is None else bias + shift
-        own = offset()
-        if own is not None:
-            own = own.detach().to(weight)
-            bias = own if bias is None else bias + own
-        return binary_head(weight, bias)
+            other_weight, other_bias = _scaled(form, scale())
+            weight = weight + other_weight
+            bias = _sum(bias, other_bias)
+        offset = read_offset()
+        if offset is not None:
+            offset = offset.detach().to(weight)
+        return binary_head(weight, _sum(bias, offset))
 
     return read
 
 
-def change_remark(use: LogitSource) -> str | None:
-    """What needs saying about factors, offsets and sums."""
-    if use.change is None:
-        return None
-    parts = [
-        one.call.name if factor == 1.0 else f"{factor:.4g} × {one.call.name}"
-        for one, factor in zip(use.calls, use.change.factors, strict=True)
-    ]
-    shifted = "" if use.change.offset is None else " + an offset"
-    return (
-        f"the model's output is not what {use.calls[-1].call.name} returns but "
-        f"{' + '.join(parts)}{shifted}: weight and bias are measured with that"
-    )
-
-
-def _of_one_layer(linear: Sequence[LinearCall]) -> Iterator[tuple[LinearCall, ...]]:
-    """Several linear maps of one tensor into logits of one shape, the last such tensor first."""
-    groups: dict[tuple[Identity | None, torch.Size, bool], list[LinearCall]] = {}
-    for one in linear:
-        target = one.call.target
-        if target is not None:
-            key = one.call.source_identity, target.shape, one.form.unit_rows
-            groups.setdefault(key, []).append(one)
-    yield from (tuple(group) for group in reversed(groups.values()) if len(group) > 1)
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Return the sum of two biases, either of which may be missing."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 def _scaled(form: HeadForm, scale: Tensor | float) -> Pair:
     weight, bias = form.raw()
-    own = scale.to(weight) if isinstance(scale, Tensor) else scale
-    return weight * own, None if bias is None else bias * own
+    factor = scale.to(weight) if isinstance(scale, Tensor) else scale
+    return weight * factor, None if bias is None else bias * factor
+
+
+def change_remark(source: LogitSource) -> str | None:
+    """Return a remark on the factors, offset and sum of a logit source, else None."""
+    if source.change is None:
+        return None
+    terms = [
+        call.call.name if factor == 1.0 else f"{factor:.4g} × {call.call.name}"
+        for call, factor in zip(source.calls, source.change.factors, strict=True)
+    ]
+    offset = "" if source.change.offset is None else " + an offset"
+    return (
+        f"the model's output is not the result of {source.calls[-1].call.name} but "
+        f"{' + '.join(terms)}{offset}: weight and bias are measured with these changes"
+    )
+
+
+def _groups_by_input(linear: Sequence[LinearCall]) -> Iterator[tuple[LinearCall, ...]]:
+    """Yield groups of maps that read one tensor and make logits of one shape, the last first."""
+    groups: dict[tuple[Identity | None, torch.Size, bool], list[LinearCall]] = {}
+    for call in linear:
+        target = call.call.target
+        if target is not None:
+            key = call.call.source_identity, target.shape, call.form.unit_rows
+            groups.setdefault(key, []).append(call)
+    yield from (tuple(group) for group in reversed(groups.values()) if len(group) > 1)
 
 
 def _comparable(tensor: Tensor | None) -> bool:
     return tensor is not None and not tensor.is_meta and is_dense(tensor)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
+def _equal(first: Tensor, second: Tensor) -> bool:
+    """Whether two results are equal up to rounding."""
+    if first.dtype != second.dtype or first.shape != second.shape:
         return False
-    eps = torch.finfo(one.dtype).eps
-    return bool(((one - other).abs() <= 8 * eps * one.abs().amax(-1, keepdim=True)).all())
-
-
-def _one() -> float:
-    return 1.0
-
-
-class ParameterHead(NamedTuple):
-    """Where a head without a module reads, and how its weights are read."""
-
-    name: str
-    reads: FoundLayer
-    read: Callable[[], Pair]
-    tensor: Tensor
-    """What it has read."""
-    output: int
-    """Which output it has made."""
-    selection: Selection
-    unit_rows: bool = False
-    remark: str | None = None
-    positions: int | None = None
-    """As for `nclab.features.head_use.Use`."""
+    eps = torch.finfo(first.dtype).eps
+    bound = 8 * eps * first.abs().amax(-1, keepdim=True)
+    return bool(((first - second).abs() <= bound).all())
 
 
 def find_parameter_head(
@@ -212,43 +225,50 @@ def find_parameter_head(
     outputs: Sequence[Tensor],
     known: set[int],
     mask: Tensor | None,
-) -> ParameterHead | None:
-    """Logits made of a module's input or output by a parameter; `known` modules are not it."""
-    modules = {name: own for name, own in model.named_modules() if id(own) not in known}
-    for seen in _pairs(calls, outputs, mask):
+) -> Classifier | None:
+    """Find a parameter that, used without a module, turns some module's tensor into an output.
+
+    Modules whose ids are `known` are skipped.
+    """
+    modules = {name: module for name, module in model.named_modules() if id(module) not in known}
+    for pair in _feature_logit_pairs(calls, outputs, mask):
         for place, module in modules.items():
-            found = fit_parameters(model, place, module, seen.rows, seen.logits)
-            if found is None:
+            match = fit_parameters(model, place, module, pair.rows, pair.logits)
+            if match is None:
                 continue
-            selection, positions = seen.selection, None
-            logits = as_column(outputs[seen.output])
-            if found.fit.scale != 1.0 and is_averaged(seen.tensor, logits, selection):
+            selection, positions = pair.selection, None
+            logits = as_column(outputs[pair.output])
+            if match.fit.scale != 1.0 and is_averaged(pair.tensor, logits, selection):
                 if mask is not None:
                     continue
-                selection, positions = "mean", count_positions(seen.tensor, logits)
-            name = f"{place}.{found.parameter}".removeprefix(".")
-            remark = directions_remark(name, found) or _scale_remark(name, found.fit)
-            where = seen.tensor, seen.output, selection, found.fit.unit_rows, remark, positions
-            return ParameterHead(name, seen.layer, found.form.read, *where)
+                selection, positions = "mean", count_positions(pair.tensor, logits)
+            name = f"{place}.{match.parameter}".removeprefix(".")
+            remark = directions_remark(name, match)
+            if remark is None and match.fit.scale != 1.0 and not match.fit.unit_weight:
+                remark = f"the classifier is {match.fit.scale:.4g} × {name}"
+            return Classifier(
+                name,
+                pair.layer,
+                match.form.read,
+                remark,
+                match.fit.unit_rows,
+                selection,
+                pair.output,
+                tensor=pair.tensor,
+                positions=positions,
+            )
     return None
 
 
-def _scale_remark(name: str, found: Fit) -> str | None:
-    """A factor that is no part of the weight."""
-    if found.scale == 1.0 or found.unit_weight:
-        return None
-    return f"the classifier is {found.scale:.4g} × {name}"
-
-
 def given_weights(model: nn.Module, chosen: Any) -> Callable[[], Pair]:
-    """Reads the (W, b) that a caller gives, or that the caller's function finds in the model."""
+    """Return a reader of the (W, b) that a caller passes, or that the caller's function returns."""
 
     def read() -> Pair:
         try:
             pair = chosen(model) if callable(chosen) else chosen
-        except Exception as error:  # the caller's own function raises anything
-            why = f"{type(error).__name__}: {error}"
-            raise ModelError(f"Cannot call classifier= with the model: {why}.") from error
+        except Exception as error:  # the caller's function may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise ModelError(f"Cannot call classifier= with the model: {reason}.") from error
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ModelError(
                 f"Expected classifier= to give a pair (W, b), got a {type(pair).__name__}. "
@@ -273,30 +293,40 @@ def locate_given_head(
     name: str,
     read: Callable[[], Pair],
     mask: Tensor | None,
-) -> ParameterHead | None:
-    """What a given classifier reads, by its result; one that only decides alike has a remark."""
+) -> Classifier | None:
+    """Find the layer that a given classifier reads, by comparing its results with the outputs.
+
+    A layer on which only the largest logits agree is returned with a remark.
+    """
     weight, bias = read()
-    best: ParameterHead | None = None
-    for seen in _pairs(calls, outputs, mask, tokens=(weight, bias)):
-        logits = binary_logits(seen.logits)
-        if seen.rows.shape[1] != weight.shape[1] or logits.shape[1] != len(weight):
+    same_decisions: Classifier | None = None
+    for pair in _feature_logit_pairs(calls, outputs, mask, weights=(weight, bias)):
+        logits = binary_logits(pair.logits)
+        if pair.rows.shape[1] != weight.shape[1] or logits.shape[1] != len(weight):
             continue
-        head = ParameterHead(name, seen.layer, read, seen.tensor, seen.output, seen.selection)
-        found = fit(seen.rows, logits, weight, bias)
-        if found is not None and found._replace(with_bias=True) == Fit():
+        head = Classifier(
+            name,
+            pair.layer,
+            read,
+            selection=pair.selection,
+            output=pair.output,
+            tensor=pair.tensor,
+        )
+        form = fit(pair.rows, logits, weight, bias)
+        if form is not None and form._replace(with_bias=True) == Fit():
             return head
-        decided = seen.rows.double() @ weight.T + (0.0 if bias is None else bias)
-        if best is None and torch.equal(decided.argmax(1), logits.argmax(1)):
+        computed = pair.rows.double() @ weight.T + (0.0 if bias is None else bias)
+        if same_decisions is None and torch.equal(computed.argmax(1), logits.argmax(1)):
             remark = (
-                "the model's output is not that of the given classifier but something made "
-                "of it; loss and margin are those of its logits"
+                "the model's output is not the result of the given classifier but a function of "
+                "it; loss and margin are computed from the classifier's logits"
             )
-            best = head._replace(remark=remark)
-    return best
+            same_decisions = head._replace(remark=remark)
+    return same_decisions
 
 
-class _Seen(NamedTuple):
-    """Features beside the logits that they may have become, a row each."""
+class _FeatureLogitPair(NamedTuple):
+    """Features and the logits that they may have become, one row each."""
 
     rows: Tensor
     logits: Tensor
@@ -306,46 +336,50 @@ class _Seen(NamedTuple):
     selection: Selection
 
 
-def _pairs(
+def _feature_logit_pairs(
     calls: list[Call],
     outputs: Sequence[Tensor],
     mask: Tensor | None,
-    tokens: Pair | None = None,
-) -> Iterator[_Seen]:
-    """All that may have become an output; with weights also the tokens that these single out."""
-    for place, output in enumerate(outputs):
+    weights: Pair | None = None,
+) -> Iterator[_FeatureLogitPair]:
+    """Yield all tensors that may have become an output; with weights also selected tokens."""
+    for index, output in enumerate(outputs):
         for logits in class_last_layouts(as_column(output)):
             if not is_dense(logits):
                 continue
-            for tensor, layer in _tensors(calls):
-                for selection, rows in views(tensor, logits, mask):
-                    yield _Seen(as_rows(rows), as_rows(logits), tensor, layer, place, selection)
-                if tokens is not None and tensor.ndim > 2 == logits.ndim:
-                    rows = _singled_out(tensor, logits, *tokens)
-                    if rows is not None:
-                        yield _Seen(rows, logits, tensor, layer, place, "token")
+            for tensor, layer in _unchanged_tensors(calls):
+                for selection, view in views(tensor, logits, mask):
+                    rows = as_rows(view)
+                    yield _FeatureLogitPair(rows, as_rows(logits), tensor, layer, index, selection)
+                if weights is not None and tensor.ndim > 2 == logits.ndim:
+                    tokens = _tokens_of_output(tensor, logits, *weights)
+                    if tokens is not None:
+                        yield _FeatureLogitPair(tokens, logits, tensor, layer, index, "token")
 
 
-def _singled_out(tensor: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+def _tokens_of_output(
+    tensor: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor | None:
+    """Return the features at the positions whose logits under the given weights are the output."""
     if tensor.shape[-1] != weight.shape[1]:
         return None
-    made = tensor.double() @ weight.T + (0.0 if bias is None else bias)
-    return select_positions(tensor, made.to(tensor.dtype), binary_logits(logits))
+    computed = tensor.double() @ weight.T + (0.0 if bias is None else bias)
+    return select_positions(tensor, computed.to(tensor.dtype), binary_logits(logits))
 
 
-def _tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
-    """What modules returned and read, the last first, not changed in place since."""
-    seen: set[Identity] = set()
+def _unchanged_tensors(calls: list[Call]) -> Iterator[tuple[Tensor, FoundLayer]]:
+    """Yield the tensors that modules returned and read, the last first, unless changed in place."""
+    known: set[Identity] = set()
     for call in reversed(calls):
         sides: tuple[tuple[Literal["output", "input"], Tensor | None, Identity | None], ...] = (
             ("output", call.target, call.target_identity),
             ("input", call.source, call.source_identity),
         )
         for side, tensor, identity in sides:
-            if tensor is None or identity is None or identity in seen or not is_dense(tensor):
+            if tensor is None or identity is None or identity in known or not is_dense(tensor):
                 continue
-            seen.add(identity)
+            known.add(identity)
             if Identity.of(tensor) != identity or not call.name:
                 continue
-            place = input_layer if side == "input" else output_layer
-            yield tensor, place(call, calls)
+            locate = input_layer if side == "input" else output_layer
+            yield tensor, locate(call, calls)

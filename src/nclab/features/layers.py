@@ -1,10 +1,10 @@
-"""Which places of a forward pass are layers, and what they are called.
+"""Layers: points of a forward pass whose features are measured, and their names.
 
-`"all"` means: what every weight layer after the first reads. In a chain of blocks (linear,
-activation, batch norm) that is the finished output of each block, whatever the order inside it;
-the last such place is the input of the classifier. A place is named after the outermost module
-that returned it, or `<reader>.input` where no module did (a functional activation in between).
-A module called several times has places `name`, `name#2`, `name#3`, ...
+`"all"` means the input of every weight layer after the first. In a chain of blocks (linear,
+activation, batch norm) this is the finished output of each block, whatever the order inside the
+block; the last of these points is the input of the classifier. A point is named after the outermost
+module that returned the tensor, or `<reader>.input` if no module did, as with a functional
+activation. A module called several times has points `name`, `name#2`, `name#3`, ...
 """
 
 import difflib
@@ -23,7 +23,7 @@ INPUT = ".input"
 
 
 class FoundLayer(NamedTuple):
-    """A layer met in a forward pass: its name, where to read it, and which tensor that was."""
+    """A layer of a traced pass: its name, where it is read, and the identity of its tensor."""
 
     name: str
     point: Point
@@ -31,19 +31,19 @@ class FoundLayer(NamedTuple):
 
 
 def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Point]]:
-    """Points for names a user gave: a module for its output, `<module>.input` for its input."""
+    """Return the points of given names: a module for its output, `<module>.input` for its input."""
     modules = dict(model.named_modules())
     points = []
     for name in names:
         if not isinstance(name, str):
             raise ModelError(f"Expected layer names as text, got {name!r}.")
-        nth = re.search(r"#([2-9]|[1-9]\d+)$", name)
-        place = name[: nth.start()] if nth else name
-        call = int(nth[1]) - 1 if nth else 0
-        if place in modules and place:
-            points.append((name, Point(place, "output", call)))
-        elif place.endswith(INPUT) and place.removesuffix(INPUT) in modules:
-            points.append((name, Point(place.removesuffix(INPUT), "input", call)))
+        repeated = re.search(r"#([2-9]|[1-9]\d+)$", name)
+        module = name[: repeated.start()] if repeated else name
+        call = int(repeated[1]) - 1 if repeated else 0
+        if module in modules and module:
+            points.append((name, Point(module, "output", call)))
+        elif module.endswith(INPUT) and module.removesuffix(INPUT) in modules:
+            points.append((name, Point(module.removesuffix(INPUT), "input", call)))
         else:
             near = difflib.get_close_matches(name, [key for key in modules if key], n=3, cutoff=0.3)
             hint = f"did you mean {', '.join(near)}?" if near else "see model.named_modules()."
@@ -56,53 +56,49 @@ def named_points(model: nn.Module, names: Sequence[str]) -> list[tuple[str, Poin
 def all_layers(
     calls: Sequence[Call], weight_layers: Sequence[str], batch: Batch
 ) -> list[FoundLayer]:
-    """What each weight layer reads, each tensor once, without the network's own input."""
-    own_input = storages(batch.tensors())
+    """Return the inputs of the weight layers, each tensor once, without the network's input."""
+    model_input = storages(batch.tensors())
     layers: list[FoundLayer] = []
-    seen: set[Identity] = set()
+    known: set[Identity] = set()
     for call in calls:
         identity, source = call.source_identity, call.source
         if call.name not in weight_layers or identity is None or source is None:
             continue
-        if identity in seen or identity.storage in own_input or not source.is_floating_point():
+        if identity in known or identity.storage in model_input or not source.is_floating_point():
             continue
-        seen.add(identity)
+        known.add(identity)
         layers.append(input_layer(call, calls))
     return layers
 
 
 def input_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
-    """The place that a call reads from."""
-    point = Point(call.name, "input", call.index)
-    nth = f"#{call.index + 1}" if call.index else ""
-    name = _producer(call, calls) or f"{call.name}{INPUT}{nth}".removeprefix(".")
-    return FoundLayer(name, point, call.source_identity)
+    """Return the layer that a call reads, named after the outermost module that returned it."""
+    makers = [
+        maker
+        for maker in _makers(call.source_identity, calls)
+        if maker.left < call.entered and maker.target_identity is not None
+    ]
+    number = f"#{call.index + 1}" if call.index else ""
+    name = f"{call.name}{INPUT}{number}".removeprefix(".")
+    if makers:
+        name = max(makers, key=lambda maker: maker.left).name
+    return FoundLayer(name, Point(call.name, "input", call.index), call.source_identity)
 
 
 def output_layer(call: Call, calls: Sequence[Call]) -> FoundLayer:
-    """The place of what a call returned, at the outermost module that returned the same."""
-    times = Counter(one.name for one in calls)
-    makers = [
-        one
-        for one in calls
-        if one.name and one.target_identity == call.target_identity and times[one.name] == 1
-    ]
-    maker = max(makers, key=lambda one: one.left) if makers else call
-    nth = f"#{maker.index + 1}" if maker.index else ""
+    """Return the layer that a call returned, named after the outermost module that returned it."""
+    makers = _makers(call.target_identity, calls)
+    maker = max(makers, key=lambda maker: maker.left) if makers else call
+    number = f"#{maker.index + 1}" if maker.index else ""
     point = Point(maker.name, "output", maker.index)
-    return FoundLayer(f"{maker.name}{nth}", point, call.target_identity)
+    return FoundLayer(f"{maker.name}{number}", point, call.target_identity)
 
 
-def _producer(reader: Call, calls: Sequence[Call]) -> str | None:
-    """The outermost module, called once, that returned just what `reader` reads."""
+def _makers(identity: Identity | None, calls: Sequence[Call]) -> list[Call]:
+    """Return the calls of modules called once that returned the tensor of this identity."""
     times = Counter(call.name for call in calls)
-    makers = [
+    return [
         call
         for call in calls
-        if call.name
-        and call.target_identity is not None
-        and call.target_identity == reader.source_identity
-        and call.left < reader.entered
-        and times[call.name] == 1
+        if call.name and call.target_identity == identity and times[call.name] == 1
     ]
-    return max(makers, key=lambda call: call.left).name if makers else None

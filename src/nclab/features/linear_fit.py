@@ -1,6 +1,6 @@
-"""Finds by numbers how logits come from rows and a matrix, or from other logits.
+"""Numerical tests for how logits arise from rows and a matrix, or from other logits.
 
-Exactly, up to what rounding can do: a form that fits some rows of one batch is that of all.
+The tests are exact up to rounding: a form that fits the tested rows of one batch holds for all.
 """
 
 import math
@@ -12,12 +12,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 TESTED_ROWS = 64
-"""Rows on which a form is compared with what came out."""
-
+"""Rows on which a form is compared with the observed logits."""
 FEWEST_ROWS = 3
-"""From so many on an offset that is looked for shows whether it is one."""
-SIDES = ((False, False), (False, True), (True, False), (True, True))
-"""Whether rows, and weights, are unit vectors; as they are first."""
+"""Fewest rows from which an unknown offset can be verified."""
+NORMALIZATIONS = ((False, False), (False, True), (True, False), (True, True))
+"""Whether rows, and weights, are divided by their norms; unnormalized first."""
 
 
 class Fit(NamedTuple):
@@ -28,13 +27,14 @@ class Fit(NamedTuple):
     scale: float = 1.0
     with_bias: bool = True
     scaled_bias: bool = False
-    """Whether the scale is that of the bias, too."""
+    """Whether the scale multiplies the bias as well."""
 
 
 def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fit | None:
-    """The form in which (n, d) rows and a (C, d) weight give the (n, C) logits, if one does.
+    """Return the form in which (n, d) rows and a (C, d) weight give the (n, C) logits, or None.
 
-    The plain product comes first, then a scale where a side is made of unit vectors, then any.
+    Forms are preferred in this order: the plain product, a scaled product with unit vectors on one
+    side, any other scaled product.
 
     >>> rows, weight = torch.tensor([[3.0, 4.0], [1, 0]]), torch.tensor([[0, 2.0], [1, 0]])
     >>> fit(rows, 5 * normalize(rows) @ normalize(weight).T, weight, None)
@@ -46,54 +46,56 @@ def fit(rows: Tensor, logits: Tensor, weight: Tensor, bias: Tensor | None) -> Fi
     rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
     weight = weight.double()
     offsets = [None] if bias is None else [bias.double(), None]
-    possible: list[tuple[Fit, float]] = []
+    usual: list[tuple[Fit, float]] = []
     unusual: list[tuple[Fit, float]] = []
-    for unit_rows, unit_weight in SIDES:
+    for unit_rows, unit_weight in NORMALIZATIONS:
         product, size = _products(rows, weight, unit_rows, unit_weight)
-        free = unit_rows or unit_weight or has_unit_rows(rows, eps) or has_unit_rows(weight, eps)
+        unit = unit_rows or unit_weight or has_unit_rows(rows, eps) or has_unit_rows(weight, eps)
         for offset in offsets:
             shift = torch.zeros_like(logits[0]) if offset is None else offset
-            for scale in (1.0, _scale(product, logits - shift)):
+            for scale in (1.0, _best_scale(product, logits - shift)):
                 error = (scale * product + shift - logits).abs()
-                # What rounding can do to each sum.
+                # The bound is what rounding can add to each sum.
                 if not bool((error <= 8 * eps * (abs(scale) * size + shift.abs())).all()):
                     continue
-                found = Fit(unit_rows, unit_weight, _plain_number(scale, eps), offset is not None)
-                far = _root_mean_square(error)
-                if scale == 1.0 or (free and scale > 0):
-                    possible.append((found, far))
-                elif scale != 0 and far <= rounding(eps) * _root_mean_square(logits):
-                    unusual.append((found, far))
+                written = _written_number(scale, eps)
+                form = Fit(unit_rows, unit_weight, written, offset is not None)
+                distance = _root_mean_square(error)
+                if scale == 1.0 or (unit and scale > 0):
+                    usual.append((form, distance))
+                elif scale != 0 and distance <= rounding(eps) * _root_mean_square(logits):
+                    unusual.append((form, distance))
             if offset is None:
                 continue
-            scale = _scale(product + shift, logits)
+            scale = _best_scale(product + shift, logits)
             error = (scale * (product + shift) - logits).abs()
-            far = _root_mean_square(error)
+            distance = _root_mean_square(error)
             bound = 8 * eps * abs(scale) * (size + shift.abs())
-            near = far <= rounding(eps) * _root_mean_square(logits)
+            near = distance <= rounding(eps) * _root_mean_square(logits)
             if scale != 0 and near and bool((error <= bound).all()):
-                scale = _plain_number(scale, eps)
-                unusual.append((Fit(unit_rows, unit_weight, scale, scaled_bias=True), far))
-    # In bfloat16 a cosine may pass for a product: the first that is about as near as the nearest.
-    possible += unusual
-    nearest = min((error for _, error in possible), default=0.0)
+                scale = _written_number(scale, eps)
+                unusual.append((Fit(unit_rows, unit_weight, scale, scaled_bias=True), distance))
+    # In bfloat16 a cosine may pass for a product: take the first form that is about as near as
+    # the nearest.
+    possible = usual + unusual
+    nearest = min((distance for _, distance in possible), default=0.0)
     near_enough = 2 * nearest + 1e-14 * float(logits.abs().amax())
-    return next((found for found, error in possible if error <= near_enough), None)
+    return next((form for form, distance in possible if distance <= near_enough), None)
 
 
 def fit_with_offset(rows: Tensor, logits: Tensor, weight: Tensor) -> tuple[Fit, Tensor] | None:
-    """`fit` with a bias that is not known: the form and the (C,) bias that it needs.
+    """Return the form and the (C,) bias that fit the logits when the bias is unknown, or None.
 
     >>> rows, weight = torch.tensor([[3.0, 4.0], [1, 0], [0, 1]]), torch.tensor([[0, 2.0], [1, 0]])
-    >>> found = fit_with_offset(rows, 3 * rows @ weight.T + torch.tensor([1.0, 2.0]), weight)
-    >>> found[0].scale, found[1].tolist()
+    >>> form, bias = fit_with_offset(rows, 3 * rows @ weight.T + torch.tensor([1.0, 2.0]), weight)
+    >>> form.scale, bias.tolist()
     (3.0, [1.0, 2.0])
     """
     if not (rows.is_floating_point() and logits.is_floating_point()) or len(rows) < FEWEST_ROWS:
         return None
     eps = max(torch.finfo(part.dtype).eps for part in (logits, weight, rows))
     rows, logits = rows[:TESTED_ROWS].double(), logits[:TESTED_ROWS].double()
-    for unit_rows, unit_weight in SIDES:
+    for unit_rows, unit_weight in NORMALIZATIONS:
         product, size = _products(rows, weight.double(), unit_rows, unit_weight)
         change = fit_combination([product], logits, eps=eps, sizes=[size])
         if change is not None and change.offset is not None:
@@ -102,7 +104,7 @@ def fit_with_offset(rows: Tensor, logits: Tensor, weight: Tensor) -> tuple[Fit, 
 
 
 class Combination(NamedTuple):
-    """How one result comes from others: the sum of factor · result, and an offset."""
+    """A sum of results, each times a factor, plus an offset."""
 
     factors: tuple[float, ...]
     offset: Tensor | None
@@ -115,48 +117,53 @@ def fit_combination(
     eps: float | None = None,
     sizes: Sequence[Tensor] | None = None,
 ) -> Combination | None:
-    """The factors and the (C,) offset with which (n, C) results add up to the output, if they do.
+    """Return the factors and the (C,) offset with which (n, C) results sum to the output, or None.
 
-    `sizes` bound the results before what cancels in them: what their rounding goes by.
+    `sizes` are upper bounds of the terms inside each result, before cancellation; the rounding
+    error is proportional to them.
 
-    >>> one, other = torch.eye(3), torch.tensor([[1.0, 2, 4], [0, 1, 5], [2, 2, 2]])
-    >>> fit_combination([one, other], 2 * one + other / 4).factors
+    >>> first, second = torch.eye(3), torch.tensor([[1.0, 2, 4], [0, 1, 5], [2, 2, 2]])
+    >>> fit_combination([first, second], 2 * first + second / 4).factors
     (2.0, 0.25)
     """
     if len(output) < FEWEST_ROWS or any(part.shape != output.shape for part in results):
         return None
     eps = max(torch.finfo(p.dtype).eps for p in (output, *results)) if eps is None else eps
-    last = output[:TESTED_ROWS].double()
+    target = output[:TESTED_ROWS].double()
     parts = torch.stack([part[:TESTED_ROWS].double() for part in results])  # (k, n, C)
-    moving, centred = (part - part.mean(-2, keepdim=True) for part in (parts, last))
+    centred_parts, centred = (part - part.mean(-2, keepdim=True) for part in (parts, target))
     if not bool(centred.any()) or not bool(torch.isfinite(centred).all()):
         return None
-    columns, wanted = moving.flatten(1).T.cpu(), centred.flatten()[:, None].cpu()
+    columns, wanted = centred_parts.flatten(1).T.cpu(), centred.flatten()[:, None].cpu()
     solved = torch.linalg.lstsq(columns, wanted, driver="gelsd")
-    found = [_plain_number(float(own), eps) for own in solved.solution[:, 0]]
-    factors = torch.tensor(found, dtype=torch.float64, device=parts.device)
-    made = torch.einsum("k,knc->nc", factors, parts)
-    large = parts.abs() if sizes is None else torch.stack([own[:TESTED_ROWS] for own in sizes])
-    size = torch.einsum("k,knc->nc", factors.abs(), large)
-    offset = (last - made).mean(0)
-    if bool((offset.abs() <= 8 * eps * (size + last.abs()).mean(0)).all()):
+    written = [_written_number(float(factor), eps) for factor in solved.solution[:, 0]]
+    factors = torch.tensor(written, dtype=torch.float64, device=parts.device)
+    combined = torch.einsum("k,knc->nc", factors, parts)
+    bounds = parts.abs() if sizes is None else torch.stack([s[:TESTED_ROWS] for s in sizes])
+    size = torch.einsum("k,knc->nc", factors.abs(), bounds)
+    offset = (target - combined).mean(0)
+    if bool((offset.abs() <= 8 * eps * (size + target.abs()).mean(0)).all()):
         offset = torch.zeros_like(offset)
-    error = (made + offset - last).abs()
-    far = _root_mean_square(error)
-    if not bool((error <= 8 * eps * (size + offset.abs() + last.abs())).all()):
+    error = (combined + offset - target).abs()
+    if not bool((error <= 8 * eps * (size + offset.abs() + target.abs())).all()):
         return None
-    if far > rounding(eps) * _root_mean_square(centred) or not bool((factors != 0).all()):
+    far = _root_mean_square(error) > rounding(eps) * _root_mean_square(centred)
+    if far or not bool((factors != 0).all()):
         return None
     return Combination(tuple(factors.tolist()), offset if bool(offset.any()) else None)
 
 
 def rounding(eps: float) -> float:
-    """The share of logits that rounding is, at most: half precision is rounded once, at the end."""
+    """Return the largest relative rounding error of logits; half precision rounds once, at the end.
+
+    >>> rounding(2**-8) == 4 * 2**-8
+    True
+    """
     return (64 if eps < 1e-5 else 4) * eps
 
 
 def has_unit_rows(rows: Tensor, eps: float) -> bool:
-    """Whether all rows have one norm, 1, as far as their precision tells."""
+    """Whether all rows have norm 1, up to rounding."""
     norms = torch.linalg.vector_norm(rows.double(), dim=1)
     return bool(((norms - 1).abs() <= 8 * eps).all())
 
@@ -164,7 +171,7 @@ def has_unit_rows(rows: Tensor, eps: float) -> bool:
 def _products(
     rows: Tensor, weight: Tensor, unit_rows: bool, unit_weight: bool
 ) -> tuple[Tensor, Tensor]:
-    """(n, C) products, and the sums of the sizes of what was added."""
+    """Return the (n, C) products, and the same sums over absolute values."""
     left = normalize(rows, dim=1) if unit_rows else rows
     right = normalize(weight, dim=1) if unit_weight else weight
     return left @ right.T, left.abs() @ right.abs().T
@@ -174,14 +181,14 @@ def _root_mean_square(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def _scale(product: Tensor, logits: Tensor) -> float:
-    """The best factor from one to the other."""
+def _best_scale(product: Tensor, logits: Tensor) -> float:
+    """Return the factor that brings the product nearest to the logits."""
     square = float(product.square().sum())
     return float((product * logits).sum()) / square if square else 0.0
 
 
-def _plain_number(scale: float, eps: float) -> float:
-    """A fitted factor as somebody has written it: 30 and not 30.0000004, or 1 / 0.07."""
+def _written_number(scale: float, eps: float) -> float:
+    """Return a fitted factor as source code would have it: 30, not 30.0000004; or 1 / 0.07."""
     if scale == 0 or not math.isfinite(scale):
         return 0.0
     for written in (float(f"{scale:.4g}"), 1 / float(f"{1 / scale:.4g}")):

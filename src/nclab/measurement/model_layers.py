@@ -11,12 +11,12 @@ from nclab.errors import DataError, ModelError, NclabError, NclabWarning
 from nclab.features.batches import Batch
 from nclab.features.classifier import (
     AUTO,
-    Classifier,
     ClassifierChoice,
     find_classifier,
     needs_tensors,
 )
 from nclab.features.evaluation import reading_weights
+from nclab.features.head_output import Classifier
 from nclab.features.labels import (
     LabelChoice,
     ModelLoss,

@@ -19,7 +19,13 @@ from nclab.features.labels import (
     require_unshifted,
 )
 from nclab.features.pooling import NoRows, channel_dim
-from nclab.features.recorder import Point, Recorder, after, before, is_weight_layer
+from nclab.features.recorder import (
+    Point,
+    Recorder,
+    add_hook,
+    add_pre_hook,
+    is_weight_layer,
+)
 from nclab.measurement.model_layers import ModelLayers
 from nclab.statistics.checks import IGNORE_INDEX
 
@@ -160,7 +166,7 @@ class TrainingHooks:
     def listen(self) -> None:
         """Notice training passes that come before any labels are expected."""
         if not self._handles:
-            self._handles.append(before(self.layers.model, self._begin))
+            self._handles.append(add_pre_hook(self.layers.model, self._begin))
 
     def expect(self, labels: Labels | LabelFinder | None) -> None:
         """The labels of the next training pass, or how to find them there; None for none."""
@@ -168,7 +174,7 @@ class TrainingHooks:
             self.remove()
             self._install()
         elif self._recorder is not None:
-            self._recorder.active = False  # of a pass that has failed
+            self._recorder.pause()  # the last pass has failed
         self._expected = labels
         self._reading = None
 
@@ -186,11 +192,10 @@ class TrainingHooks:
     def _install(self) -> None:
         points = self._points() if self.layers.found else None
         self._recorder = self.layers.recorder(self._rows, points, keep=True)
-        self._recorder.active = False
-        self._recorder.without = compiled_parts(self.layers.model)
-        self._handles.append(before(self.layers.model, self._begin))
-        self._recorder.install()
-        self._handles.append(after(self.layers.model, self._end))
+        self._recorder.pause()
+        self._handles.append(add_pre_hook(self.layers.model, self._begin))
+        self._recorder.install(without=compiled_parts(self.layers.model))
+        self._handles.append(add_hook(self.layers.model, self._end))
 
     def _points(self) -> list[Point]:
         """Where the layers are read and, last, the logits where a module returns them."""
@@ -218,8 +223,8 @@ class TrainingHooks:
             self._reading = expected
         # Else called inside its own call, as by trainers that put a training step for the forward
         # pass: the inner one is the pass to read.
-        if self._recorder is not None:
-            self._recorder.active = self._reading is not None
+        if self._reading is None and self._recorder is not None:
+            self._recorder.pause()
         if self._reading is None:
             self.unclaimed += model.training
             return
@@ -240,7 +245,7 @@ class TrainingHooks:
         self._reading = None
         if recorder is None or labels is None:
             return
-        recorder.active = False
+        recorder.pause()
         if batch is None:
             self._finish(recorder, labels, output)
             self.lost = False
