@@ -89,7 +89,7 @@ def inserted(page: str, section: str) -> str:
 
 def build(name: str) -> Path:
     """Rewrite one page and its pictures from the recorded evidence."""
-    from nclab.figures.draw import draw
+    from nclab.figures.matplotlib_renderer import draw
 
     numbers = best_evidence(name)
     assert numbers is not None

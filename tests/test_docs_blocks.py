@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 import nclab
 from nclab.cli.main import app
 from nclab.engine import local
-from nclab.figures import canvas
+from nclab.figures import matplotlib_renderer
 from nclab.records import open_run
 
 ROOT = Path(__file__).parent.parent
@@ -159,7 +159,9 @@ def test_blocks_run(
     monkeypatch.chdir(tmp_path / "here")
     # Processes have their own tests; to start them for every page would take minutes.
     monkeypatch.setattr(local.Local, "run_all", lambda engine, work: local._run_here(work))
-    monkeypatch.setattr(canvas, "FORMATS", canvas.FORMATS[-1:])  # they have their own tests, too
+    monkeypatch.setattr(
+        matplotlib_renderer, "FORMATS", matplotlib_renderer.FORMATS[-1:]
+    )  # they have their own tests, too
     own = names()
     torch.manual_seed(0)
     for block in blocks(page):

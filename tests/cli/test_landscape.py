@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.figures.ulpm import ESCAPES
+from nclab.figures.ulpm import ESCAPE_RUNS
 from nclab.records import read_run
 from nclab.ulpm.problem import Problem
 from nclab.ulpm.separation import optimal_point
@@ -55,7 +55,7 @@ def test_table_for_people_and_figures(tmp_path: Path) -> None:
     assert names >= {"manifest.json", "slice.png", "escape.png", "escape.pdf", "journal.jsonl"}
     run = read_run(folder)
     assert (run.manifest.kind, run.manifest.config["scale"]) == ("landscape", 0.5)
-    assert {row["layer"] for row in run.of_kind("sample")} == {*ESCAPES}
+    assert {row["layer"] for row in run.of_kind("sample")} == {*ESCAPE_RUNS}
     assert run.end is not None
     assert run.end["landscape"]["smallest_eigenvalue"] < 0
 

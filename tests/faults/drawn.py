@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from nclab.figures import draw
+from nclab.figures import matplotlib_renderer
 
 
 class Drawn:
-    """A figure as `canvas.save` uses it; it remembers the bytes of its files."""
+    """A figure as `save` uses it; it remembers the bytes of its files."""
 
     def __init__(self, figure: Any) -> None:
         self._figure, self._made = figure, dict[str, bytes]()
@@ -32,7 +32,7 @@ class Drawn:
 @contextmanager
 def drawn_once() -> Iterator[None]:
     """Every picture of a name is drawn once, in this process or in one that it was forked from."""
-    made, plain = dict[tuple[str, bool], Drawn](), draw.draw
+    made, plain = dict[tuple[str, bool], Drawn](), matplotlib_renderer.draw
 
     def known(picture: Any, dark: bool = False) -> Drawn:
         key = picture.name, dark
@@ -40,5 +40,5 @@ def drawn_once() -> Iterator[None]:
             made[key] = Drawn(plain(picture, dark))
         return made[key]
 
-    with patch.object(draw, "draw", known):
+    with patch.object(matplotlib_renderer, "draw", known):
         yield

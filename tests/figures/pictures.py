@@ -1,4 +1,4 @@
-"""Pictures that have every look the renderers know."""
+"""Pictures that use every feature of the renderers."""
 
 from nclab.figures.picture import HeatMap, Panel, Picture, Reference, Series
 
@@ -51,8 +51,8 @@ SLICE = HeatMap(
     centre=0.0,
     value_label="log L",
 )
-DRAWING = Panel(
-    "drawing",
+SKETCH = Panel(
+    "sketch",
     "",
     "",
     (
@@ -64,5 +64,9 @@ DRAWING = Panel(
     bare=True,
 )
 ALL = Picture(
-    "all", "All looks", (BAND, POINTS, TIME, COSINES, SLICE, DRAWING), columns=3, caption="See."
+    "all",
+    "All features",
+    (BAND, POINTS, TIME, COSINES, SLICE, SKETCH),
+    columns=3,
+    caption="A caption.",
 )

@@ -1,8 +1,14 @@
-"""Pictures of measurements hold the numbers measured."""
+"""Pictures of measurements hold the measured numbers, with their intervals as bands."""
 
 from typing import Any
 
-from nclab.figures.measured import layer_picture, layers_picture, mini_map
+import pytest
+import torch
+from torch import nn
+
+import nclab
+from nclab.errors import NclabError
+from nclab.figures.measured import history_picture, layer_picture, layers_picture, mini_map
 from nclab.figures.picture import HeatMap, Panel
 
 ROW: dict[str, Any] = {
@@ -27,13 +33,13 @@ def test_one_layer_shows_every_class() -> None:
     assert isinstance(cosines, HeatMap)
     assert cosines.x_names == ("0", "1", "4")
     assert isinstance(classes, Panel)
-    assert [one.y for one in classes.series] == [[1.0, 0.9, 0.8], [0.7, 0.6, 0.5]]
+    assert [line.y for line in classes.series] == [[1.0, 0.9, 0.8], [0.7, 0.6, 0.5]]
     assert classes.series[0].x == [0, 1, 4]
     assert isinstance(loss, Panel)
     assert loss.references[0].y == 0.05
 
 
-def test_layers_follow_each_other_and_logs_get_positive_numbers() -> None:
+def test_layers_keep_their_order_and_log_axes_get_positive_numbers() -> None:
     rows = [ROW, {**ROW, "layer": "second", "min_intra": 0.9, "nc1_trace_pinv": 0.0}]
     cosines, nc1 = layers_picture(rows).panels
     assert isinstance(cosines, Panel)
@@ -44,9 +50,93 @@ def test_layers_follow_each_other_and_logs_get_positive_numbers() -> None:
     assert "1 = <fc>, 2 = second" in layers_picture(rows).caption
 
 
-def test_the_small_map_has_a_cell_for_every_pair() -> None:
-    drawn = mini_map(ROW)
-    assert drawn.count("<rect") == 9
-    assert "1, 4: -0.500" in drawn
+def test_the_small_map_has_a_cell_for_each_pair() -> None:
+    svg = mini_map(ROW)
+    assert svg.count("<rect") == 9
+    assert "1, 4: -0.500" in svg
     assert mini_map({**ROW, "inter_cosine": None}) == ""
     assert mini_map({**ROW, "inter_cosine": [[1.0] * 21] * 21}) == ""
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+Y = torch.arange(90) % 3
+X = torch.randn(3, 4, generator=GENERATOR)[Y] + 0.5 * torch.randn(90, 4, generator=GENERATOR)
+NET = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_each_split_has_its_own_bands() -> None:
+    other = [(X[:60] + 0.3, Y[:60])]
+    report = nclab.measure(NET, [(X, Y)], test=other, layers="all", intervals=True)
+    assert report.test is not None
+    parts = {"train": report.layers, "test": report.test.layers}
+    banded = set()
+    for panel in report._picture().panels:
+        assert isinstance(panel, Panel)
+        for line in panel.series:
+            key, _, split = line.label.partition(", ")
+            intervals = [(layer.intervals or {}).get(key) for layer in parts[split]]
+            if not any(intervals):
+                assert line.low is None
+                continue
+            banded.add((key, split))
+            assert line.low is not None
+            assert line.high is not None
+            for index, interval in enumerate(intervals):
+                assert interval is None or line.high[index] == interval.high
+                low = None if interval is None else interval.low
+                logarithm = panel.y_scale == "log" and (low or 0) <= 0
+                assert line.low[index] == (line.y[index] if logarithm else low)
+    assert {("cdnv", "train"), ("cdnv", "test"), ("nc4_ncc_accuracy", "test")} <= banded
+
+
+def test_non_negative_features_show_centred_cosines_of_both_splits() -> None:
+    report = nclab.measure(NET, [(X, Y)], test=[(X + 0.1, Y)], layers="all")
+    panel = report._picture().panels[0]
+    assert isinstance(panel, Panel)
+    assert [line.label for line in panel.series] == [
+        f"centred_{key}, {split}"
+        for split in ("train", "test")
+        for key in ("min_intra", "max_inter")
+    ]
+
+
+HISTORY = [
+    {"epoch": epoch, "layer": layer, "split": split, "loss": 1.0 / epoch, "cdnv": epoch - 2.0}
+    for epoch in (1, 2, 3)
+    for layer in ("a", "b")
+    for split in ("train", "test")
+]
+
+
+def test_a_history_has_a_curve_for_each_layer_and_split() -> None:
+    loss, cdnv = history_picture(HISTORY, ["loss", "cdnv"]).panels
+    assert isinstance(loss, Panel)
+    assert isinstance(cdnv, Panel)
+    assert loss.y_scale == "log"
+    assert cdnv.y_scale == "linear"  # some values are negative
+    assert [line.label for line in loss.series] == ["a, train", "a, test", "b, train", "b, test"]
+    assert [line.style for line in loss.series] == ["solid", "dashed", "solid", "dashed"]
+    assert loss.series[0].x == [1, 2, 3]
+    assert loss.series[0].y == [1.0, 0.5, 1.0 / 3]
+
+
+def test_a_single_curve_has_no_label_and_skips_missing_values() -> None:
+    rows = [{"epoch": 1, "layer": "a", "loss": 2.0}, {"epoch": 2, "layer": "a", "loss": None}]
+    [panel] = history_picture(rows).panels
+    assert isinstance(panel, Panel)
+    assert [(line.label, line.x, line.y) for line in panel.series] == [("", [1], [2.0])]
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "message"),
+    [
+        (HISTORY, ["nc1"], "got 'nc1'. Choose from cdnv, loss."),
+        ([], [], "got a history without any. Measure first."),
+    ],
+)
+def test_a_metric_that_was_not_measured_raises(
+    rows: list[dict[str, object]], names: list[str], message: str
+) -> None:
+    with pytest.raises(NclabError, match="Expected a metric that was measured") as error:
+        history_picture(rows, names)
+    assert message in str(error.value)

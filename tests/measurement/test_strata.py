@@ -95,7 +95,7 @@ def test_where_they_are_shown(tmp_path: Path) -> None:
     assert json.loads(json.dumps(collapse.to_dict()))["strata"] == shown
     assert "classes by frequency" in as_text(collapse)
     titles = [panel.title for panel in collapse._picture().panels]
-    assert titles[-2:] == ["right, by frequency", "spread and loss, by frequency"]
+    assert titles[-2:] == ["accuracy by class frequency", "spread and loss by class frequency"]
     collapse.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "classes by frequency" in page
@@ -111,7 +111,7 @@ def test_many_classes_are_drawn_in_groups_alone() -> None:
     labels = torch.cat([torch.arange(2100), torch.zeros(50, dtype=torch.int64)])
     collapse = nclab.measure_features(torch.randn(len(labels), 3), labels, second_pass=False)
     assert [panel.title for panel in collapse._picture().panels] == [
-        "spread and loss, by frequency"
+        "spread and loss by class frequency"
     ]
 
 

@@ -276,7 +276,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         ("pan2023_x/numbers.json", {"seeds": 3}, "seeds"),
         ("pan2023_x/numbers.json", {"seeds": {"a": 1}}, "seeds"),
         ("claims.json", {"papers": ["a"], "claims": []}, "papers"),
-        ("pan2023_x/a.picture.json", to_json(UNEVEN), "a.picture.json: it cannot be drawn"),
+        ("pan2023_x/a.picture.json", to_json(UNEVEN), "a.picture.json: Expected a picture"),
         ("bad/manifest.json", {"format": "nclab run"}, "bad/manifest.json"),
     ],
 )

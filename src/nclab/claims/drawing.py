@@ -28,7 +28,7 @@ def is_drawn(pictures: Sequence[Picture], folder: Path) -> bool:
 
 
 def _draw(pictures: Sequence[Picture], folder: Path) -> list[str]:
-    from nclab.figures.draw import save
+    from nclab.figures.matplotlib_renderer import save
     from nclab.figures.picture import to_json
 
     lines = []

@@ -5,7 +5,7 @@ from typing import Any
 
 from nclab.claims.judging import Effect, weakest
 from nclab.claims.verdict import Verdict
-from nclab.figures.forest_rows import laid_out
+from nclab.figures.forest_layout import lay_out_forest
 from nclab.figures.picture import EffectRow, Effects, Forest, Picture
 
 COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
@@ -32,7 +32,7 @@ def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
     if not groups:
         return []
     panel = Forest("", groups, "the opposite of the claim", "as claimed")
-    rows, _, depth = laid_out(panel)
+    rows, _, depth = lay_out_forest(panel)
     cut = any(any(row.cut) for row in rows)
     open_choices = any(row["numbers"].get("choices") for row in judged)
     return [

@@ -1,10 +1,11 @@
-"""Pictures of a measurement: one layer class by class, or all layers one after the other."""
+"""Pictures of measurements: classes of one layer, all layers, and training histories."""
 
 import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from nclab.errors import NclabError
 from nclab.figures.palette import LIGHT
 from nclab.figures.picture import (
     HeatMap,
@@ -15,218 +16,293 @@ from nclab.figures.picture import (
     Scale,
     Series,
     Style,
+    finite,
+    positive,
 )
 
 Row = Mapping[str, Any]
 
-OVER_LAYERS = (
+LAYER_METRICS = (
     ("NC1, within classes", ("nc1_trace_pinv", "nc1_within_variation", "cdnv")),
     ("NC2 and NC3, angles", ("nc2_equiangularity_means", "nc3_self_duality")),
 )
-BY_FREQUENCY: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
+"""Panels of `layers_picture` with their metrics."""
+FREQUENCY_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...], Scale], ...] = (
     (
-        "right, by frequency",
+        "accuracy by class frequency",
         (("ncc_accuracy", "nearest class mean"), ("accuracy", "network")),
         "linear",
     ),
     (
-        "spread and loss, by frequency",
+        "spread and loss by class frequency",
         (("within", "variance within / tr Σ_B"), ("loss", "cross-entropy, nats")),
         "log",
     ),
 )
-DRAWN = 2000
-"""Up to this many classes each one is drawn, also where groups of them are."""
-MINI_CLASSES = 20
-MINI_PIXELS = 120
+"""Title, values with their labels, and scale of the panels that group classes by frequency."""
+HISTORY_METRICS = (
+    ("nc1_trace_pinv", "nc1_trace_ratio"),
+    ("nc2_equiangularity_means",),
+    ("nc3_self_duality",),
+    ("loss",),
+)
+"""Metrics of a history by default: the first of each group that was measured."""
 STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
-"""Of the lines of the first data, the second, the third."""
-FAR = 1e-3
-"""A best loss this much smaller than every class's would only flatten them."""
+"""Line styles of the first, second and third split."""
+MOST_CLASSES = 2000
+"""Largest number of classes that are drawn one by one if classes are also grouped by frequency."""
+MINI_CLASSES, MINI_PIXELS = 20, 120
+"""Most classes of a small map, and its width in pixels."""
+SMALLEST_LOSS_RATIO = 1e-3
+"""Optimal loss / smallest class loss below which the optimum is not drawn: it flattens the rest."""
 
 
 def layer_picture(row: Row, *, name: str = "collapse", beside: Row | None = None) -> Picture:
-    """One layer: the cosines between classes, and every class beside its value at collapse.
+    """Return a picture of one layer: cosines between classes, and each class with its ideal value.
 
-    `beside` is the same layer on other data, whose classes are drawn as well.
+    `beside` is the same layer measured on other data; its classes are added to the panels.
 
     >>> row = {"num_classes": 2, "classes": [0, 1], "intra_cosine": [1.0, 0.9],
     ...        "inter_cosine": [[1.0, -1.0], [-1.0, 0.9]]}
     >>> [panel.title for panel in layer_picture(row).panels]
     ['cosines between classes', 'every class']
     """
-    panels: list[Panel | HeatMap] = []
     rows = [row] if beside is None else [row, beside]
-    for one in rows:
-        if one.get("inter_cosine"):
-            centred = ", centred" if one.get("centred") else ""
-            title = f"cosines between classes{centred}{_of(one)}"
-            names = names_of(one)
-            matrix, span = one["inter_cosine"], (-1.0, 1.0)
+    panels: list[Panel | HeatMap] = []
+    for part in rows:
+        if matrix := part.get("inter_cosine"):
+            centred = ", centred" if part.get("centred") else ""
+            title = f"cosines between classes{centred}{_split(part)}"
+            names, span = class_names(part), (-1.0, 1.0)
             panels.append(HeatMap(title, "class", "class", matrix, names, names, span, centre=0.0))
-    cosines, losses = [], []
-    for place, one in enumerate(rows):
-        at, colour = one["classes"], 3 * place
-        label = f"intra-class cosine{_of(one)}"
-        cosines.append(_dots(label, at, one["intra_cosine"], colour, "filled"))
-        if one.get("nc3_alignment"):
-            label = f"cos(classifier, mean){_of(one)}"
-            cosines.append(_dots(label, at, one["nc3_alignment"], colour + 1, "hollow"))
-        if one.get("class_loss") and all(value for value in one["class_loss"]):
-            label = f"cross-entropy{_of(one)}"
-            losses.append(_dots(label, at, one["class_loss"], colour + 2, "filled"))
-    ticks: dict[str, Any] = {}
-    if row.get("class_names"):
-        known = dict(zip(row["classes"], row["class_names"], strict=True))
-        known |= dict(zip(rows[-1]["classes"], names_of(rows[-1]), strict=True))
-        ticks = {
-            "x_ticks": tuple(sorted(known)),
-            "x_names": tuple(known[at] for at in sorted(known)),
-        }
-    collapse = (Reference("collapse", y=1.0),)
-    many = len(row["classes"]) > DRAWN and any(one.get("strata") for one in rows)
-    if not many:
-        every = Panel("every class", "class", "", tuple(cosines), references=collapse, **ticks)
-        panels.append(every)
-    if losses and not many:
-        best = row.get("optimal_loss")
-        near = best and row.get("class_loss") and best > FAR * min(row["class_loss"])
-        least = (Reference("best for these norms", y=best),) if near else ()
-        drawn = tuple(losses)
-        panels.append(
-            Panel("loss", "class", "nats", drawn, y_scale="log", references=least, **ticks)
-        )
-    panels += strata_panels(rows)
+    if len(row["classes"]) <= MOST_CLASSES or not any(part.get("strata") for part in rows):
+        panels += _class_panels(rows)
+    panels += frequency_panels(rows)
     title = f"Neural collapse of layer {row['layer']}" if row.get("layer") else "Neural collapse"
-    title += f", {row['split']}" if beside is None and row.get("split") else ""
+    title += _split(row) if beside is None else ""
     columns = len(panels) if len(panels) < 4 else 2
     return Picture(name, title, tuple(panels), columns, "", (3.4, 2.8))
 
 
-def strata_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Groups of classes by frequency, where the rows have any: how often right, spread, loss.
+def _class_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Return a panel with the cosines of each class, and one with the losses if there are any."""
 
-    >>> group = {"least": 2, "most": 9, "ncc_accuracy": 0.5, "within": 1.0, "loss": 2.0}
-    >>> [panel.title for panel in strata_panels([{"strata": [group]}])]
-    ['right, by frequency', 'spread and loss, by frequency']
-    """
-    known = [row for row in rows if row.get("strata")]
-    panels = []
-    for title, keys, scale in BY_FREQUENCY:
-        drawn = []
-        for place, row in enumerate(known):
-            at = [group["most"] for group in row["strata"]]
-            for shade, (key, label) in enumerate(keys):
-                values = [group.get(key) for group in row["strata"]]
-                if scale == "log":
-                    values = [value if (value or 0) > 0 else None for value in values]
-                if any(value is not None for value in values):
-                    colour = len(keys) * place + shade
-                    line = Series(f"{label}{_of(row)}", at, values, colour=colour, marker="filled")
-                    drawn.append(line)
-        if drawn:
-            panel = Panel(title, "samples of the largest class", "", tuple(drawn), x_scale="log")
-            panels.append(panel._replace(y_scale=scale))
+    def points(label: str, key: str, marker: Marker, colour: int, row: Row) -> Series:
+        label = f"{label}{_split(row)}"
+        return Series(label, row["classes"], row[key], colour=colour, style="none", marker=marker)
+
+    cosines, losses = [], []
+    for index, row in enumerate(rows):
+        colour = 3 * index
+        cosines.append(points("intra-class cosine", "intra_cosine", "filled", colour, row))
+        if row.get("nc3_alignment"):
+            label = "cos(classifier, mean)"
+            cosines.append(points(label, "nc3_alignment", "hollow", colour + 1, row))
+        if row.get("class_loss") and all(row["class_loss"]):
+            losses.append(points("cross-entropy", "class_loss", "filled", colour + 2, row))
+    first, last = rows[0], rows[-1]
+    ticks: dict[str, Any] = {}
+    if first.get("class_names"):
+        names = dict(zip(first["classes"], first["class_names"], strict=True))
+        names |= dict(zip(last["classes"], class_names(last), strict=True))
+        classes = sorted(names)
+        ticks = {"x_ticks": tuple(classes), "x_names": tuple(names[label] for label in classes)}
+    ideal = (Reference("collapse", y=1.0),)
+    panels = [Panel("every class", "class", "", tuple(cosines), references=ideal, **ticks)]
+    if losses:
+        best, measured = first.get("optimal_loss"), first.get("class_loss")
+        near = best and measured and best > SMALLEST_LOSS_RATIO * min(measured)
+        optimum = (Reference("best for these norms", y=best),) if near else ()
+        panel = Panel("loss", "class", "nats", tuple(losses), references=optimum, **ticks)
+        panels.append(panel._replace(y_scale="log"))
     return panels
 
 
-def names_of(row: Row) -> tuple[str, ...]:
-    """What the measured classes are called, their numbers where they have no names."""
+def frequency_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Return accuracy, spread and loss of classes that are grouped by frequency.
+
+    >>> group = {"least": 2, "most": 9, "ncc_accuracy": 0.5, "within": 1.0, "loss": 2.0}
+    >>> [panel.title for panel in frequency_panels([{"strata": [group]}])]
+    ['accuracy by class frequency', 'spread and loss by class frequency']
+    """
+    grouped = [row for row in rows if row.get("strata")]
+    panels = []
+    for title, keys, scale in FREQUENCY_PANELS:
+        lines = []
+        for index, row in enumerate(grouped):
+            x = [group["most"] for group in row["strata"]]
+            for shade, (key, label) in enumerate(keys):
+                values = [group.get(key) for group in row["strata"]]
+                values = positive(values) if scale == "log" else values
+                if any(value is not None for value in values):
+                    label, colour = f"{label}{_split(row)}", len(keys) * index + shade
+                    lines.append(Series(label, x, values, colour=colour, marker="filled"))
+        if lines:
+            x_label = "samples of the largest class"
+            panels.append(Panel(title, x_label, "", tuple(lines), x_scale="log", y_scale=scale))
+    return panels
+
+
+def class_names(row: Row) -> tuple[str, ...]:
+    """Return the names of the measured classes, or their numbers if they have no names."""
     return tuple(str(label) for label in row.get("class_names") or row["classes"])
 
 
-def _of(row: Row) -> str:
+def _split(row: Row) -> str:
+    """Return the split of a row as the end of a label."""
     return f", {row['split']}" if row.get("split") else ""
 
 
 def layers_picture(rows: Sequence[Row], *, name: str = "layers") -> Picture:
-    """All layers in the order in which the network computes them; of several data, a line each."""
+    """Return a picture of all layers in the network's order, with a line for each split.
+
+    Bands show the intervals of metrics that have one.
+
+    >>> row = {"num_classes": 3, "layer": "fc", "min_intra": 1.0, "max_inter": -0.5, "cdnv": 0.5}
+    >>> panel = layers_picture([row | {"intervals": {"cdnv": [0.4, 0.6, 0.0]}}]).panels[1]
+    >>> panel.series[0].label, panel.series[0].low
+    ('cdnv', [0.4])
+    """
     splits = list(dict.fromkeys(row.get("split") for row in rows))
     parts = [[row for row in rows if row.get("split") == split] for split in splits]
     simplex = -1 / (rows[-1]["num_classes"] - 1)
     ideals = (Reference("intra at collapse", y=1.0), Reference("inter at collapse", y=simplex))
-    cosines = _lines(parts, cosine_keys(rows), 0)
+    cosines = _layer_lines(parts, cosine_keys(rows), 0)
     panels = [Panel("cosines", "layer", "", cosines, references=ideals)]
     colour = 2
-    for title, keys in OVER_LAYERS:
-        known = [key for key in keys if any((row.get(key) or 0) > 0 for row in rows)]
-        if known:
-            lines = _lines(parts, known, colour, positive=True)
+    for title, keys in LAYER_METRICS:
+        measured = [key for key in keys if any((row.get(key) or 0) > 0 for row in rows)]
+        if measured:
+            lines = _layer_lines(parts, measured, colour, logarithmic=True)
             panels.append(Panel(title, "layer", "", lines, y_scale="log"))
-        colour += len(known)
-    right = ("nc4_ncc_accuracy", "reference_ncc_accuracy")
-    known = [key for key in right if any(row.get(key) is not None for row in rows)]
-    if known:
-        panels.append(
-            Panel("NC4, nearest class mean is right", "layer", "", _lines(parts, known, 6))
-        )
-    panels += strata_panels([part[-1] for part in parts])
-    names = ", ".join(
-        f"{place} = {row.get('layer')}" for place, row in enumerate(parts[0], start=1)
-    )
-    title = "Neural collapse, layer by layer"
+        colour += len(measured)
+    accuracies = ("nc4_ncc_accuracy", "reference_ncc_accuracy")
+    measured = [key for key in accuracies if any(row.get(key) is not None for row in rows)]
+    if measured:
+        lines = _layer_lines(parts, measured, 6)
+        panels.append(Panel("NC4, accuracy of the nearest class mean", "layer", "", lines))
+    panels += frequency_panels([part[-1] for part in parts])
+    names = ", ".join(f"{n} = {row.get('layer')}" for n, row in enumerate(parts[0], start=1))
     columns = len(panels) if len(panels) < 5 else 3
+    title = "Neural collapse, layer by layer"
     return Picture(name, title, tuple(panels), columns, f"Layers: {names}.", (3.1, 2.6))
 
 
+def _layer_lines(
+    parts: Sequence[Sequence[Row]],
+    keys: Sequence[str],
+    first_colour: int,
+    *,
+    logarithmic: bool = False,
+) -> tuple[Series, ...]:
+    """Return a line for each split and metric, with a band where the metric has intervals."""
+    lines = []
+    for part, style in zip(parts, STYLES, strict=False):
+        for colour, key in enumerate(keys, start=first_colour):
+            values = [row.get(key) for row in part]
+            values = positive(values) if logarithmic else values
+            if all(value is None for value in values):
+                continue
+            x, label = list(range(1, len(part) + 1)), f"{key}{_split(part[0])}"
+            line = Series(label, x, values, colour=colour, style=style, marker="filled")
+            intervals = [(row.get("intervals") or {}).get(key) for row in part]
+            if any(intervals):
+                ends = [ends or (y, y) for ends, y in zip(intervals, values, strict=True)]
+                low = [end[0] for end in ends]
+                if logarithmic:  # zero has no logarithm
+                    pairs = zip(low, values, strict=True)
+                    low = [end if (end or 0) > 0 else y for end, y in pairs]
+                line = line._replace(low=low, high=[end[1] for end in ends])
+            lines.append(line)
+    return tuple(lines)
+
+
 def cosine_keys(rows: Sequence[Row]) -> tuple[str, str]:
-    """The two cosines to show: centred where features without negative entries are among them."""
+    """Return the keys of the two cosines to show: centred ones if features are non-negative."""
     keys = ("min_intra", "max_inter")
-    known = all(row.get(f"centred_{key}") is not None for row in rows for key in keys)
-    if known and any(row.get("non_negative") for row in rows):
+    measured = all(row.get(f"centred_{key}") is not None for row in rows for key in keys)
+    if measured and any(row.get("non_negative") for row in rows):
         return "centred_min_intra", "centred_max_inter"
     return keys
 
 
+def history_picture(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> Picture:
+    """Return a panel for each metric over epochs; logarithmic if every value is positive.
+
+    >>> rows = [{"epoch": 1, "layer": "fc", "loss": 2.0}, {"epoch": 2, "layer": "fc", "loss": 1.0}]
+    >>> history_picture(rows).panels[0].series[0].y
+    [2.0, 1.0]
+    """
+    measured = {key for row in rows for key, value in row.items() if type(value) is float}
+    defaults = [next((key for key in keys if key in measured), "") for keys in HISTORY_METRICS]
+    chosen = list(metrics) or [key for key in defaults if key]
+    unknown = [key for key in chosen if key not in measured]
+    if not chosen or unknown:
+        got = f"got {unknown[0]!r}" if unknown else "got a history without any"
+        advice = f"Choose from {', '.join(sorted(measured))}." if measured else "Measure first."
+        raise NclabError(f"Expected a metric that was measured, {got}. {advice}")
+    panels = []
+    for metric in chosen:
+        curves = _history_curves(rows, metric)
+        values = [value for curve in curves for value in curve.y if value is not None]
+        scale: Scale = "log" if values and min(values) > 0 else "linear"
+        panels.append(Panel(metric, "epoch", "", tuple(curves), y_scale=scale))
+    return Picture("history", "", tuple(panels), min(4, len(panels)), "", (3.1, 2.6))
+
+
+def _history_curves(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Series]:
+    """Return one curve of a metric over epochs for each layer and split."""
+    layers = list(dict.fromkeys(row.get("layer") for row in rows))
+    splits = list(dict.fromkeys(row.get("split") for row in rows))
+    curves = []
+    for colour, layer in enumerate(layers):
+        for split, style in zip(splits, STYLES, strict=False):
+            measured = [
+                row
+                for row in rows
+                if (row.get("layer"), row.get("split")) == (layer, split)
+                and row.get(metric) is not None
+            ]
+            if not measured:
+                continue
+            words = [str(layer or ""), split if len(splits) > 1 else ""]
+            label = ", ".join(filter(None, words)) if len(layers) * len(splits) > 1 else ""
+            x, y = [row["epoch"] for row in measured], finite(row[metric] for row in measured)
+            marker: Marker = "filled" if len(measured) < 30 else "none"
+            curves.append(Series(label, x, y, colour=colour, style=style, marker=marker))
+    return curves
+
+
 def mini_map(row: Row) -> str:
-    """The cosines between classes as a small SVG, without a plotting library; empty for many."""
+    """Return the cosines between classes as a small SVG image; empty if there are over 20 classes.
+
+    The image needs no plotting library.
+    """
     matrix = row.get("inter_cosine")
     if not matrix or len(matrix) > MINI_CLASSES:
         return ""
     side = MINI_PIXELS / len(matrix)
-    names = names_of(row)
+    names = class_names(row)
     cells = []
-    for place, values in enumerate(matrix):
+    for index, values in enumerate(matrix):
         for column, value in enumerate(values):
             if value is None:
                 continue
-            label = html.escape(f"{names[place]}, {names[column]}: {value:.3f}")
-            spot = f'x="{column * side:.1f}" y="{place * side:.1f}" fill="{_mix(value)}"'
-            box = f'width="{side:.1f}" height="{side:.1f}"'
-            cells.append(f"<rect {spot} {box}><title>{label}</title></rect>")
+            label = html.escape(f"{names[index]}, {names[column]}: {value:.3f}")
+            corner = f'x="{column * side:.1f}" y="{index * side:.1f}" fill="{_blend(value)}"'
+            size = f'width="{side:.1f}" height="{side:.1f}"'
+            cells.append(f"<rect {corner} {size}><title>{label}</title></rect>")
     size = f'width="{MINI_PIXELS}" height="{MINI_PIXELS}"'
     return f'<svg {size} role="img" aria-label="cosines between classes">{"".join(cells)}</svg>'
 
 
-def _mix(value: float) -> str:
-    """The colour of a cosine."""
-    share = min(1.0, max(0.0, (value + 1) / 2))
-    stops = LIGHT.diverging
-    low, high = next(pair for pair in pairwise(stops) if share <= pair[1][0])
-    part = (share - low[0]) / (high[0] - low[0])
-    mixed = (
-        round(int(low[1][at : at + 2], 16) * (1 - part) + int(high[1][at : at + 2], 16) * part)
+def _blend(cosine: float) -> str:
+    """Return the colour of a cosine, interpolated between the two nearest stops of the palette."""
+    position = min(1.0, max(0.0, (cosine + 1) / 2))
+    low, high = next(pair for pair in pairwise(LIGHT.diverging) if position <= pair[1][0])
+    weight = (position - low[0]) / (high[0] - low[0])
+    channels = (
+        round(int(low[1][at : at + 2], 16) * (1 - weight) + int(high[1][at : at + 2], 16) * weight)
         for at in (1, 3, 5)
     )
-    return "#" + "".join(f"{one:02x}" for one in mixed)
-
-
-def _dots(label: str, x: Any, y: Any, colour: int, marker: Marker) -> Series:
-    return Series(label, x, y, colour=colour, style="none", marker=marker)
-
-
-def _lines(
-    parts: Sequence[Sequence[Row]], keys: Sequence[str], colour: int, *, positive: bool = False
-) -> tuple[Series, ...]:
-    """A line for each key and each data set; those of other data are dashed."""
-    found = []
-    for part, style in zip(parts, STYLES, strict=False):
-        for place, key in enumerate(keys):
-            values = [row.get(key) for row in part]
-            kept = [value if not positive or (value or 0) > 0 else None for value in values]
-            if any(value is not None for value in kept):
-                at = list(range(1, len(part) + 1))
-                label = f"{key}{_of(part[0])}"
-                line = Series(label, at, kept, colour=colour + place, marker="filled")
-                found.append(line._replace(style=style))
-    return tuple(found)
+    return "#" + "".join(f"{channel:02x}" for channel in channels)

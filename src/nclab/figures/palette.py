@@ -1,32 +1,32 @@
-"""Colours that all eyes tell apart, on light and on dark paper."""
+"""Colours of all figures on light and dark backgrounds, distinct for colour-blind readers."""
 
 from typing import NamedTuple
 
 BLACK = 6
-"""The place in the palette for theory: black on light paper, white on dark."""
+"""Index of the palette's black, which marks theory and failed runs; white on a dark background."""
 
 
 class Colours(NamedTuple):
-    """The colours of a figure: what lines are drawn with, and what they are drawn on."""
+    """The colours of one background: lines, text, grid and heat maps."""
 
     lines: tuple[str, ...]
-    """By `Series.colour`."""
+    """Colours of lines and markers; `Series.colour` is an index into them."""
     ink: str
     muted: str
     grid: str
     background: str
     ramp: tuple[tuple[float, str], ...]
-    """From low to high."""
+    """Colours of a heat map, from low to high."""
     diverging: tuple[tuple[float, str], ...]
-    """Below and above a centre."""
+    """Colours of a heat map with a centre, from far below to far above the centre."""
 
-    def line(self, place: int) -> str:
-        """The colour of a place in the palette; after the last the first comes again.
+    def line(self, index: int) -> str:
+        """Return the line colour of an index; the palette repeats after its last colour.
 
         >>> LIGHT.line(0) == LIGHT.line(7)
         True
         """
-        return self.lines[place % len(self.lines)]
+        return self.lines[index % len(self.lines)]
 
 
 LIGHT = Colours(
@@ -44,7 +44,7 @@ LIGHT = Colours(
         (1.0, "#B2182B"),
     ),
 )
-"""Okabe and Ito's colours."""
+"""Colours on a light background; the lines have the colours of Okabe and Ito."""
 DARK = Colours(
     lines=("#4AA8E0", "#F28141", "#2BC99B", "#E39AC6", "#F5BD41", "#9AD4F7", "#F0F3F6"),
     ink="#E6EDF3",
@@ -60,4 +60,4 @@ DARK = Colours(
         (1.0, "#FF9B7A"),
     ),
 )
-"""The same hues, lighter."""
+"""Colours on a dark background: lighter versions of the colours of `LIGHT`."""

@@ -12,7 +12,7 @@ from nclab.files import write_whole
 from nclab.text import as_text
 
 if TYPE_CHECKING:
-    from nclab.figures.drawing import Drawing
+    from nclab.figures.matplotlib_renderer import Drawing
     from nclab.figures.picture import Picture
 
 STYLE = """
@@ -52,9 +52,9 @@ class Shown(ABC):
         >>> [ax.get_title(loc="left") for ax in axes]
         ['cosines between classes', 'every class']
         """
-        from nclab.figures.drawing import drawn
+        from nclab.figures.matplotlib_renderer import plot
 
-        return drawn(self._picture(), dark)
+        return plot(self._picture(), dark)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write what it means, picture and table as one page that needs nothing else."""
@@ -94,7 +94,7 @@ def write_page(
 
 def _image(picture: "Picture", dark: bool) -> str:
     """A figure as an address that holds it all."""
-    from nclab.figures.draw import draw
+    from nclab.figures.matplotlib_renderer import draw
 
     content = io.BytesIO()
     draw(picture._replace(title=""), dark).savefig(content, format="svg", metadata={"Date": None})

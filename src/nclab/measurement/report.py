@@ -108,14 +108,12 @@ class Report(Shown):
         return self.layers if self.test is None else (*self.layers, *self.test.layers)
 
     def _picture(self) -> "Picture":
-        from nclab.figures.bands import with_bands
         from nclab.figures.measured import layer_picture, layers_picture
 
         if len(self.layers) < 2:
             beside = None if self.test is None else self.test.last._seen()
             return layer_picture(self.last._seen(), beside=beside)
-        rows = self.table_rows()
-        return with_bands(layers_picture(rows), rows)
+        return layers_picture(self.table_rows())
 
     def __rich__(self) -> Any:
         from rich.console import Group

@@ -17,7 +17,7 @@ from nclab.text import counted
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from nclab.figures.drawing import Drawing
+    from nclab.figures.matplotlib_renderer import Drawing
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
@@ -235,10 +235,10 @@ class History:
         >>> History(rows).plot("cdnv")
         <Drawing: 1 panels, 3.1 x 2.92 inches>
         """
-        from nclab.figures.drawing import drawn
-        from nclab.figures.history import history_picture
+        from nclab.figures.matplotlib_renderer import plot
+        from nclab.figures.measured import history_picture
 
-        return drawn(history_picture(self.rows, metrics), dark)
+        return plot(history_picture(self.rows, metrics), dark)
 
     @property
     def splits(self) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabError, RecordError
-from nclab.figures.interactive import CONFIG, spec
 from nclab.figures.picture import Picture, to_json
+from nclab.figures.plotly_renderer import PLOTLY_CONFIG, plotly_spec
 from nclab.files import read_regular, translate_os_errors
 from nclab.folders import replace_folder
 from nclab.metrics.toward import MEANINGS
@@ -147,7 +147,7 @@ def assets(plotly: bytes | None) -> Iterable[tuple[str, str | bytes]]:
         if file.suffix in (".js", ".css"):
             yield file.name, file.read_bytes()
     yield "metrics.js", metrics_script()
-    config = f"nclab.plotConfig = {json.dumps(CONFIG)};\n"
+    config = f"nclab.plotConfig = {json.dumps(PLOTLY_CONFIG)};\n"
     yield "palette.js", palette_script() + config
     if plotly is not None:
         yield "plotly.min.js", plotly
@@ -164,7 +164,7 @@ def metrics_script() -> str:
 
 def figure_script(id_: str, picture: Any) -> str:
     """A figure as a script, which a page may load from disk where it may not read a file."""
-    return f"nclab.addFigure({json.dumps(id_)}, {compact(spec(picture))});\n"
+    return f"nclab.addFigure({json.dumps(id_)}, {compact(plotly_spec(picture))});\n"
 
 
 def picture_script(id_: str, picture: Picture) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.figures.spread import SPREAD, Look, failures, spread
+from nclab.figures.seeds import SEED_CAPTION, LineStyle, failure_crosses, mean_over_seeds
 from nclab.report.compare import CHOSEN, SEED
 from nclab.report.content import Content, Figure
 
@@ -88,7 +88,7 @@ def _picture(
     ideals = {one["name"]: one["ideal"] for one in table["metrics"]}
     wanted = metrics_of(rows, metrics)
     panels = tuple(_panel(name, axis, rows, by, places, ideals.get(name)) for name in wanted)
-    words = [SPREAD] if others or len(rows) > len(places.of) else []
+    words = [SEED_CAPTION] if others or len(rows) > len(places.of) else []
     rest = [one for one in others if one not in by]
     lines = ", ".join(by)
     words += [f"Lines by {lines}; runs of all {', '.join(rest)} are in their spread."] * bool(rest)
@@ -144,8 +144,8 @@ def _panel(
     for colour, values in enumerate(_combinations(rows, by)):
         own = [row for row in plain if row["converged"] and row["by"] == values]
         label = ", ".join(f"{one} {_named(v)}" for one, v in zip(by, values, strict=True))
-        lines.append(spread(own, "at", lambda row: row["value"], Look(label, colour)))
-    crosses = failures(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
+        lines.append(mean_over_seeds(own, "at", lambda row: row["value"], LineStyle(label, colour)))
+    crosses = failure_crosses(plain, "at", [lambda row: row["value"]], "failed, dead or not finite")
     ticks = tuple(places.of.values()) if places.names or len(places.of) <= FEW else ()
     return Panel(
         metric,

@@ -10,7 +10,7 @@ import torch
 
 from nclab.errors import NclabError
 from nclab.figures import ulpm as figures
-from nclab.figures.draw import save
+from nclab.figures.matplotlib_renderer import save
 from nclab.figures.picture import Picture
 from nclab.files import write_whole
 from nclab.measurement import measure_features

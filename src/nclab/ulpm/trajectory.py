@@ -27,7 +27,7 @@ from nclab.ulpm.separation import approximate_kkt
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from nclab.figures.drawing import Drawing
+    from nclab.figures.matplotlib_renderer import Drawing
 
 QUANTITIES = (
     "nc2_norm_variation_means",
@@ -156,10 +156,10 @@ class Trajectory:
 
     def plot(self, dark: bool = False) -> "Drawing":
         """The four quantities of ji2022, Fig. 2 over log t, with the rate that it claims."""
-        from nclab.figures.drawing import drawn
+        from nclab.figures.matplotlib_renderer import plot
         from nclab.figures.ulpm import quantities_picture
 
-        return drawn(quantities_picture([sample.to_dict() for sample in self.samples]), dark)
+        return plot(quantities_picture([sample.to_dict() for sample in self.samples]), dark)
 
     @property
     def last(self) -> Sample:

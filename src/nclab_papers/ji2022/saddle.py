@@ -120,7 +120,7 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
             plus_minus(_ends(numbers, name, "normalised_margin"), ".4f"),
             plus_minus(_ends(numbers, name, "norm"), ".3f"),
         )
-        for name, title in ulpm.ESCAPES.items()
+        for name, title in ulpm.ESCAPE_RUNS.items()
     ]
     angle = numbers["points"][0]["escape"]["angle"]
     return [

@@ -16,7 +16,7 @@ from nclab.claims.tables import Table, cell, group
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.spread import SPREAD, Look, column, converged, spread
+from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, converged, mean_over_seeds
 from nclab_papers.pan2023.lines import COSINES, DECAY, cosines, failed_note, simplex
 from nclab_papers.pan2023.networks import PAPER, QUICK, Networks
 from nclab_papers.pan2023.rows import COSINE, by_seed, degree, gap, paired
@@ -89,8 +89,8 @@ def pictures(numbers: Numbers) -> list[Picture]:
     difference = []
     for decay in decays:
         own = [row for row in rows if row["weight_decay"] == decay]
-        look = Look(f"difference, {DECAY} {decay:g}", len(panels) + 1)
-        difference.append(spread(converged(own), "teacher_depth", gap, look))
+        look = LineStyle(f"difference, {DECAY} {decay:g}", len(panels) + 1)
+        difference.append(mean_over_seeds(converged(own), "teacher_depth", gap, look))
         panels.append(
             Panel(
                 f"{DECAY} {decay:g}",
@@ -119,7 +119,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
             tuple(panels),
             len(panels),
             "Affine batch norm; the labels come from random networks of this many layers. "
-            f"{SPREAD}{failed_note(rows)}",
+            f"{SEED_CAPTION}{failed_note(rows)}",
         )
     ]
 

@@ -17,7 +17,14 @@ from nclab.claims.tables import Row, Table, cell, group
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.spread import SPREAD, Look, column, converged, failures, spread
+from nclab.figures.seeds import (
+    SEED_CAPTION,
+    LineStyle,
+    column,
+    converged,
+    failure_crosses,
+    mean_over_seeds,
+)
 from nclab.training.models.mlp import Norm
 from nclab_papers.pan2023.lines import COSINES, DECAY, NORMS, TICKS, cosines, failed_note, simplex
 from nclab_papers.pan2023.networks import DECAYS, PAPER, QUICK, Networks
@@ -110,11 +117,11 @@ def pictures(numbers: Numbers) -> list[Picture]:
         for number, (norm, title) in enumerate(NORMS.items())
     )
     lines = [
-        spread(
+        mean_over_seeds(
             [row for row in converged(rows) if row["norm"] == norm],
             "weight_decay",
             gap,
-            Look(title, colour),
+            LineStyle(title, colour),
         )
         for colour, (norm, title) in enumerate(NORMS.items())
     ]
@@ -122,13 +129,13 @@ def pictures(numbers: Numbers) -> list[Picture]:
         "min intra − max inter",
         DECAY,
         "difference of cosines",
-        (*lines, *failures(rows, "weight_decay", [gap])),
+        (*lines, *failure_crosses(rows, "weight_decay", [gap])),
         x_scale="log",
         references=(Reference("simplex ETF, 1 + 1/(C−1)", y=1 + 1 / (classes - 1)),),
         y_range=(-0.06, 1.14 * (1 + 1 / (classes - 1))),
         x_ticks=TICKS,
     )
-    note = SPREAD + failed_note(rows)
+    note = SEED_CAPTION + failed_note(rows)
     return [
         Picture(
             "pan2023_fig31",

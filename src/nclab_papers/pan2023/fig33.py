@@ -20,7 +20,7 @@ from nclab.claims.tables import Row, Table, cell, group, plus_minus
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
-from nclab.figures.spread import SPREAD, Look, column, spread
+from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, mean_over_seeds
 from nclab.metrics.effective_depth import effective_depth
 from nclab_papers.pan2023.lines import (
     ACCURACY,
@@ -191,9 +191,9 @@ def pictures(numbers: Numbers) -> list[Picture]:
     rows, runs = numbers["rows"], numbers["runs"]
     classes = int(numbers["config"]["classes"])
     lines = (
-        ("ncc_accuracy", Look("NCC accuracy", ACCURACY, marker="none")),
-        ("min_intra", Look("min intra", INTRA, marker="none")),
-        ("max_inter", Look("max inter", INTER, marker="none")),
+        ("ncc_accuracy", LineStyle("NCC accuracy", ACCURACY, marker="none")),
+        ("min_intra", LineStyle("min intra", INTRA, marker="none")),
+        ("max_inter", LineStyle("max inter", INTER, marker="none")),
     )
     panels: list[Panel] = []
     for decay in sorted({row["weight_decay"] for row in rows}):
@@ -208,13 +208,13 @@ def pictures(numbers: Numbers) -> list[Picture]:
                 "layer",
                 "" if len(panels) % 4 else "accuracy, cosine",
                 (
-                    *(spread(own, "layer", column(name), look) for name, look in lines),
+                    *(mean_over_seeds(own, "layer", column(name), look) for name, look in lines),
                     simplex(classes, [float(row["layer"]) for row in own]),
                 ),
                 y_range=COSINES,
             )
         )
-    note = SPREAD + failed_note(runs)
+    note = SEED_CAPTION + failed_note(runs)
     lost = any(
         not any(run["converged"] for run in own) for own in group(runs, "weight_decay").values()
     )
@@ -236,11 +236,11 @@ def _depths(numbers: Numbers, note: str) -> Picture:
     """Effective depth against weight decay, and the middle layers' largest inter."""
     kept = of_converged(numbers["depths"], numbers["runs"])
     depths = [
-        spread(
+        mean_over_seeds(
             [row for row in kept if row["epsilon"] == epsilon],
             "weight_decay",
             column("depth"),
-            Look(f"ε = {epsilon:g}", colour),
+            LineStyle(f"ε = {epsilon:g}", colour),
         )
         for colour, epsilon in enumerate(sorted({row["epsilon"] for row in kept}))
     ]
@@ -251,7 +251,7 @@ def _depths(numbers: Numbers, note: str) -> Picture:
         for layers in [sorted(found, key=lambda row: int(row["layer"]))[1:-1]]
         if layers and all(row["max_inter"] is not None for row in layers)
     ]
-    inter = spread(middle, "weight_decay", column("value"), Look("", INTER))
+    inter = mean_over_seeds(middle, "weight_decay", column("value"), LineStyle("", INTER))
     return Picture(
         "pan2023_fig33_depth",
         "Weight decay and depth",

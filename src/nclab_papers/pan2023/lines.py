@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from nclab.claims.tables import Row
 from nclab.figures.picture import Series
-from nclab.figures.spread import Look, column, converged, failures, spread
+from nclab.figures.seeds import LineStyle, column, converged, failure_crosses, mean_over_seeds
 
 INTRA, INTER, ACCURACY, BLACK = 0, 4, 2, 6
 """Blue, yellow and green as in the thesis's pictures of layers."""
@@ -16,9 +16,11 @@ TICKS = (1e-4, 1e-3, 1e-2)
 
 def cosines(rows: Sequence[Row], key: str, etf: Series) -> tuple[Series, ...]:
     """Min intra and max inter of converged networks, the simplex, crosses for those that failed."""
-    looks = {"min_intra": Look("min intra", INTRA), "max_inter": Look("max inter", INTER)}
-    lines = [spread(converged(rows), key, column(name), look) for name, look in looks.items()]
-    return (*lines, etf, *failures(rows, key, [column(name) for name in looks]))
+    looks = {"min_intra": LineStyle("min intra", INTRA), "max_inter": LineStyle("max inter", INTER)}
+    lines = [
+        mean_over_seeds(converged(rows), key, column(name), look) for name, look in looks.items()
+    ]
+    return (*lines, etf, *failure_crosses(rows, key, [column(name) for name in looks]))
 
 
 def simplex(num_classes: int, places: Iterable[float]) -> Series:

@@ -20,7 +20,7 @@ from nclab.claims.tables import Row, Table, cell, group
 from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Scale, Series
-from nclab.figures.spread import SPREAD, Look, Value, column, converged, spread
+from nclab.figures.seeds import SEED_CAPTION, LineStyle, Value, column, converged, mean_over_seeds
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.regularised import regularised_optimum
 from nclab_papers.pan2023.lines import DECAY, TICKS, failed_note
@@ -133,13 +133,13 @@ def tables(numbers: Numbers) -> list[Table]:
 def pictures(numbers: Numbers) -> list[Picture]:
     """Norms, loss, excess loss and guarantee against weight decay, beside the optimum."""
     rows, optima = converged(numbers["rows"]), numbers["optima"]
-    measured = Look("measured", MEASURED)
+    measured = LineStyle("measured", MEASURED)
     decays = [float(row["weight_decay"]) for row in optima]
 
     def panel(
         title: str, value: Value, optimum: str | None, label: str, scale: Scale = "linear"
     ) -> Panel:
-        lines = [spread(rows, "weight_decay", value, measured)]
+        lines = [mean_over_seeds(rows, "weight_decay", value, measured)]
         if optimum is not None:
             best = [float(row[optimum]) for row in optima]
             lines.append(
@@ -148,18 +148,21 @@ def pictures(numbers: Numbers) -> list[Picture]:
         return Panel(title, DECAY, label, tuple(lines), "log", scale, x_ticks=TICKS)
 
     loss = panel("loss, mean over classes", column("balanced_loss"), "optimal_loss", "nats", "log")
-    beyond = Look("excess ε over the best for these norms", EXCESS, "dotted", "hollow")
-    excess = spread(rows, "weight_decay", column("excess_loss"), beyond)
+    beyond = LineStyle("excess ε over the best for these norms", EXCESS, "dotted", "hollow")
+    excess = mean_over_seeds(rows, "weight_decay", column("excess_loss"), beyond)
     looks = {
         "mean_intra": measured,
-        "guaranteed_mean_intra": Look("guaranteed by the class losses", GUARANTEED),
-        "guaranteed_min_intra": Look("the same, worst class", GUARANTEED, "dashed", "hollow"),
+        "guaranteed_mean_intra": LineStyle("guaranteed by the class losses", GUARANTEED),
+        "guaranteed_min_intra": LineStyle("the same, worst class", GUARANTEED, "dashed", "hollow"),
     }
     intra = Panel(
         "intra-class cosine",
         DECAY,
         "cosine similarity",
-        tuple(spread(rows, "weight_decay", column(name), look) for name, look in looks.items()),
+        tuple(
+            mean_over_seeds(rows, "weight_decay", column(name), look)
+            for name, look in looks.items()
+        ),
         x_scale="log",
         x_ticks=TICKS,
         y_range=(-0.03, 1.03),
@@ -179,7 +182,7 @@ def pictures(numbers: Numbers) -> list[Picture]:
             ),
             3,
             "Affine batch norm. The optimum is that of the regularised layer-peeled objective; "
-            f"intra-class cosines are averages over classes. {SPREAD}{note}",
+            f"intra-class cosines are averages over classes. {SEED_CAPTION}{note}",
         )
     ]
 

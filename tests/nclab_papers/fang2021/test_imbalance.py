@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.fang2021 import imbalance
 from nclab_papers.fang2021.imbalance import PRESETS, Config, fleet
 from nclab_papers.shared.networks import FieldNetworks

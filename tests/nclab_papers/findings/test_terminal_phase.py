@@ -11,7 +11,7 @@ from nclab.claims.registry import claims
 from nclab.claims.tables import shown
 from nclab.claims.verdict import Verdict
 from nclab.errors import NclabError
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab_papers.findings import terminal_phase
 from nclab_papers.findings.terminal_phase import PRESETS, pairs

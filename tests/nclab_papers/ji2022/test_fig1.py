@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.ji2022 import fig1
 
 

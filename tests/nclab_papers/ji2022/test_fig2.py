@@ -12,7 +12,7 @@ from nclab.claims.claim import Claim
 from nclab.claims.drawing import keep
 from nclab.claims.tables import shown
 from nclab.claims.verdict import Verdict
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab_papers.ji2022 import fig2
 from nclab_papers.ji2022.fig2 import QUANTITIES, WINDOWS, Config, figure_slope, flow_slope

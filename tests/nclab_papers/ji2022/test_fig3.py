@@ -15,9 +15,9 @@ from nclab.claims.verdict import Finding, Verdict
 from nclab.engine import LOCAL, Engine
 from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
-from nclab.figures.draw import draw
-from nclab.figures.interactive import figure
+from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel
+from nclab.figures.plotly_renderer import plotly_figure
 from nclab.text import as_text
 from nclab.training.data import fashion_mnist
 from nclab_papers.ji2022 import fig3
@@ -305,7 +305,7 @@ def test_too_few_measurements_say_so() -> None:
 def test_drawn_on_paper_and_on_pages() -> None:
     picture = panels(ROWS, title="two seeds")
     assert len(draw(picture).axes) == 4
-    assert len(figure(picture).data) >= 6
+    assert len(plotly_figure(picture).data) >= 6
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -10,7 +10,7 @@ from nclab.claims import ledger, recorded, recorded_networks
 from nclab.claims.recorded_networks import keep_networks, lay_out_networks
 from nclab.claims.tables import shown
 from nclab.errors import NclabError
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab_papers.ji2022 import fig3, ladder
 from nclab_papers.ji2022.fig3 import QUANTITIES

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from nclab.claims.verdict import Verdict
-from nclab.figures.draw import draw
-from nclab.figures.interactive import spec
+from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel
+from nclab.figures.plotly_renderer import plotly_spec
 from nclab_papers.pan2023 import conjectures
 from tests.nclab_papers.pan2023 import thesis_rows
 from tests.nclab_papers.pan2023.tiny import panel
@@ -113,7 +113,7 @@ def test_conjectures_show_seeds_and_intervals() -> None:
     interval, seeds = first.series[0], first.series[1]
     assert first.x_ticks[0] == 1
     assert first.x_names[0] == "conic,\n6 layers"
-    axis = spec(picture)["layout"]["xaxis"]
+    axis = plotly_spec(picture)["layout"]["xaxis"]
     assert axis["ticktext"][0] == "conic,<br>6 layers"
     assert draw(picture).axes[0].get_xticklabels()[0].get_text() == first.x_names[0]
     assert interval.y == pytest.approx([0.007])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nclab.figures.draw import draw
-from nclab.figures.interactive import spec
+from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel, from_json, to_json
+from nclab.figures.plotly_renderer import plotly_spec
 from nclab_papers.pan2023 import drawings
 
 
@@ -51,10 +51,12 @@ def test_drawings_have_no_axes_in_either_renderer(numbers: dict[str, Any]) -> No
         assert axis.get_aspect() == 1.0
         assert not len(axis.get_yticks())
         assert not any(spine.get_visible() for spine in axis.spines.values())
-        layout = spec(picture)["layout"]
+        layout = plotly_spec(picture)["layout"]
         assert layout["yaxis"]["showticklabels"] is False
         assert layout["yaxis"]["scaleanchor"] == "x"
-    grey = [trace for trace in spec(drawings.pictures(numbers)[1])["data"] if "fill" in trace]
+    grey = [
+        trace for trace in plotly_spec(drawings.pictures(numbers)[1])["data"] if "fill" in trace
+    ]
     assert [(trace["name"], trace["showlegend"]) for trace in grey] == [("peeled off", True)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nclab.claims.drawing import keep
 from nclab.claims.verdict import Verdict
-from nclab.figures.draw import draw, save
+from nclab.figures.matplotlib_renderer import draw, save
 from nclab_papers.pan2023 import guarantees
 from nclab_papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
 from nclab_papers.shared.small_network import NetworkConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import HeatMap
 from nclab.theory.layer_peeled import g
 from nclab_papers.pan2023 import regime

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.rows import as_rows
 from nclab_papers.sukenik2024 import depth
 from nclab_papers.sukenik2024.depth import PRESETS, Config, cells

@@ -8,7 +8,7 @@ import pytest
 
 from nclab.claims.recorded import size_of
 from nclab.claims.verdict import Verdict
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_columns, as_rows
 from nclab_papers.zhao2026 import optimizers

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nclab.figures.draw import draw
+from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_rows
 from nclab_papers.zhou2022 import losses

@@ -147,7 +147,7 @@ def phase_map(name: str, **options: int) -> dict[str, Any]:
 
 def draw_map(numbers: dict[str, Any]) -> Any:
     """A matplotlib figure of a map."""
-    from nclab.figures.draw import draw
+    from nclab.figures.matplotlib_renderer import draw
     from nclab.figures.targets import map_picture
 
     return draw(map_picture(numbers))

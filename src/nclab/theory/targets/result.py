@@ -18,7 +18,7 @@ from nclab.theory.targets.setting import Setting
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from nclab.figures.drawing import Drawing
+    from nclab.figures.matplotlib_renderer import Drawing
 
 SHOWN = 100
 """Up to this many classes `to_dict` has the C x C arrays."""
@@ -208,10 +208,10 @@ class Target(Printed):
 
     def plot(self, dark: bool = False) -> "Drawing":
         """A matplotlib figure and its panels: cosines of classifier and means, norms by class."""
-        from nclab.figures.drawing import drawn
+        from nclab.figures.matplotlib_renderer import plot
         from nclab.figures.targets import target_picture
 
-        return drawn(target_picture(self.to_dict()), dark)
+        return plot(target_picture(self.to_dict()), dark)
 
     def __rich__(self) -> Any:
         return target_table(self)

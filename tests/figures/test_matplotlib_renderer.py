@@ -1,4 +1,4 @@
-"""matplotlib draws what a picture says, in light and dark, and writes it whole."""
+"""matplotlib draws the numbers of a picture, on light and dark backgrounds, and saves files."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from nclab.figures.draw import draw, save
+from nclab.figures.matplotlib_renderer import draw, save
 from nclab.figures.palette import DARK, LIGHT
 from nclab.figures.picture import Picture
 from tests.figures.pictures import ALL, BAND, COSINES, DECAYS, POINTS, TIME
 
 
-def test_lines_bands_and_references_are_where_the_numbers_are() -> None:
+def test_lines_bands_and_references_have_the_numbers_of_the_picture() -> None:
     (axis,) = draw(Picture("p", "", (BAND,))).axes
     first, second = axis.lines[:2]
     np.testing.assert_array_equal(first.get_ydata(), [2.0, 1.0, 0.5])
@@ -38,7 +38,7 @@ def test_points_have_error_bars_ticks_and_a_range() -> None:
     assert [line.get_marker() for line in axis.lines if line.get_label() == "line"] == ["o"]
 
 
-def test_far_times_have_decades_on_top() -> None:
+def test_large_times_have_decades_of_t_on_top() -> None:
     (axis,) = draw(Picture("p", "", (TIME,))).axes
     assert axis.get_xscale() == "log"
     assert len(axis.child_axes) == 1
@@ -53,23 +53,23 @@ def test_a_heat_map_holds_its_matrix_and_its_names() -> None:
     assert [text.get_text() for text in axis.texts] == ["1.00", "−0.50", "−0.50"]
 
 
-def test_one_legend_serves_all_panels_where_looks_agree() -> None:
+def test_panels_share_one_legend_if_their_labels_agree() -> None:
     figure = draw(Picture("p", "", (BAND, POINTS)))
     (legend,) = figure.legends
-    found = [text.get_text() for text in legend.get_texts()]
-    assert sorted(found) == ["<b>odd</b>", "line", "run", "trained"]
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert sorted(labels) == ["<b>odd</b>", "line", "run", "trained"]
     other = BAND._replace(series=(BAND.series[0]._replace(label="other"),))
     figure = draw(Picture("p", "", (BAND, other)))
     assert not figure.legends
     assert all(axis.get_legend() is not None for axis in figure.axes)
 
 
-def test_a_picture_is_written_twice_alike(tmp_path: Path) -> None:
-    for folder in ("one", "two"):
+def test_saving_twice_gives_equal_files(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
     small = Picture("all", "", (BAND, COSINES))
-    written = save(small, tmp_path / "one")
-    again = save(small, tmp_path / "two")
+    written = save(small, tmp_path / "first")
+    again = save(small, tmp_path / "second")
     assert [path.name for path in written] == ["all.png", "all.pdf", "all.svg"]
     assert [path.read_bytes() for path in written] == [path.read_bytes() for path in again]
     starts = (b"\x89PNG", b"%PDF", b"<?xml")
@@ -77,7 +77,7 @@ def test_a_picture_is_written_twice_alike(tmp_path: Path) -> None:
         assert path.read_bytes().startswith(start)
 
 
-def test_dark_paper_is_dark_all_over() -> None:
+def test_a_dark_figure_is_dark_everywhere() -> None:
     figure = draw(ALL, dark=True)
     assert to_hex(figure.get_facecolor()) == DARK.background.lower()
     assert {to_hex(axis.get_facecolor()) for axis in figure.axes[:5]} == {DARK.background.lower()}

@@ -1,0 +1,106 @@
+"""Positions of everything in a forest plot, for both renderers.
+
+A row is one unit below the row before; effects reach from -1 to 1 across.
+"""
+
+from typing import NamedTuple
+
+from nclab.figures.picture import EffectRow, Effects, Forest
+from nclab.text import number
+
+TEXT_ABOVE = 0.55
+"""Distance from an interval up to the middle of its text."""
+ZERO_LINE = (0.2, 0.6)
+"""Length of the zero line above and below an interval; it does not reach the text of a row."""
+_THINNEST_MARGIN = 0.004
+"""Half the width of the narrowest margin that can be seen."""
+_ROW_DISTANCE, _HOLLOW_DISTANCE = 1.9, 1.5
+"""Distance to the next row; shorter if the next row repeats the quantity with other data."""
+HOLLOW_LABEL = "here"
+"""Label of a hollow row: the result of this machine."""
+
+
+class ForestRow(NamedTuple):
+    """Text at both ends and below it an interval; a heading has no interval.
+
+    Values beyond -1 and 1 are drawn at the edge with an arrow; the text shows the real numbers.
+    """
+
+    y: float
+    label: str
+    numbers: str = ""
+    effect: EffectRow | None = None
+    low: float = 0.0
+    estimate: float | None = 0.0
+    """Position of the estimate; None if it lies beyond the edge."""
+    high: float = 0.0
+    cut: tuple[bool, bool] = (False, False)
+    """Whether the interval continues beyond the left and beyond the right edge."""
+
+
+class MarginBand(NamedTuple):
+    """Rectangle from -half_width to half_width that shows the margin of a group."""
+
+    centre: float
+    height: float
+    half_width: float
+
+
+def lay_out_forest(panel: Forest) -> tuple[list[ForestRow], list[MarginBand], float]:
+    """Return the rows, the margins and the total height of a forest plot.
+
+    >>> effects = Effects("grows", 0.01, (EffectRow("1e-4 to 3e-4", 0.2, 0.1, 0.3),))
+    >>> rows, bands, height = lay_out_forest(Forest("", (effects,)))
+    >>> rows[0].label, rows[1].numbers, rows[1].high
+    ('grows', '0.2 [0.1, 0.3]', 1.0)
+    """
+    rows: list[ForestRow] = []
+    bands: list[MarginBand] = []
+    y = 0.0
+    for group in panel.groups:
+        y += _ROW_DISTANCE
+        rows.append(ForestRow(y, group.title, f"margin {number(group.margin)}"))
+        top, scale = y, _scale(group)
+        name_above = ""
+        for effect in group.rows:
+            repeats = effect.hollow and effect.name == name_above
+            y += _HOLLOW_DISTANCE if repeats else _ROW_DISTANCE
+            label = f"{HOLLOW_LABEL}, {effect.name}" if effect.hollow else effect.name
+            rows.append(_row(effect, y, scale, label=HOLLOW_LABEL if repeats else label))
+            name_above = effect.name
+        bottom = y + 0.35
+        half_width = max(_THINNEST_MARGIN, group.margin / scale) if group.margin else 0.0
+        bands.append(MarginBand((top + bottom) / 2, bottom - top, half_width))
+    return rows, bands, y
+
+
+def _scale(group: Effects) -> float:
+    """Return the value at the edge of a group: its largest number, margin included.
+
+    Hollow rows count only if there are no filled ones: they often have few seeds, and their wide
+    intervals would hide everything else.
+    """
+    filled = [row for row in group.rows if not row.hollow]
+    ends = [
+        abs(end) for row in filled or group.rows for end in (row.low, row.estimate, row.high) if end
+    ]
+    return max([group.margin, *ends]) or 1.0
+
+
+def _row(effect: EffectRow, y: float, scale: float, *, label: str) -> ForestRow:
+    if effect.low is None or effect.high is None:
+        low = high = effect.estimate
+        interval = ", no interval"
+    else:
+        low, high = effect.low, effect.high
+        interval = f" [{number(low)}, {number(high)}]"
+    return ForestRow(
+        y,
+        label,
+        number(effect.estimate) + interval,
+        effect,
+        min(max(low / scale, -1.0), 1.0),
+        effect.estimate / scale if abs(effect.estimate) <= scale else None,
+        min(max(high / scale, -1.0), 1.0),
+        (low < -scale, high > scale),
+    )
