@@ -5,7 +5,7 @@ python docs/build_errata.py
 
 from pathlib import Path
 
-from nclab.claims.erratum import Erratum
+from nclab.claims.paper import Erratum
 from nclab.claims.registry import errata, papers
 
 ROOT = Path(__file__).parent.parent

@@ -11,12 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nclab.claims.forest import forest
+from nclab.claims.evidence import best_evidence, record_networks, write_evidence
 from nclab.claims.ledger import judge_experiment
-from nclab.claims.recorded import best_evidence, record
-from nclab.claims.recorded_networks import keep_networks
+from nclab.claims.pictures import forest
 from nclab.claims.registry import experiments, paper_of
-from nclab.claims.tables import Table, as_markdown, verdicts
+from nclab.claims.tables import Table, as_markdown, verdict_table
 from nclab.figures.picture import Picture
 from nclab.records import read_run
 
@@ -32,8 +31,11 @@ def results(name: str, numbers: dict[str, Any]) -> str:
         for picture in pictures_of(name, numbers)
     ]
     found = [one for one in experiments()[name].tables(numbers) if isinstance(one, Table)]
-    tables = [as_markdown(table) for table in (*found, *([verdicts(judged)] if judged else []))]
-    return "\n\n".join([BEGIN, made_by(numbers), sizes(numbers), *shown, *tables, END])
+    if judged:
+        found.append(verdict_table(judged))
+    return "\n\n".join(
+        [BEGIN, made_by(numbers), sizes(numbers), *shown, *map(as_markdown, found), END]
+    )
 
 
 def pictures_of(name: str, numbers: dict[str, Any]) -> list[Picture]:
@@ -126,9 +128,9 @@ if __name__ == "__main__":
             if (runs / name / "numbers.json").exists():
                 content = json.loads((runs / name / "numbers.json").read_text())
                 found = {"command": command(name, content), **network_hours(runs, content)}
-                print(f"recorded {record(name, content, **found)}")
+                print(f"recorded {write_evidence(name, content, **found)}")
         for paper in sorted({paper_of(name) for name in chosen}):
-            if kept := keep_networks(paper, runs):
+            if kept := record_networks(paper, runs):
                 print(f"kept {kept} networks of {paper}")
     for name in chosen:
         page = PAGES / f"{name}.md"

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from nclab.claims.links import slug
+from nclab.claims.claim import slug
 from nclab.claims.registry import papers
 from nclab.report.formulas import FILE, FormulaRow, as_mathml
 

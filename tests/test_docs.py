@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab.claims.recorded import best_evidence
+from nclab.claims.evidence import best_evidence
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import experiments, papers
 from nclab.report.formulas import FILE
@@ -17,7 +17,7 @@ from tests.claims.golden import CORRECTED, GOLDEN
 from tests.forked import Program
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted((ROOT / "src" / "nclab").rglob("*.py"))
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 EXTRAS = "lightning|transformers|accelerate|torchmetrics|tensorboard|ray"
 """Packages that an example may show and a machine may lack."""
@@ -108,7 +108,7 @@ def test_the_readme_counts_the_claims() -> None:
     some = [claim for claim in statements if claim not in whole]
     words = {4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
     others = words[len({claim.paper for claim in some})]
-    assert all(claim.place.endswith("Sec. Abstract") for claim in some)
+    assert all(claim.location.endswith("Sec. Abstract") for claim in some)
     assert f"a verdict on {len(statements)} statements" in text
     assert f"the {len(whole)} numbered statements and empirical sentences of these two" in text
     assert f"{len(some)} sentences of the abstracts of {others} others" in text

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nclab.claims.links import resolve
+from nclab.claims.claim import resolve
 
 ATTACKS: dict[str, Callable[[Any], Any]] = {
     "constant": lambda number: 0 * number + 3,

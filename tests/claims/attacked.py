@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from nclab.claims.claim import Verdict
 from nclab.claims.registry import claims
-from nclab.claims.verdict import Verdict
 from nclab_papers.ji2022.fig2 import steps_to_level
 from nclab_papers.pan2023.fig33 import depth_rows
 from nclab_papers.pan2023.guarantees import Config, curve_row

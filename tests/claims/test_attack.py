@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from nclab.claims.claim import ODD
+from nclab.claims.claim import JUDGE_ERRORS, Verdict
 from nclab.claims.registry import claims
-from nclab.claims.verdict import Verdict
 from nclab.errors import NclabError
 from nclab.theory.layer_peeled import g
 from nclab_papers.pan2023 import theorem
@@ -33,7 +32,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(theorem.CASES["quick"], "starts", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with replace_everywhere("nclab.claims.evidence.draws", lambda _: lambda preset: 13_000):
+    with replace_everywhere("nclab.claims.statements.draws", lambda _: lambda preset: 13_000):
         yield
     torch.set_num_threads(threads)
 
@@ -60,7 +59,7 @@ def test_wrong_code_changes_the_verdict(name: str, attack: str) -> None:
         ):
             warnings.simplefilter("ignore")
             after = verdicts(name)
-    except (*ODD, NclabError, RuntimeError, AssertionError):  # what raises is noticed
+    except (*JUDGE_ERRORS, NclabError, RuntimeError, AssertionError):  # what raises is noticed
         return
     assert (after != before) == ((name, attack) not in EXEMPT)
 

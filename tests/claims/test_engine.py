@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.experiment import preset_of
+from nclab.claims.paper import find_preset
 from nclab.claims.registry import find_experiments
 from nclab.engine import Engine, Job
 from nclab.engine.jobs import JobList
@@ -48,7 +48,9 @@ def test_experiments_train_there(
     engine = Elsewhere()
     experiment = find_experiments([name])[name]
     with pytest.raises(NclabError, match="Asked"):
-        experiment.run(preset_of(experiment, "quick"), seeds=(0,), out=Path("runs"), engine=engine)
+        experiment.run(
+            find_preset(experiment, "quick"), seeds=(0,), out=Path("runs"), engine=engine
+        )
     assert engine.jobs
     assert engine.asked["folder"].parent == tmp_path / "runs"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from nclab.claims.claim import Verdict
 from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares, t_interval
-from nclab.claims.verdict import Verdict
 
 
 def part(mean: float, spread: float, seeds: int = 8, name: str = "step") -> Part:
@@ -84,8 +84,8 @@ def test_a_part_that_was_nowhere_measured_leaves_what_the_others_reproduce_undec
     found = judge_effects([part(0.5, 0.1), NOWHERE], margin=0.05)
     assert found.verdict is Verdict.UNDECIDED
     assert found.numbers["missing"] == ["elsewhere"]
-    assert found.evidence.startswith("1 of 2 parts; the weakest, step: 0.5 ")
-    assert found.evidence.endswith("; nowhere measured: elsewhere")
+    assert found.evidence.startswith("1 of 2 parts reproduced; the weakest is step: 0.5 ")
+    assert found.evidence.endswith("; not measured: elsewhere")
     interval = judge_effects([part(0.5, 0.1)], margin=0.05).numbers["interval"]
     assert found.numbers["interval"] == interval
 
@@ -130,22 +130,22 @@ def test_values_that_are_rounded_are_not_known_better_than_their_steps() -> None
 def test_shares_without_spread_have_the_exact_interval_of_their_items() -> None:
     """30 of 30: the share is above 1/40 to the power 1/30, the net share above .7686."""
     always = dict.fromkeys(range(6), 1.0)
-    [effect] = judge_effects([Part("rises", always, items=30)], margin=0.8).numbers["effects"]
+    [effect] = judge_effects([Part("rises", always, trials=30)], margin=0.8).numbers["effects"]
     assert effect["low"] == pytest.approx(2 * 0.025 ** (1 / 30) - 1)
     assert effect["high"] == 1.0
-    assert judge_effects([Part("rises", always, items=30)], margin=0.8, stated=True).verdict is (
+    assert judge_effects([Part("rises", always, trials=30)], margin=0.8, stated=True).verdict is (
         Verdict.UNDECIDED
     )
     halves = dict.fromkeys(range(6), 0.5)
     [effect] = judge_effects(
-        [Part("happens", halves, items=30, ends=(-0.5, 0.5))], margin=0.0
+        [Part("happens", halves, trials=30, share_range=(-0.5, 0.5))], margin=0.0
     ).numbers["effects"]
     assert effect["low"] == pytest.approx(0.025 ** (1 / 30) - 0.5)
 
 
 def test_equal_shares_of_few_seeds_may_be_one_thing_each() -> None:
     """However many layers a network has, two networks are two."""
-    always = Part("rises", {0: 1.0, 1: 1.0}, items=156)
+    always = Part("rises", {0: 1.0, 1: 1.0}, trials=156)
     [effect] = judge_effects([always], margin=0.8).numbers["effects"]
     assert effect["low"] == pytest.approx(2 * 0.025 ** (1 / 2) - 1)
     assert judge_effects([always], margin=0.8).verdict is Verdict.UNDECIDED
@@ -191,7 +191,7 @@ def test_intervals_are_simultaneous_over_all_choices() -> None:
 
 
 def test_a_spread_over_seeds_that_is_wider_than_the_exact_interval_stays() -> None:
-    wide = Part("rises", {0: 0.0, 1: 1.0}, items=1000)
+    wide = Part("rises", {0: 0.0, 1: 1.0}, trials=1000)
     [effect] = judge_effects([wide], margin=0.0).numbers["effects"]
     assert (effect["low"], effect["high"]) == pytest.approx(t_interval([0.0, 1.0]))
 
@@ -230,7 +230,7 @@ def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         judge_effects([Part("step", {0: 1.0, 1: float("nan")})], margin=0.0)
     with pytest.raises(ValueError, match="shares within"):
-        judge_effects([Part("rises", {0: 1.5, 1: 0.5}, items=20)], margin=0.0)
+        judge_effects([Part("rises", {0: 1.5, 1: 0.5}, trials=20)], margin=0.0)
 
 
 def test_effects_say_where_the_source_states_the_size() -> None:

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from nclab.claims import recorded
-from nclab.claims.claim import Claim, Kind
-from nclab.claims.ledger import find, judge_all, relation, says, settled
-from nclab.claims.links import formula_anchor, resolve, slug
+from nclab.claims import evidence
+from nclab.claims.claim import Claim, Finding, Kind, Verdict, formula_anchor, resolve, slug
+from nclab.claims.ledger import describe_relation, effective_verdict, find, judge_all, relation
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import errata, papers
-from nclab.claims.verdict import Finding, Verdict
 from nclab.errors import NclabError
 from nclab.records.results import read_numbers
 from nclab.training.data.conic_hull import ConicHull
@@ -158,17 +156,17 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = {"ji2022_fig3": TRAINED_SPOILS["ji2022/fig-3a"](NUMBERS["ji2022_fig3"])}
-    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
-    [row] = judge_all(here=here, ids=["ji2022/fig-3a"])
+    monkeypatch.setattr(evidence, "read_evidence", NUMBERS.get)
+    [row] = judge_all(local=here, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "reproduced"
     assert row["here"]["relation"] == "differs"
-    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    [row] = judge_all(local=NUMBERS, ids=["ji2022/fig-3a"])
     assert row["here"]["relation"] == "agrees"
-    [row] = judge_all(here=here, ids=["ji2022/fig-3a"], fresh=True)
+    [row] = judge_all(local=here, ids=["ji2022/fig-3a"], fresh=True)
     assert row["verdict"] == "contradicted"
-    monkeypatch.setattr(recorded, "recorded", lambda name: None)
-    monkeypatch.setattr(recorded, "on_the_way", lambda name: None)
-    [row] = judge_all(here=NUMBERS, ids=["ji2022/fig-3a"])
+    monkeypatch.setattr(evidence, "read_evidence", lambda name: None)
+    monkeypatch.setattr(evidence, "evidence_at_smaller_size", lambda name: None)
+    [row] = judge_all(local=NUMBERS, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     assert "nothing is recorded" in row["evidence"]
 
@@ -176,7 +174,7 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
 def test_every_result_has_estimate_interval_margin_seeds_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recorded, "recorded", NUMBERS.get)
+    monkeypatch.setattr(evidence, "read_evidence", NUMBERS.get)
     for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
         assert row["size"], row["id"]
         if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
@@ -188,7 +186,7 @@ ODD_SLOPES: tuple[Any, ...] = (None, [], "steep", float("nan"), float("inf"), {"
 
 
 def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
-    [row] = judge_all(here={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"], fresh=True)
+    [row] = judge_all(local={"ji2022_fig2": {}}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
     assert row["evidence"] == (
         "cannot be judged from ji2022_fig2/numbers.json (KeyError: 'per_seed'); "
@@ -208,7 +206,7 @@ def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
 @pytest.mark.parametrize("slope", ODD_SLOPES)
 def test_odd_slopes_are_never_a_traceback(slope: Any) -> None:
     numbers = {"per_seed": [{"slopes": {"nc2_norm_variation_means": slope}}]}
-    [row] = judge_all(here={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"], fresh=True)
+    [row] = judge_all(local={"ji2022_fig2": numbers}, ids=["ji2022/fig-2a"], fresh=True)
     assert row["verdict"] == "open"
 
 
@@ -228,7 +226,7 @@ def test_a_claim_without_numbers_is_open() -> None:
     claim = Claim("ji2022/x", Kind.RESULT, "X.", "ji2022, Fig. 3", judge, needs="ji2022_fig3")
     finding = claim.check()
     assert finding.verdict is Verdict.OPEN
-    assert finding.evidence == "no numbers; nclab reproduce ji2022_fig3 makes them"
+    assert finding.evidence == "no numbers yet; run `nclab reproduce ji2022_fig3`"
 
 
 def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
@@ -243,7 +241,7 @@ def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
         (folder / "numbers.json").write_text(text)
         numbers = read_numbers(tmp_path, needed)
         assert why in numbers["ji2022_fig2"]["unreadable"]
-        rows = judge_all(here=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"], fresh=True)
+        rows = judge_all(local=numbers, ids=["ji2022/fig-2", "ji2022/eq-9"], fresh=True)
         assert {row["verdict"] for row in rows if row["needs"]} == {"open"}
         assert all(why in row["evidence"] for row in rows if row["needs"])
         assert [row["verdict"] for row in rows if not row["needs"]] == ["holds with a correction"]
@@ -331,12 +329,19 @@ def test_beside_an_open_verdict_what_could_be_measured_is_compared() -> None:
         ),
     }
     for (recorded_there, here_there), words in pairs.items():
-        assert says(found(recorded_there), found(here_there)) == words
-        how = relation(settled(found(recorded_there)), settled(found(here_there)))
+        assert describe_relation(found(recorded_there), found(here_there)) == words
+        how = relation(
+            effective_verdict(found(recorded_there)), effective_verdict(found(here_there))
+        )
         assert words.startswith(how)
     nothing = Finding(Verdict.OPEN, "nothing is recorded", {})
-    assert relation(settled(nothing), settled(found("reproduced"))) == "undecided"
-    assert settled(Finding(Verdict.REPRODUCED, "", {"there": "contradicted"})) is Verdict.REPRODUCED
+    assert (
+        relation(effective_verdict(nothing), effective_verdict(found("reproduced"))) == "undecided"
+    )
+    assert (
+        effective_verdict(Finding(Verdict.REPRODUCED, "", {"there": "contradicted"}))
+        is Verdict.REPRODUCED
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,7 +360,7 @@ def test_damage_is_said_beside_the_recorded_verdict(text: str, why: str, tmp_pat
     (tmp_path / "ji2022_fig2").mkdir()
     (tmp_path / "ji2022_fig2" / "numbers.json").write_text(text)
     [alone] = judge_all(ids=["ji2022/fig-2a"])
-    [row] = judge_all(here=read_numbers(tmp_path, ["ji2022_fig2"]), ids=["ji2022/fig-2a"])
+    [row] = judge_all(local=read_numbers(tmp_path, ["ji2022_fig2"]), ids=["ji2022/fig-2a"])
     here = row.pop("here")
     assert row == alone, "nothing that is recorded is lost"
     assert here["relation"] == "undecided"

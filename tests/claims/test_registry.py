@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nclab
-from nclab import papers as room
+import nclab_papers
 from nclab.claims import registry
 from nclab.records.results import parse_json, write_json
 from tests.claims import tiny
@@ -29,7 +29,7 @@ def fresh_registry() -> Iterator[None]:
 @pytest.mark.usefixtures("fresh_registry")
 def test_a_folder_is_a_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.write_folder(tmp_path / "more")
-    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(nclab_papers, "__path__", [*nclab_papers.__path__, str(tmp_path / "more")])
     done = call("claims", tiny.KEY, "--json", "--runs", tmp_path)
     assert [row["verdict"] for row in json.loads(done.out)] == ["contradicted"]
     done = call("reproduce", tiny.KEY, "--out", tmp_path / "runs")
@@ -75,7 +75,7 @@ def test_two_papers_of_one_key_are_refused(tmp_path: Path, monkeypatch: pytest.M
     for name in ("one", "two"):
         folder = tiny.write_folder(tmp_path / "more")
         folder.rename(tmp_path / "more" / f"{tiny.KEY}_{name}")
-    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(nclab_papers, "__path__", [*nclab_papers.__path__, str(tmp_path / "more")])
     with pytest.raises(nclab.NclabError, match="Expected one paper for a key"):
         registry.papers()
 
@@ -85,7 +85,7 @@ def test_verdicts_older_than_their_numbers_are_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write_folder(tmp_path / "more")
-    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(nclab_papers, "__path__", [*nclab_papers.__path__, str(tmp_path / "more")])
     runs = tmp_path / "runs"
     assert call("reproduce", "tiny2026_sum", "--out", runs).code == 0
     numbers = runs / "tiny2026_sum" / "numbers.json"
@@ -103,7 +103,7 @@ def test_verdicts_older_than_their_numbers_are_stale(
 
 def test_every_paper_of_ours_is_named_by_its_folder() -> None:
     for key, package in registry.packages().items():
-        if package.__name__.startswith(f"{room.__name__}."):
-            assert package.__name__ == f"{room.__name__}.{key}"
+        if package.__name__.startswith(f"{nclab_papers.__name__}."):
+            assert package.__name__ == f"{nclab_papers.__name__}.{key}"
             for part in registry.papers()[key].parts:
                 assert Path(str(package.__file__)).with_name(f"{part}.py").exists(), part

@@ -2,8 +2,8 @@
 
 import pytest
 
+from nclab.claims.claim import Verdict
 from nclab.claims.registry import claims
-from nclab.claims.verdict import Verdict
 from tests.claims.shuffled import NOT_OF_ORDER, SHUFFLED
 from tests.claims.trained import NUMBERS
 

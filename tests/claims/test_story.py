@@ -1,11 +1,11 @@
 """Every experiment can be told to someone who has not read the paper."""
 
-from nclab.claims.registry import claims, experiments
-from nclab.claims.story import errata_rows, stories
+from nclab.claims.paper import describe_experiment
+from nclab.claims.registry import claims, errata, experiments
 
 
 def test_every_experiment_has_a_title_and_those_with_claims_say_what() -> None:
-    told = stories()
+    told = {name: describe_experiment(module) for name, module in experiments().items()}
     assert set(told) == set(experiments())
     assert all(len(one["title"]) > 10 and "\n" not in one["title"] for one in told.values())
     judged = {claim.needs for claim in claims() if claim.needs}
@@ -15,6 +15,5 @@ def test_every_experiment_has_a_title_and_those_with_claims_say_what() -> None:
 
 
 def test_every_erratum_has_its_correction() -> None:
-    rows = errata_rows()
-    assert rows
-    assert all(one["where"] and one["printed"] and one["correct"] for one in rows)
+    assert errata()
+    assert all(one.where and one.printed and one.correct for one in errata())

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 
 from nclab.figures.picture import Panel, Picture, Series
 from nclab.claims.claim import Kind, claim
-from nclab.claims.erratum import Erratum
+from nclab.claims.paper import Erratum
 from nclab.claims.tables import Table
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Verdict
 
 NAME = "tiny2026_sum"
 

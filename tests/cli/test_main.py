@@ -159,7 +159,7 @@ def test_seeds_of_reproduce(
         given.append(own)
         raise nclab.NclabError("Seen.")
 
-    monkeypatch.setattr(main_job, "MainJob", job)
+    monkeypatch.setattr(main_job, "Reproduction", job)
     assert call("reproduce", "tour", *words).err == "nclab: Seen.\n"
     assert given == [seeds]
 

@@ -8,8 +8,8 @@ import pytest
 import nclab
 from nclab.claims import reproduce as main_job
 from nclab.claims.registry import find_experiments
-from nclab.claims.reproduce import MainJob
-from nclab.claims.tables import recorded_verdicts
+from nclab.claims.reproduce import Reproduction
+from nclab.claims.tables import recorded_verdict_table
 from nclab.figures.picture import Panel, Picture, Series
 from nclab.records.results import parse_json, write_json
 from nclab.text import as_text
@@ -47,7 +47,7 @@ def test_what_is_finished_is_reused_until_something_changes(
     monkeypatch.setitem(tour.PRESETS, "quick", TINY)
 
     def reused(**changes: object) -> list[str]:
-        job = MainJob(**{"preset": "quick", "seeds": (0,), "out": tmp_path, **changes})  # type: ignore[arg-type]
+        job = Reproduction(**{"preset": "quick", "seeds": (0,), "out": tmp_path, **changes})  # type: ignore[arg-type]
         job.run(["tour"], lambda *_: None)
         assert job.numbers["tour"]["seeds"] == list(job.seeds)
         return job.reused
@@ -77,7 +77,7 @@ def test_missing_figures_are_drawn_and_other_skips_are_kept(
     monkeypatch.setattr(tour, "pictures", lambda numbers: [picture])
     (tmp_path / "skipped.json").write_text('{"ji2022_fig3": "no data", "tour": "long ago"}')
     for _ in range(2):
-        MainJob("quick", (0,), tmp_path).run(["tour"], lambda *_: None)
+        Reproduction("quick", (0,), tmp_path).run(["tour"], lambda *_: None)
         figure = tmp_path / "tour" / "line.svg"
         assert figure.exists()
         figure.unlink()
@@ -98,7 +98,7 @@ def test_claims_are_judged_again_only_when_something_changed(
     def judge(preset: str, numbers: str) -> None:
         (tmp_path / "tour").mkdir(exist_ok=True)
         (tmp_path / "tour" / "numbers.json").write_text(numbers)
-        MainJob(preset, (0,), tmp_path, numbers={"tour": {}}).judge(whole=True)
+        Reproduction(preset, (0,), tmp_path, numbers={"tour": {}}).judge(all_claims=True)
 
     judge("quick", "{}")
     judge("quick", "{}")
@@ -111,7 +111,7 @@ def test_claims_are_judged_again_only_when_something_changed(
 
 
 def test_an_unknown_target_names_the_papers() -> None:
-    with pytest.raises(nclab.NclabError, match=r"or a paper, one of .*ji2022, pan2023"):
+    with pytest.raises(nclab.NclabError, match=r"or a paper, one of findings, .*ji2022, pan2023"):
         find_experiments(["nonsense"])
 
 
@@ -136,13 +136,13 @@ def test_the_closing_table_keeps_ours_apart_and_speaks_of_the_runs_that_are_ther
     tmp_path: Path,
 ) -> None:
     write_json(tmp_path / "claims.json", {"claims": ROWS})
-    job = MainJob("paper", (0,), tmp_path, report={"figures": 1, "page": "p"})
+    job = Reproduction("paper", (0,), tmp_path, report={"figures": 1, "page": "p"})
     text = " ".join("".join(as_text(part) for part in job.summary()).replace("│", " ").split())
     assert "2 statements of the papers, 1 finding of ours" in text
     assert "of the papers reproduced 2 1 1" in text
     assert "ours contradicted 1 1" in text
     assert "preset paper, 1 seed" not in text
-    assert "of 1 experiment at the sizes below" in text
+    assert "compare 1 experiment in" in text
     assert "recorded preset paper; 8 seeds; here preset quick; 2 seeds" in text
 
 
@@ -159,7 +159,7 @@ def test_the_log_says_which_evidence_verdicts_are_from() -> None:
         "here": here,
     }
     ours = {**row, "source": "ours, after ji2022, Fig. 2", "here": None}
-    table = recorded_verdicts([row, ours])
+    table = recorded_verdict_table([row, ours])
     assert table.title == (
         "Verdicts from the recorded evidence (preset paper; 8 seeds); here (preset quick; 2 seeds)"
     )

@@ -288,9 +288,7 @@ def test_tied_weights_with_the_classes_second() -> None:
 
 def test_a_sum_over_two_layers_says_so() -> None:
     model = Tokens(lambda m, h, mask: m.head(h[:, 0]) + m.other(h[:, 1]))
-    with pytest.raises(
-        nclab.ModelError, match="results of head and other, which read different"
-    ):
+    with pytest.raises(nclab.ModelError, match="results of head and other, which read different"):
         nclab.measure(model, batches())
 
 

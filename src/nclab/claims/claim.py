@@ -1,27 +1,102 @@
-"""A claim: one statement of a paper, the check that runs, and what the check says."""
+"""Claims: statements of papers, the checks that judge them, and the verdicts that result."""
 
+import importlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from nclab.claims.links import formula_anchor
-from nclab.claims.verdict import Finding, Verdict
 from nclab.records.results import UNREADABLE
 
 Numbers = Mapping[str, Any]
 Gather = Callable[[str], Numbers]
-Judge = Callable[[Numbers], Finding]
 
 OURS = "findings"
-"""What the ids of our own findings begin with, in place of the key of a paper."""
-ODD = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What a judge raises on numbers that no experiment of this version wrote."""
+"""Prefix of the ids of this project's own findings, in place of the key of a paper."""
+JUDGE_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""Errors that a judge raises on numbers in an unknown format."""
+
+
+class Verdict(StrEnum):
+    """Possible outcomes of a check.
+
+    A statement holds, holds with a correction or is refuted. An empirical result is reproduced if
+    the interval of its effect lies entirely on the claimed side of the margin, contradicted if it
+    lies on the other side, without effect if it lies inside the margins, and otherwise undecided.
+    A claim that nobody has measured at the size of its source is open.
+    """
+
+    HOLDS = "holds"
+    CORRECTED = "holds with a correction"
+    REFUTED = "refuted"
+    REPRODUCED = "reproduced"
+    CONTRADICTED = "contradicted"
+    NO_EFFECT = "no effect"
+    UNDECIDED = "undecided"
+    OPEN = "open"
+
+    @property
+    def mark(self) -> str:
+        """Symbol of the verdict in texts."""
+        return MARKS_AND_TONES[self][0]
+
+    @property
+    def tone(self) -> str:
+        """Meaning of the verdict for the claim, which selects a colour: good, fair, bad or open.
+
+        >>> Verdict.REFUTED.mark, Verdict.REFUTED.tone
+        ('✗', 'bad')
+        """
+        return MARKS_AND_TONES[self][1]
+
+
+MARKS_AND_TONES = {
+    Verdict.HOLDS: ("✓", "good"),
+    Verdict.REPRODUCED: ("✓", "good"),
+    Verdict.CORRECTED: ("◐", "fair"),
+    Verdict.REFUTED: ("✗", "bad"),
+    Verdict.CONTRADICTED: ("✗", "bad"),
+    Verdict.NO_EFFECT: ("○", "bad"),
+    Verdict.UNDECIDED: ("~", "open"),
+    Verdict.OPEN: ("?", "open"),
+}
+"""Symbol and tone of every verdict."""
+STYLES = {"good": "green", "fair": "yellow", "bad": "red", "open": "dim"}
+"""Terminal style of every tone; the pages of a report define their colours in a style sheet."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict with its evidence.
+
+    >>> Finding(Verdict.HOLDS, "largest gap 1e-15 in 30 draws", {"gap": 1e-15}).verdict.value
+    'holds'
+    """
+
+    verdict: Verdict
+    evidence: str
+    """One sentence that contains the deciding numbers."""
+    numbers: Mapping[str, Any]
+    """The deciding numbers as plain JSON values."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with the symbol and the tone of the verdict."""
+        return {
+            "verdict": self.verdict.value,
+            "mark": self.verdict.mark,
+            "tone": self.verdict.tone,
+            "evidence": self.evidence,
+            "numbers": dict(self.numbers),
+        }
+
+
+Judge = Callable[[Numbers], Finding]
 
 
 class Kind(StrEnum):
-    """What the paper calls the statement, or what it is where it has no number."""
+    """The paper's name for a statement, or its nature if the paper does not number it."""
 
     DEFINITION = "definition"
     EQUATION = "equation"
@@ -38,7 +113,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper; its verdict is derived by `judge` from numbers, never typed in.
+    """One statement of a paper, whose verdict `judge` derives from numbers.
 
     >>> def judge(numbers):
     ...     verdict = Verdict.HOLDS if numbers["sum"] == 4 else Verdict.REFUTED
@@ -50,80 +125,80 @@ class Claim:
     """
 
     id: str
-    """Paper key and number, such as pan2023/lemma-2.4.6."""
+    """Key of the paper and number of the statement, such as pan2023/lemma-2.4.6."""
     kind: Kind
     text: str
     """The statement in our words."""
     source: str
-    """Where it is, and a few words that identify the place: pan2023, Lemma 2.4.6 “the words”."""
+    """Location in the paper and a short quotation: pan2023, Lemma 2.4.6 “the words”."""
     judge: Judge
-    """From numbers to a verdict; pure."""
+    """Pure function from numbers to a finding."""
     gather: Gather | None = None
-    """From a preset, quick or paper, to the numbers; None where only an experiment has them."""
+    """Function from a preset (quick or paper) to the numbers; None if an experiment makes them."""
     needs: str = ""
-    """The experiment whose numbers are judged instead, where they are there."""
+    """Name of the experiment that makes the numbers; empty for a claim with `gather`."""
     code: str = ""
-    """The function that computes it, as a dotted path."""
+    """Dotted path of the function that computes the quantity of the claim."""
     figure: str = ""
-    """The picture that shows it, by the name of its file."""
+    """File name of the picture that shows the claim, without suffix."""
 
     @property
     def paper(self) -> str:
-        """The key of the paper."""
+        """Key of the paper."""
         return self.id.split("/")[0]
 
     @property
     def ours(self) -> bool:
-        """Whether it is a finding of ours, which no paper says and none is charged with."""
+        """Whether the claim is a finding of this project instead of a statement of a paper."""
         return self.paper == OURS
 
     @property
-    def place(self) -> str:
-        """Where it is, in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
+    def location(self) -> str:
+        """Location in the grammar of the docstrings: pan2023, Lemma 2.4.6."""
         return self.source.partition(" “")[0]
 
     @property
     def quote(self) -> str:
-        """Words of the source that identify the place; empty where the number does."""
+        """Quotation that identifies an unnumbered statement; empty if a number identifies it."""
         return self.source.partition(" “")[2].removesuffix("”")
 
     @property
     def empirical(self) -> bool:
-        """Whether only an experiment can tell."""
+        """Whether the claim is judged from the numbers of an experiment."""
         return self.gather is None
 
     def check(self, preset: str = "quick", numbers: Numbers | None = None) -> Finding:
-        """Judge the numbers of the experiment, or those that are gathered for the preset."""
+        """Judge the given numbers of the experiment, or gather numbers for the preset and judge."""
         if numbers is None:
             if self.gather is None:
-                why = f"no numbers; nclab reproduce {self.needs} makes them"
-                return Finding(Verdict.OPEN, why, {})
+                reason = f"no numbers yet; run `nclab reproduce {self.needs}`"
+                return Finding(Verdict.OPEN, reason, {})
             return self.judge(self.gather(preset))
         if UNREADABLE in numbers:
-            return self._unjudged(str(numbers[UNREADABLE]))
+            return self._not_judged(str(numbers[UNREADABLE]))
         try:
             finding = self.judge(numbers)
             json.dumps(finding.to_dict(), allow_nan=False)
-        except ODD as error:
-            return self._unjudged(f"{type(error).__name__}: {error}")
+        except JUDGE_ERRORS as error:
+            return self._not_judged(f"{type(error).__name__}: {error}")
         return finding
 
-    def _unjudged(self, why: str) -> Finding:
-        short = " ".join(why.split())[:200]
+    def _not_judged(self, reason: str) -> Finding:
+        """Return an open verdict with the reason, shortened to 200 characters."""
         evidence = (
-            f"cannot be judged from {self.needs}/numbers.json ({short}); "
+            f"cannot be judged from {self.needs}/numbers.json ({' '.join(reason.split())[:200]}); "
             f"run `nclab reproduce {self.needs}` again"
         )
         return Finding(Verdict.OPEN, evidence, {})
 
     def to_dict(self, finding: Finding) -> dict[str, Any]:
-        """The claim and its finding as plain JSON values."""
+        """Return the claim and its finding as plain JSON values."""
         return {
             "id": self.id,
             "kind": self.kind.value,
             "text": self.text,
             "ours": self.ours,
-            "source": f"ours, after {self.place}" if self.ours else self.place,
+            "source": f"ours, after {self.location}" if self.ours else self.location,
             "quote": self.quote,
             **finding.to_dict(),
             "needs": self.needs,
@@ -146,7 +221,7 @@ def claim(
     code: str = "",
     figure: str = "",
 ) -> Callable[[Judge], Claim]:
-    """Makes a claim of the judge below it; the name of the judge becomes that of the claim.
+    """Return a decorator that turns a judge into a claim of the same name.
 
     >>> @claim("pan2023/sum", Kind.REMARK, "Two and two are four.", "pan2023, Sec. 2.1",
     ...     gather=lambda preset: {"sum": 2 + 2})
@@ -156,3 +231,38 @@ def claim(
     'holds'
     """
     return lambda judge: Claim(id, kind, text, source, judge, gather, needs, code, figure)
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading on a page: lower case, hyphens for spaces, no punctuation.
+
+    >>> slug("Lemma 2.4.1 · jensen_subset_mean")
+    'lemma-241--jensen_subset_mean'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def resolve(code: str) -> Callable[..., Any]:
+    """Import the function or class at a dotted path.
+
+    >>> resolve("nclab.theory.layer_peeled.g_prime").__name__
+    'g_prime'
+    """
+    module, _, name = code.rpartition(".")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def formula_anchor(code: str) -> str:
+    """Return the link into docs/formulas.md for a function; empty if it cites no source.
+
+    >>> formula_anchor("nclab.theory.layer_peeled.g_prime")
+    'docs/formulas.md#thm-231-proof--g_prime'
+    """
+    if not code:
+        return ""
+    function = resolve(code)
+    source = re.search(r"^\s*Source: \w+, (.+)$", function.__doc__ or "", re.MULTILINE)
+    if not source:
+        return ""
+    return f"docs/formulas.md#{slug(f'{source[1]} · {function.__name__}')}"

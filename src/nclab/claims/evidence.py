@@ -1,152 +1,222 @@
-"""From both sides of a statement on many data sets to a verdict with its evidence."""
+"""Recorded evidence: numbers and networks at the size of a paper, kept in the paper's folder.
 
-from collections.abc import Sequence
-from functools import wraps
-from typing import Any
+Verdicts on experiments come from recorded evidence. What this machine trains at a reduced size
+tests the machinery and is shown next to the recorded verdicts. Recorded networks are measurements
+without weights, one line per network; `nclab reproduce … --recorded` restores them as finished
+runs, so that another machine can add seeds.
+"""
 
-import numpy as np
-from numpy.typing import NDArray
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from nclab.claims.claim import Judge, Numbers
-from nclab.claims.verdict import Finding, Verdict
-from nclab.text import number
-from nclab.theory.statements import Inequality
+from nclab.claims.registry import contents, experiments, packages
+from nclab.errors import RecordError
+from nclab.files import write_whole
+from nclab.records import find_runs, read_run
+from nclab.records.journal import FILE as JOURNAL
+from nclab.records.journal import JournalWriter
+from nclab.records.lines import to_json
+from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.manifest import Manifest, write_manifest
+from nclab.records.schema import END, MEASUREMENT
+from nclab.text import counted
 
-ENOUGH = 500
-"""Data sets that must meet the hypotheses before silence counts as support."""
+FOLDER = "evidence"
+NETWORKS = "networks.jsonl"
+REDUCED = "quick"
+"""Preset whose networks are too small to be evidence."""
+SIZES = ("classes", "layers", "width", "samples", "epochs", "batch", "per_class", "dim")
+"""Fields of a configuration that describe its size."""
+
+Network = dict[str, Any]
 
 
-SAME = 1e-9
-"""Relative deviation up to which code gives what was worked out by hand."""
+def evidence_file(name: str) -> Path:
+    """Return the path of the evidence of an experiment, whether it exists or not."""
+    module = experiments()[name]
+    return Path(str(module.__file__)).parent / FOLDER / f"{name}.json"  # type: ignore[attr-defined]
 
 
-def draws(preset: str) -> int:
-    """Data sets of each kind that a preset draws.
+@cache
+def read_evidence(name: str) -> dict[str, Any] | None:
+    """Return the recorded numbers of an experiment; None if there are none."""
+    file = evidence_file(name)
+    if not file.exists():
+        return None
+    numbers: dict[str, Any] = json.loads(file.read_text())
+    return numbers
 
-    >>> draws("quick") < draws("paper")
-    True
+
+def evidence_at_smaller_size(name: str) -> dict[str, Any] | None:
+    """Return the largest recorded size of a series of experiments that leads to this one.
+
+    The module of such a series names its target as `LEADS_TO` and returns numbers in the format of
+    the target from `furthest`. None if there is no such series.
     """
-    return {"quick": 20_000, "paper": 200_000}[preset]
+    for other, module in experiments().items():
+        series = read_evidence(other) if getattr(module, "LEADS_TO", None) == name else None
+        if series is not None:
+            return module.furthest(series)  # type: ignore[attr-defined]
+    return None
 
 
-def tally(*batches: Inequality) -> dict[str, Any]:
-    """How often a statement was tested, how often it failed, and its two sides at the worst.
+def best_evidence(name: str) -> dict[str, Any] | None:
+    """Return the recorded numbers of an experiment, otherwise the largest smaller size."""
+    return read_evidence(name) or evidence_at_smaller_size(name)
 
-    >>> tally(Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Sec. 2.1"))
-    {'tested': 2, 'violated': 1, 'left': 3.0, 'right': 2.0, 'slack': -1.0}
-    """
-    left, right, slack, holds, applies = (
-        np.concatenate([_flat(both, name) for both in batches])
-        for name in ("left", "right", "slack", "holds", "applies")
+
+def write_evidence(name: str, numbers: Mapping[str, Any], **provenance: Any) -> Path:
+    """Write the numbers of an experiment as compact evidence; add their provenance."""
+    file = evidence_file(name)
+    file.parent.mkdir(exist_ok=True)
+    manifest = {**numbers.get("manifest", {}), **provenance}
+    content = json.dumps(
+        {**numbers, "manifest": manifest},
+        allow_nan=False,
+        ensure_ascii=False,
+        separators=(",", ":"),
     )
-    scale = np.maximum(np.maximum(np.abs(left), np.abs(right)), np.finfo(float).tiny)
-    # Failures by their size come first, then what is relatively nearest to failing.
-    order = np.where(holds, slack / scale, slack - 1e9)
-    place = int(np.where(applies, order, np.inf).argmin())
-    return {
-        "tested": int(applies.sum()),
-        "violated": int((~holds).sum()),
-        "left": float(left[place]),
-        "right": float(right[place]),
-        "slack": float(slack[place]),
+    write_whole(file, (content.replace("},{", "},\n{") + "\n").encode())
+    read_evidence.cache_clear()
+    return file
+
+
+def describe_size(numbers: Mapping[str, Any]) -> str:
+    """Return preset, size and number of seeds in a few words.
+
+    The numbers may state their `size`; otherwise it is read from the configuration.
+
+    >>> describe_size({"preset": "paper", "config": {"width": 300, "layers": 6}, "seeds": [0, 1]})
+    'preset paper: layers 6, width 300; 2 seeds'
+    """
+    config, seeds = numbers.get("config"), numbers.get("seeds")
+    config = config if isinstance(config, dict) else {}  # a file may contain anything
+    if isinstance(config.get("network"), dict):
+        config = {**config, **config["network"]}
+    sizes = [f"{name} {config[name]}" for name in SIZES if isinstance(config.get(name), int)]
+    sizes = [str(numbers["size"])] if "size" in numbers else sizes
+    preset = numbers.get("preset")
+    text = f"preset {preset}" if isinstance(preset, str) else "unknown preset"
+    text += f": {', '.join(sizes)}" if sizes else ""
+    return text + (f"; {counted(len(seeds), 'seed')}" if isinstance(seeds, list) and seeds else "")
+
+
+class RecordedNetworks(NamedTuple):
+    """Declaration, in a module of a paper, of which networks and measurements are recorded."""
+
+    folder: str
+    """Folder of the networks inside the folder of the experiments."""
+    numbers: tuple[str, ...]
+    """Names of the recorded numbers of every measured layer."""
+    all_measurements: bool = False
+    """Whether all measurements of a run are recorded, not only the last."""
+
+
+def networks_file(paper: str) -> Path:
+    """Return the path of the recorded networks of a paper, whether it exists or not."""
+    return Path(str(packages()[paper].__file__)).parent / FOLDER / NETWORKS
+
+
+def read_networks(paper: str) -> dict[str, Network]:
+    """Return the recorded networks of a paper by the names of their runs."""
+    file = networks_file(paper)
+    if not file.exists():
+        return {}
+    networks = [json.loads(line) for line in file.read_text().splitlines()]
+    return {network["manifest"]["name"]: network for network in networks}
+
+
+def record_networks(paper: str, runs: Path) -> int:
+    """Add finished networks at a paper's size to the recorded ones; return how many were new."""
+    recorded = read_networks(paper)
+    declared = [value for value in contents(paper) if isinstance(value, RecordedNetworks)]
+    new = {
+        network["manifest"]["name"]: network
+        for declaration in declared
+        for network in _finished(declaration, runs)
+        if network["manifest"]["name"] not in recorded
     }
+    if not new:
+        return 0
+    networks = {**recorded, **new}
+    lines = [to_json(networks[name]) for name in sorted(networks)]
+    networks_file(paper).parent.mkdir(exist_ok=True)
+    write_whole(networks_file(paper), "".join(f"{line}\n" for line in lines).encode())
+    return len(new)
 
 
-def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
-    """A statement, from its tally: refuted by one failure, supported by many tests without one.
-
-    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
-    >>> judge_statement(clean).verdict.value, judge_statement(clean | {"violated": 1}).verdict.value
-    ('holds', 'refuted')
-    """
-    if numbers["violated"]:
-        return Finding(Verdict.REFUTED, in_words(numbers), numbers)
-    if numbers["tested"] < enough:
-        few = f"only {numbers['tested']} data sets meet the hypotheses, {enough} are needed"
-        return Finding(Verdict.OPEN, few, numbers)
-    return Finding(Verdict.HOLDS, in_words(numbers), numbers)
+def restore_networks(paper: str, runs: Path) -> int:
+    """Recreate missing runs from the recorded networks; return how many."""
+    count = 0
+    for name, network in read_networks(paper).items():
+        folder = runs / network["folder"] / name
+        if not (folder / MANIFEST).exists():
+            _restore(network, folder)
+            count += 1
+    return count
 
 
-def judge_repair(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
-    """A statement that fails as printed, from the tallies of its `printed` and `repaired` forms.
-
-    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
-    >>> broken = clean | {"violated": 7, "left": 2.0, "slack": -0.5}
-    >>> judge_repair({"printed": broken, "repaired": clean}).verdict.value
-    'holds with a correction'
-    >>> judge_repair({"printed": clean, "repaired": clean}).verdict.value
-    'holds'
-    """
-    printed, repaired = numbers["printed"], numbers["repaired"]
-    after = judge_statement(repaired, enough=enough)
-    if after.verdict is not Verdict.HOLDS:
-        return Finding(after.verdict, f"corrected: {after.evidence}", numbers)
-    if not printed["violated"]:
-        return Finding(Verdict.HOLDS, f"as printed: {in_words(printed)}", numbers)
-    evidence = f"as printed: {in_words(printed)}; corrected: {in_words(repaired)}"
-    return Finding(Verdict.CORRECTED, evidence, numbers)
+def _restore(network: Network, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / JOURNAL).unlink(missing_ok=True)  # left by an interrupted restoration
+    manifest = Manifest(**network["manifest"])
+    journal = JournalWriter(folder / JOURNAL, manifest.identity)
+    try:
+        for measurement in network["measurements"]:
+            journal.append(measurement)
+        journal.append(network["end"])
+        journal.flush()
+    finally:
+        journal.close()
+    begun = datetime.fromisoformat(manifest.created).timestamp()
+    ended = begun + 3600 * network["hours"]  # the training time is read from the file's time
+    os.utime(folder / JOURNAL, (ended, ended))
+    write_manifest(folder, manifest)  # last, because a folder without a manifest is no run
 
 
-def in_words(numbers: Numbers) -> str:
-    """A tally as a clause.
-
-    >>> in_words({"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5})
-    'no failure in 900 data sets, smallest slack 0.5'
-    """
-    if numbers["violated"]:
-        return (
-            f"fails on {numbers['violated']} of {numbers['tested']} data sets, "
-            f"{number(numbers['left'])} against {number(numbers['right'])}"
-        )
-    slack = max(numbers["slack"], 0.0)  # what is below is rounding, else it were a failure
-    return f"no failure in {numbers['tested']} data sets, smallest slack {number(slack)}"
-
-
-def by_hand(*pairs: tuple[Any, Any]) -> float:
-    """How far code is from what was worked out by hand, as a plain number: relative, at worst.
-
-    Many data sets on which a statement is true do not tell whether the code computes the
-    statement: both sides may be wrong alike, or a bound too generous.
-
-    >>> by_hand((2.0, 2.0), ([1.0, 3.0], [1.0, 2.0])), by_hand((float("nan"), 1.0))
-    (0.5, 1000000.0)
-    """
-    worst = 0.0
-    for computed, expected in pairs:
-        found, wanted = (np.asarray(side, dtype=np.float64) for side in (computed, expected))
-        error = (np.abs(found - wanted) / np.where(wanted == 0, 1.0, np.abs(wanted))).max()
-        worst = max(worst, float(error) if error <= 1e6 else 1e6)
-    return worst
+def _finished(declaration: RecordedNetworks, runs: Path) -> Iterator[Network]:
+    """Yield what is recorded of every finished run that counts as evidence."""
+    for folder in find_runs(runs / declaration.folder):
+        view = read_run(folder, kinds=(MEASUREMENT, END))
+        measurements, end = view.of_kind(MEASUREMENT), view.end
+        if end is None or not measurements or not _is_evidence(view.manifest):
+            continue
+        if view.problem:
+            raise RecordError(f"Expected an intact journal in {folder}, got: {view.problem}")
+        begun = datetime.fromisoformat(view.manifest.created).timestamp()
+        names = ("layer", *declaration.numbers)
+        yield {
+            "folder": declaration.folder,
+            "manifest": _without_machine(view.manifest),
+            "hours": round(((folder / JOURNAL).stat().st_mtime - begun) / 3600, 4),
+            "measurements": [
+                {
+                    **measurement,
+                    "layers": [
+                        {name: layer[name] for name in names if name in layer}
+                        for layer in measurement["layers"]
+                    ],
+                }
+                for measurement in measurements[0 if declaration.all_measurements else -1 :]
+            ],
+            "end": end,
+        }
 
 
-def worked(judge: Judge) -> Judge:
-    """A judge that says nothing where the code misses the case worked by hand, `hand_error`.
-
-    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
-    >>> [worked(judge_statement)(clean | {"hand_error": e}).verdict.value for e in (0.0, 0.5)]
-    ['holds', 'open']
-    """
-
-    @wraps(judge)
-    def checked(numbers: Numbers) -> Finding:
-        found, error = judge(numbers), float(numbers["hand_error"])
-        if error <= SAME:
-            return found
-        why = f"the code misses a case worked by hand by {number(error)}; else {found.evidence}"
-        return Finding(Verdict.OPEN, why, found.numbers)
-
-    return checked
+def _is_evidence(manifest: Manifest) -> bool:
+    """Whether the command of a run names a preset other than the reduced one."""
+    _, option, preset = manifest.command.replace("=", " ").partition("--preset ")
+    return bool(option) and not preset.startswith(REDUCED)
 
 
-def largest(values: Sequence[float] | NDArray[np.float64]) -> float:
-    """The largest absolute value, as a plain number.
-
-    >>> largest([0.5, -2.0])
-    2.0
-    """
-    return float(np.abs(np.asarray(values, dtype=np.float64)).max())
-
-
-def _flat(both: Inequality, name: str) -> NDArray[Any]:
-    value = np.asarray(getattr(both, name))
-    return np.broadcast_to(value, np.asarray(both.slack).shape).ravel()
+def _without_machine(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest without the name and the paths of the machine."""
+    _, _, words = manifest.command.partition(" ")
+    command = re.sub(r" --out[ =]\S+", "", f"nclab {words}")
+    return {**manifest.to_dict(), "command": command, "machine": manifest.machine.split("-")[0]}

@@ -1,10 +1,10 @@
-"""From numbers of several seeds to a verdict: effects with intervals beside a margin.
+"""Verdicts on empirical claims: effects over seeds, their intervals, and margins.
 
-Every empirical claim is a list of parts. A part names its estimand, in the units of the paper's
-figure and signed so that the claim says "above the margin", with one value for each seed; the
-same seed draws data, start and batch order for all arms, so that differences are paired. The
-verdict of a claim is that of its weakest part, whose name is said; a part that was nowhere measured
-leaves what the others reproduce undecided, and is named, too.
+An empirical claim is a list of parts. A part is a quantity in the units of the paper's figure,
+signed such that the claim says "above the margin", with one value per seed. A seed fixes data,
+initial weights and batch order for all arms of a comparison, so differences are paired. The verdict
+of a claim is that of its weakest part. If a part was never measured, a claim whose other parts are
+reproduced is undecided.
 """
 
 import math
@@ -14,73 +14,80 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Verdict
 from nclab.text import counted, number
 
 LEVEL = 0.95
-"""Of the intervals, for all parts of one claim together."""
+"""Confidence level of the intervals, simultaneously for all parts of a claim."""
 HALF = 0.5
-"""Of the seeds: what happens in more of them happens."""
-SAME = 1e-12
-"""Of the largest value: values that differ by no more are equal."""
-WEAKEST = (
+"""Share of the seeds above which an event counts as happening."""
+EQUAL = 1e-12
+"""Relative difference up to which values of different seeds count as equal."""
+WEAKEST_FIRST = (
     Verdict.CONTRADICTED,
     Verdict.NO_EFFECT,
     Verdict.UNDECIDED,
     Verdict.REPRODUCED,
 )
-"""From the weakest to the strongest."""
+"""Verdicts of effects from the weakest to the strongest."""
 
 
 class Part(NamedTuple):
-    """One thing that a claim says: that a quantity lies above a margin."""
+    """A quantity that a claim says lies above a margin."""
 
-    what: str
-    """Where: a step of weight decay, a layer."""
+    name: str
+    """Quantity and setting, such as a step of weight decay or a layer."""
     values: Mapping[int, float]
-    """By seed; signed so that the claim says that they are large. Empty: nowhere measured."""
+    """Value by seed; empty if the quantity was never measured."""
     step: float = 0.0
-    """Values are whole multiples of it, such as layers; what that hides widens their interval."""
-    items: int = 0
-    """Where values are shares: of so many things in all seeds together. An interval is at least as
-    wide as the exact one of that many independent things, whatever the spread over seeds."""
-    ends: tuple[float, float] = (-1.0, 1.0)
-    """The values of such shares where it never happens and where it always does."""
+    """Resolution of the values, such as 1 for layers; the interval is widened by it."""
+    trials: int = 0
+    """For shares: number of counted cases over all seeds; 0 for other quantities. The interval is
+    at least as wide as the exact interval of this many independent cases."""
+    share_range: tuple[float, float] = (-1.0, 1.0)
+    """For shares: the values that mean 0 % and 100 %."""
     margin: float | None = None
-    """Its own, where the parts of a claim have different units."""
+    """Margin of this part; by default that of the claim."""
 
 
 class Share(NamedTuple):
-    """One thing that a claim says of every run: that something happens."""
+    """An event that a claim says happens in most seeds."""
 
-    what: str
+    name: str
     happened: Mapping[int, bool]
-    """By seed. Empty: nowhere measured."""
+    """Whether the event happened, by seed; empty if it was never observed."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimate over seeds with its interval, beside the margin below which nobody would care."""
+    """An estimate over seeds, its interval, its margin, and the resulting verdict."""
 
-    what: str
+    name: str
     estimate: float
     low: float | None
-    """None where one seed says nothing of the others."""
+    """Lower end of the interval; None if there is no interval, as with a single seed."""
     high: float | None
     margin: float
     seeds: int
     verdict: Verdict
     stated: bool = False
-    """Whether the margin is a size that the source itself states; see `decide`."""
+    """Whether the source itself states the margin; see `decide`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `stated` only where it is so."""
-        plain = {**asdict(self), "verdict": self.verdict.value}
+        """Return plain JSON values; the name has the key `what`, and `stated` appears if true."""
+        fields = asdict(self)
+        plain = {"what": fields.pop("name"), **fields, "verdict": self.verdict.value}
         return plain if self.stated else {k: v for k, v in plain.items() if k != "stated"}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Effect":
+        """Return the effect that `to_dict` wrote."""
+        fields = {key: value for key, value in plain.items() if key != "what"}
+        return cls(plain["what"], **{**fields, "verdict": Verdict(plain["verdict"])})
 
 
 def t_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
-    """Student's interval of the mean; None for a single value.
+    """Return Student's interval of the mean; None for a single value.
 
     >>> low, high = t_interval([0.0, 1.0])
     >>> round(low, 3), round(high, 3)
@@ -91,35 +98,35 @@ def t_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, fl
     n = len(values)
     if n < 2:
         return None
-    middle = math.fsum(values) / n
-    error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    reach = float(t.ppf((1 + level) / 2, n - 1)) * error
-    return middle - reach, middle + reach
+    mean = math.fsum(values) / n
+    standard_error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    half_width = float(t.ppf((1 + level) / 2, n - 1)) * standard_error
+    return mean - half_width, mean + half_width
 
 
-def share_interval(happened: int, of: int, level: float = LEVEL) -> tuple[float, float]:
-    """Clopper and Pearson's exact interval of a share.
+def share_interval(happened: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return Clopper and Pearson's exact interval of a share.
 
     >>> [round(end, 3) for end in share_interval(8, 8)]
     [0.631, 1.0]
     """
     from scipy.stats import beta
 
-    side = (1 - level) / 2
-    low = float(beta.ppf(side, happened, of - happened + 1)) if happened else 0.0
-    high = float(beta.ppf(1 - side, happened + 1, of - happened)) if happened < of else 1.0
+    tail = (1 - level) / 2
+    low = float(beta.ppf(tail, happened, trials - happened + 1)) if happened else 0.0
+    high = float(beta.ppf(1 - tail, happened + 1, trials - happened)) if happened < trials else 1.0
     return low, high
 
 
 def decide(
     low: float | None, high: float | None, margin: float, *, stated: bool = False
 ) -> Verdict:
-    """The verdict of one interval: where it lies beside ± the margin.
+    """Return the verdict of an interval relative to ± the margin.
 
     Args:
-        stated: the margin is a size that the source itself states ("with very few exceptions"), not
-            one below which nobody would care. Then an effect that is there, but surely smaller,
-            contradicts it.
+        stated: the source itself states the margin as a size ("with very few exceptions"). An
+            effect of the right sign that is certainly smaller then contradicts the claim. By
+            default the margin is the smallest effect of interest.
 
     >>> decide(0.2, 0.4, 0.1).value, decide(-0.4, -0.2, 0.1).value
     ('reproduced', 'contradicted')
@@ -146,173 +153,212 @@ def judge_effects(
     where_converged: bool = False,
     chosen_of: int = 1,
 ) -> Finding:
-    """The parts of a claim about sizes, each with its simultaneous interval; see `decide`.
+    """Judge a claim about the sizes of effects, with simultaneous intervals for its parts.
 
     Args:
-        chosen_of: the parts were chosen by their values among so many, over all of which the
-            intervals are then simultaneous.
-        where_converged: the source itself speaks only of where training converges ("within the
-            range of convergence"), so that a part without converged runs is outside of its
-            sentence and is not missed.
+        unit: unit of the values, printed after the estimate.
+        stated: as for `decide`.
+        where_converged: the source limits its statement to converged training ("within the range
+            of convergence"), so parts without converged runs are not part of the claim.
+        chosen_of: number of parts from which these were selected by their values; the intervals
+            are simultaneous over all of them.
 
     >>> step = Part("1e-4 to 1e-3", {seed: 0.3 + 0.01 * seed for seed in range(8)})
     >>> finding = judge_effects([step], margin=0.01)
     >>> finding.verdict.value, finding.evidence
-    ('reproduced', '1e-4 to 1e-3: 0.335 [0.3145, 0.3555], margin 0.01, 8 seeds')
+    ('reproduced', '1e-4 to 1e-3: 0.335 (95 % interval 0.3145 to 0.3555, margin 0.01, 8 seeds)')
     """
-    every = list(parts)
-    missing = [] if where_converged else [part.what for part in every if not part.values]
-    effects = _effects(every, margin, stated=stated, chosen_of=chosen_of)
-    return weakest(effects, missing=missing, unit=unit)
+    parts = list(parts)
+    missing = [] if where_converged else [part.name for part in parts if not part.values]
+    effects = _effects(parts, margin, stated=stated, chosen_of=chosen_of)
+    return weakest(effects, parts, missing=missing, unit=unit)
+
+
+def judge_shares(parts: Iterable[Share]) -> Finding:
+    """Judge a claim that events happen in more than half of all seeds, by exact intervals.
+
+    The estimate of an effect is the share of the seeds minus one half, and its margin is zero.
+
+    >>> finding = judge_shares([Share("training fails", dict.fromkeys(range(8), True))])
+    >>> finding.verdict.value, finding.evidence
+    ('reproduced', 'training fails: 8 of 8 seeds (95 % interval 63 % to 100 %, needed: over 50 %)')
+    >>> judge_shares([Share("training fails", dict.fromkeys(range(4), True))]).verdict.value
+    'undecided'
+    """
+    parts = list(parts)
+    missing = [part.name for part in parts if not part.happened]
+    return weakest(_effects(parts, 0.0), parts, missing=missing)
 
 
 def judge_choices(choices: Mapping[str, Sequence[Part | Share]], *, margin: float) -> Finding:
-    """A claim whose source leaves a choice or its reading open, judged for every choice alike.
+    """Judge a claim whose source is ambiguous, separately for every possible choice.
 
-    Reproduced where every choice reproduces it, contradicted where every choice contradicts it;
-    else the verdict is a matter of the choice, and undecided. Intervals are simultaneous over all
-    parts of all choices.
+    The claim is reproduced if every choice reproduces it and contradicted if every choice
+    contradicts it; otherwise it is undecided. Intervals are simultaneous over all parts of all
+    choices.
 
     >>> up, down = (Part("rise", {s: sign + 0.01 * s for s in range(8)}) for sign in (1, -1))
     >>> judge_choices({"size 1": [down], "size 2": [down]}, margin=0.0).verdict.value
     'contradicted'
-    >>> found = judge_choices({"size 1": [up], "size 2": [down]}, margin=0.0)
-    >>> found.verdict.value, found.numbers["choices"]
+    >>> finding = judge_choices({"size 1": [up], "size 2": [down]}, margin=0.0)
+    >>> finding.verdict.value, finding.numbers["choices"]
     ('undecided', {'size 1': 'reproduced', 'size 2': 'contradicted'})
     """
-    named: dict[str, list[Part | Share]] = {
-        choice: [part._replace(what=f"{choice}, {part.what}") for part in parts]
+    parts_by_choice: dict[str, list[Part | Share]] = {
+        choice: [part._replace(name=f"{choice}, {part.name}") for part in parts]
         for choice, parts in choices.items()
     }
-    every = [part for parts in named.values() for part in parts]
-    effects = _effects(every, margin)
-    missing = [part.what for part in every if not part[1]]
-    found = weakest(effects, missing=missing)
+    parts = [part for members in parts_by_choice.values() for part in members]
+    effects = _effects(parts, margin)
+    missing = [part.name for part in parts if not part[1]]
+    overall = weakest(effects, parts, missing=missing)
     if not effects:
-        return Finding(found.verdict, found.evidence, {**found.numbers, "choices": {}})
-    own = {choice: {part.what for part in parts} for choice, parts in named.items()}
-    verdicts = {
-        choice: weakest(
-            [one for one in effects if one.what in names],
-            missing=[what for what in missing if what in names],
+        return Finding(overall.verdict, overall.evidence, {**overall.numbers, "choices": {}})
+    verdicts = {}
+    for choice, members in parts_by_choice.items():
+        names = {part.name for part in members}
+        verdicts[choice] = weakest(
+            [effect for effect in effects if effect.name in names],
+            missing=[name for name in missing if name in names],
         ).verdict
-        for choice, names in own.items()
-    }
-    same = len(set(verdicts.values())) == 1
-    verdict = next(iter(verdicts.values())) if same else Verdict.UNDECIDED
-    said = "; ".join(
-        f"{one.value} at {', '.join(c for c, v in verdicts.items() if v is one)}"
-        for one in dict.fromkeys(verdicts.values())
+    distinct = list(dict.fromkeys(verdicts.values()))
+    verdict = distinct[0] if len(distinct) == 1 else Verdict.UNDECIDED
+    listing = "; ".join(
+        f"{each.value} for {', '.join(c for c, v in verdicts.items() if v is each)}"
+        for each in distinct
     )
-    numbers = {**found.numbers, "choices": {c: one.value for c, one in verdicts.items()}}
-    return Finding(verdict, f"{said}; {found.evidence}", numbers)
+    numbers = {**overall.numbers, "choices": {c: v.value for c, v in verdicts.items()}}
+    return Finding(verdict, f"{listing}; {overall.evidence}", numbers)
 
 
 def _effects(
     parts: Iterable[Part | Share], margin: float, *, stated: bool = False, chosen_of: int = 1
 ) -> list[Effect]:
-    """Every part that was measured, with an interval that is simultaneous over all of them."""
-    known = [part for part in parts if part[1]]
-    level = 1 - (1 - LEVEL) / max(chosen_of, len(known))
+    """Return the effects of all measured parts, with simultaneous intervals."""
+    measured = [part for part in parts if part[1]]
+    level = 1 - (1 - LEVEL) / max(chosen_of, len(measured))
     return [
-        _share(part, level) if isinstance(part, Share) else _effect(part, level, margin, stated)
-        for part in known
+        _share_effect(part, level)
+        if isinstance(part, Share)
+        else _size_effect(part, level, margin, stated)
+        for part in measured
     ]
 
 
-def _effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
-    """The mean over seeds with Student's interval, wider where values are rounded or shares."""
+def _size_effect(part: Part, level: float, margin: float, stated: bool) -> Effect:
+    """Return the mean over seeds with Student's interval, widened for rounded values and shares."""
     values = list(part.values.values())
     if not all(map(math.isfinite, values)):
-        raise ValueError(f"Expected finite numbers, got {values} for {part.what}.")
-    if part.items and not (part.ends[0] <= min(values) and max(values) <= part.ends[1]):
-        raise ValueError(f"Expected shares within {part.ends}, got {values} for {part.what}.")
-    middle = math.fsum(values) / len(values)
+        raise ValueError(f"Expected finite numbers, got {values} for {part.name}.")
+    never, always = part.share_range
+    if part.trials and not (never <= min(values) and max(values) <= always):
+        raise ValueError(
+            f"Expected shares within {part.share_range}, got {values} for {part.name}."
+        )
+    mean = math.fsum(values) / len(values)
     low, high = t_interval(values, level) or (None, None)
-    alike = not _tell(values)
-    if alike and not part.items:
+    informative = _has_informative_spread(values)
+    if not informative and not part.trials:
         low = high = None
     if low is not None and high is not None:
         low, high = low - part.step / 2, high + part.step / 2
-        if part.items:
-            never, always = part.ends
-            things = len(values) if alike else part.items  # equal seeds may be one thing each
-            happened = round(things * (middle - never) / (always - never))
-            exact = share_interval(happened, things, level)
-            ends = [never + (always - never) * end for end in exact]
-            low, high = min(low, ends[0]), max(high, ends[1])
-    own = margin if part.margin is None else part.margin
-    verdict = decide(low, high, own, stated=stated)
-    return Effect(part.what, middle, low, high, own, len(values), verdict, stated)
+        if part.trials:
+            # Seeds with equal values may all repeat one case.
+            trials = part.trials if informative else len(values)
+            happened = round(trials * (mean - never) / (always - never))
+            exact = share_interval(happened, trials, level)
+            exact_low, exact_high = (never + (always - never) * end for end in exact)
+            low, high = min(low, exact_low), max(high, exact_high)
+    margin = margin if part.margin is None else part.margin
+    verdict = decide(low, high, margin, stated=stated)
+    return Effect(part.name, mean, low, high, margin, len(values), verdict, stated)
 
 
-def _tell(values: Sequence[float]) -> bool:
-    """Whether the spread over seeds says something: equal values do where as many seeds would
-    decide a share, which six do."""
+def _has_informative_spread(values: Sequence[float]) -> bool:
+    """Whether the values of the seeds permit an interval.
+
+    Equal values have no spread; they permit an interval from the number of seeds at which a share
+    of 100 % would be decided, which is six.
+    """
     spread = max(values) - min(values)
-    alike = spread <= SAME * max(map(abs, values))
-    return not alike or share_interval(len(values), len(values))[0] > HALF
+    equal = spread <= EQUAL * max(map(abs, values))
+    return not equal or share_interval(len(values), len(values))[0] > HALF
 
 
-def _share(part: Share, level: float) -> Effect:
-    """How far the share of the seeds is from one half, with its exact interval."""
+def _share_effect(part: Share, level: float) -> Effect:
+    """Return the share of the seeds minus one half, with its exact interval."""
     count, seeds = sum(part.happened.values()), len(part.happened)
     low, high = (end - HALF for end in share_interval(count, seeds, level))
-    return Effect(part.what, count / seeds - HALF, low, high, 0.0, seeds, decide(low, high, 0.0))
+    return Effect(part.name, count / seeds - HALF, low, high, 0.0, seeds, decide(low, high, 0.0))
 
 
-def judge_shares(parts: Iterable[Share]) -> Finding:
-    """The parts of a claim about what happens: in more than half of all seeds, by exact intervals.
-
-    Shares are centred: the estimate is the share minus one half, and the margin is zero.
-
-    >>> judge_shares([Share("1e-2", dict.fromkeys(range(8), True))]).verdict.value
-    'reproduced'
-    >>> judge_shares([Share("1e-2", dict.fromkeys(range(4), True))]).verdict.value
-    'undecided'
-    """
-    every = list(parts)
-    missing = [part.what for part in every if not part.happened]
-    return weakest(_effects(every, 0.0), missing=missing, unit="of the seeds beyond one half")
-
-
-def weakest(effects: Sequence[Effect], *, missing: Sequence[str] = (), unit: str = "") -> Finding:
-    """The verdict of the weakest part, named, with all parts as numbers; open if there is none.
+def weakest(
+    effects: Sequence[Effect],
+    parts: Sequence[Part | Share] = (),
+    *,
+    missing: Sequence[str] = (),
+    unit: str = "",
+) -> Finding:
+    """Return the verdict of the weakest effect, with all effects as numbers; open without effects.
 
     Args:
-        missing: the parts that were nowhere measured. What the others reproduce is undecided then;
-            what one of them contradicts stays contradicted, as a claim is about all its parts.
+        parts: the parts behind the effects, from which shares are printed in per cent.
+        missing: names of parts that were never measured. They turn a reproduced claim into an
+            undecided one; a contradicted claim stays contradicted.
+        unit: unit of the values, printed after the estimate.
     """
     if not effects:
         return Finding(Verdict.OPEN, "nothing to compare: no converged runs", {"effects": []})
-    worst = min(effects, key=lambda one: (WEAKEST.index(one.verdict), one.estimate - one.margin))
-    every = len(effects) + len(missing)
-    holding = sum(one.verdict is Verdict.REPRODUCED for one in effects)
-    verdict, evidence = worst.verdict, in_words(worst, unit)
-    if every > 1:
-        evidence = f"{holding} of {every} parts; the weakest, {evidence}"
+    worst = min(effects, key=lambda e: (WEAKEST_FIRST.index(e.verdict), e.estimate - e.margin))
+    count = len(effects) + len(missing)
+    reproduced = sum(effect.verdict is Verdict.REPRODUCED for effect in effects)
+    part = next((part for part in parts if part.name == worst.name), None)
+    verdict, evidence = worst.verdict, describe_effect(worst, part, unit)
+    if count > 1:
+        evidence = f"{reproduced} of {count} parts reproduced; the weakest is {evidence}"
     numbers: dict[str, Any] = {
-        "effects": [one.to_dict() for one in effects],
+        "effects": [effect.to_dict() for effect in effects],
         "estimate": worst.estimate,
         "interval": [worst.low, worst.high],
         "margin": worst.margin,
         "seeds": worst.seeds,
-        "weakest": worst.what,
+        "weakest": worst.name,
     }
     if missing:
-        evidence = f"{evidence}; nowhere measured: {', '.join(missing)}"
+        evidence = f"{evidence}; not measured: {', '.join(missing)}"
         numbers["missing"] = list(missing)
         if verdict is Verdict.REPRODUCED:
             verdict = Verdict.UNDECIDED
     return Finding(verdict, evidence, numbers)
 
 
-def in_words(effect: Effect, unit: str = "") -> str:
-    """An effect as a clause."""
-    ends = "without an interval"
-    if effect.low is not None:
-        ends = f"[{number(effect.low)}, {number(effect.high)}]"
-    return (
-        f"{effect.what}: {number(effect.estimate)}{f' {unit}' if unit else ''} {ends}, "
-        f"margin {number(effect.margin)}, {counted(effect.seeds, 'seed')}"
-    )
+def describe_effect(effect: Effect, part: Part | Share | None = None, unit: str = "") -> str:
+    """Return an effect as a clause; the effect of a `Share` or of shares in per cent.
+
+    >>> effect = Effect("steps that rise", 0.4, 0.2, 0.6, 0.8, 8, Verdict.CONTRADICTED, True)
+    >>> describe_effect(effect, Part("steps that rise", {}, trials=80))
+    'steps that rise: 70 % (95 % interval 60 % to 80 %, needed: over 90 %, 8 seeds)'
+    """
+    seeds = counted(effect.seeds, "seed")
+    if isinstance(part, Share):
+        happened = round(effect.seeds * (effect.estimate + HALF))
+        estimate = f"{happened} of {seeds}"
+        needed = [f"needed: over {HALF:.0%}".replace("%", " %")]
+        never, always = -HALF, HALF
+    elif part is not None and part.trials:
+        never, always = part.share_range
+        share, least = ((x - never) / (always - never) for x in (effect.estimate, effect.margin))
+        estimate = f"{100 * share:.0f} %"
+        needed = [f"needed: over {100 * least:.0f} %", seeds]
+    else:
+        estimate = f"{number(effect.estimate)}{f' {unit}' if unit else ''}"
+        needed = [f"margin {number(effect.margin)}", seeds]
+        never, always = 0.0, 0.0
+    if effect.low is None or effect.high is None:
+        interval = "no interval"
+    elif always > never:
+        low, high = (100 * (x - never) / (always - never) for x in (effect.low, effect.high))
+        interval = f"95 % interval {low:.0f} % to {high:.0f} %"
+    else:
+        interval = f"95 % interval {number(effect.low)} to {number(effect.high)}"
+    return f"{effect.name}: {estimate} ({', '.join([interval, *needed])})"

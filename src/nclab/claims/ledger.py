@@ -1,20 +1,19 @@
-"""The ledger: every claim of every paper, found by id and judged."""
+"""Ledger of claims: finds claims by id and judges them."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from nclab.claims import registry
-from nclab.claims.claim import Claim, Numbers
-from nclab.claims.recorded import best_evidence, size_of
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Claim, Finding, Numbers, Verdict
+from nclab.claims.evidence import best_evidence, describe_size
 from nclab.errors import NclabError
 from nclab.progress import track
 from nclab.records.results import UNREADABLE
 
 
 def find(ids: Sequence[str] = ()) -> list[Claim]:
-    """The claims with these ids or beginnings of ids, in the ledger's order; all without any.
+    """Return the claims whose ids begin with one of the given texts; all claims by default.
 
     >>> [claim.id for claim in find(["pan2023/lemma-2.4.6"])]
     ['pan2023/lemma-2.4.6']
@@ -22,160 +21,168 @@ def find(ids: Sequence[str] = ()) -> list[Claim]:
     {'ji2022'}
     """
     claims = registry.claims()
-    for wanted in ids:
-        if not wanted.strip() or not any(_matches(claim, wanted) for claim in claims):
-            raise NclabError(_unknown(wanted, [claim.id for claim in claims]))
-    return [claim for claim in claims if not ids or any(_matches(claim, one) for one in ids)]
+    for prefix in ids:
+        if not prefix.strip() or not any(claim.id.startswith(prefix) for claim in claims):
+            raise NclabError(_unknown_id(prefix, [claim.id for claim in claims]))
+    return [claim for claim in claims if not ids or claim.id.startswith(tuple(ids))]
 
 
 def judge_all(
     preset: str = "quick",
-    here: Mapping[str, Numbers] | None = None,
+    local: Mapping[str, Numbers] | None = None,
     *,
     ids: Sequence[str] = (),
     fresh: bool = False,
 ) -> list[dict[str, Any]]:
-    """Check claims and give each with its verdict, evidence, numbers and links as plain JSON.
+    """Judge claims and return each with verdict, evidence, numbers and links as plain JSON values.
 
-    Statements are checked now. Results are judged from the evidence recorded at the size of their
-    source; what this machine's own runs say stands beside it.
+    Statements are checked immediately. Empirical results are judged from the evidence recorded at
+    the size of their source; the verdicts of this machine's runs are added as `here`.
 
     Args:
-        preset: how thoroughly statements are checked.
-        here: the numbers of this machine's experiments by name.
+        preset: thoroughness of the checks of statements, quick or paper.
+        local: numbers of this machine's experiments by name.
         ids: as for `find`.
         fresh: judge results from this machine's numbers alone.
 
-    >>> [found] = judge_all(ids=["pan2023/lemma-2.4.4"])
-    >>> found["verdict"]
+    >>> [row] = judge_all(ids=["pan2023/lemma-2.4.4"])
+    >>> row["verdict"]
     'holds'
     """
-    own = here or {}
+    numbers = local or {}
     return [
-        judged_here(claim, own.get(claim.needs))
+        judge_from(claim, numbers.get(claim.needs))
         if fresh and claim.empirical
-        else judged(claim, preset, own.get(claim.needs))
+        else judge(claim, preset, numbers.get(claim.needs))
         for claim in track(find(ids), "judging claims")
     ]
 
 
-def judge_experiment(name: str, numbers: Numbers) -> list[dict[str, Any]]:
-    """The claims that an experiment is about, judged from these numbers alone."""
-    return [judged_here(one, numbers) for one in registry.claims() if one.needs == name]
+def judge_experiment(
+    name: str, numbers: Numbers, *, recorded: bool = False
+) -> list[dict[str, Any]]:
+    """Judge the claims about an experiment from these numbers.
+
+    Args:
+        recorded: judge from the recorded evidence and add the verdicts of these numbers as `here`.
+    """
+    claims = [claim for claim in registry.claims() if claim.needs == name]
+    if recorded:
+        return [judge(claim, "quick", numbers) for claim in claims]
+    return [judge_from(claim, numbers) for claim in claims]
 
 
-def judge_needing(name: str, here: Numbers) -> list[dict[str, Any]]:
-    """The claims that an experiment is about, as `judge_all` would give them."""
-    return [judged(one, "quick", here) for one in registry.claims() if one.needs == name]
-
-
-def judged_here(claim: Claim, numbers: Numbers | None) -> dict[str, Any]:
-    """One claim judged from these numbers, whatever their size, which is said."""
+def judge_from(claim: Claim, numbers: Numbers | None) -> dict[str, Any]:
+    """Judge one claim from these numbers, whatever their size."""
     return _row(claim, claim.check(numbers=numbers), numbers)
 
 
-def judged(claim: Claim, preset: str, here: Numbers | None = None) -> dict[str, Any]:
-    """One claim with its verdict; a result from its recorded evidence, with what is found here."""
+def judge(claim: Claim, preset: str, local: Numbers | None = None) -> dict[str, Any]:
+    """Judge one claim, an empirical result from its recorded evidence.
+
+    Args:
+        local: numbers of this machine, whose verdict is added as `here`.
+    """
     if not claim.empirical:
         return _row(claim, claim.check(preset), None)
     evidence = best_evidence(claim.needs)
     if evidence is None:
-        ran = here is not None and here.get("preset") == "paper"
-        how = "claims --fresh judges this run" if ran else f"reproduce {claim.needs} --preset paper"
-        found = Finding(Verdict.OPEN, f"nothing is recorded; nclab {how}", {})
+        if local is not None and local.get("preset") == "paper":
+            command = "nclab claims --fresh"
+        else:
+            command = f"nclab reproduce {claim.needs} --preset paper"
+        reason = f"nothing is recorded; run `{command}`"
+        recorded = Finding(Verdict.OPEN, reason, {})
     else:
-        found = claim.check(numbers=evidence)
-    row = _row(claim, found, evidence)
-    if here is None:
+        recorded = claim.check(numbers=evidence)
+    row = _row(claim, recorded, evidence)
+    if local is None:
         return row
-    own = claim.check(numbers=here)
+    finding = claim.check(numbers=local)
     return {
         **row,
         "here": {
-            "verdict": own.verdict.value,
-            "evidence": own.evidence,
-            "effects": list(own.numbers.get("effects", ())),
-            "size": "" if UNREADABLE in here else size_of(here),
-            "relation": relation(settled(found), settled(own)),
-            "says": says(found, own),
+            "verdict": finding.verdict.value,
+            "evidence": finding.evidence,
+            "effects": list(finding.numbers.get("effects", ())),
+            "size": "" if UNREADABLE in local else describe_size(local),
+            "relation": relation(effective_verdict(recorded), effective_verdict(finding)),
+            "says": describe_relation(recorded, finding),
         },
     }
 
 
-def settled(found: Finding) -> Verdict:
-    """The verdict or, of what is open at the source's own size or networks, the one elsewhere.
+def effective_verdict(finding: Finding) -> Verdict:
+    """Return the verdict; for a claim open at its source's networks, the verdict on other ones.
 
-    >>> settled(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
+    >>> effective_verdict(Finding(Verdict.OPEN, "", {"there": "reproduced"})).value
     'reproduced'
     """
-    there = found.numbers.get("there") if found.verdict is Verdict.OPEN else None
-    return Verdict(there) if there else found.verdict
+    elsewhere = finding.numbers.get("there") if finding.verdict is Verdict.OPEN else None
+    return Verdict(elsewhere) if elsewhere else finding.verdict
 
 
-def relation(recorded: Verdict, here: Verdict) -> str:
-    """What this machine's reduced run says beside the recorded verdict.
+def relation(recorded: Verdict, local: Verdict) -> str:
+    """Return whether this machine's verdict agrees with the recorded one.
 
     >>> relation(Verdict.REPRODUCED, Verdict.REPRODUCED), relation(Verdict.REPRODUCED, Verdict.OPEN)
     ('agrees', 'undecided')
     >>> relation(Verdict.UNDECIDED, Verdict.REPRODUCED)
     'undecided'
     """
-    if {recorded, here} & {Verdict.OPEN, Verdict.UNDECIDED}:
+    if {recorded, local} & {Verdict.OPEN, Verdict.UNDECIDED}:
         return "undecided"
-    return "agrees" if here is recorded else "differs"
+    return "agrees" if local is recorded else "differs"
 
 
-def says(recorded: Finding, here: Finding) -> str:
-    """The relation in words that hide neither side; what cannot be judged says why.
+def describe_relation(recorded: Finding, local: Finding) -> str:
+    """Return the relation with both verdicts, and the reason if this machine's is open.
 
     >>> undecided, reproduced, contradicted = (
-    ...     Finding(one, "", {})
-    ...     for one in (Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.CONTRADICTED)
+    ...     Finding(verdict, "", {})
+    ...     for verdict in (Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.CONTRADICTED)
     ... )
-    >>> says(reproduced, reproduced), says(reproduced, contradicted)
+    >>> describe_relation(reproduced, reproduced), describe_relation(reproduced, contradicted)
     ('agrees (reproduced)', 'differs (contradicted here, recorded reproduced)')
-    >>> says(undecided, reproduced), says(reproduced, undecided)
+    >>> describe_relation(undecided, reproduced), describe_relation(reproduced, undecided)
     ('undecided (reproduced here, recorded undecided)', 'undecided here, recorded reproduced')
-    >>> says(undecided, undecided)
+    >>> describe_relation(undecided, undecided)
     'undecided, as recorded'
     """
-    there, own = settled(recorded), settled(here)
-    how = relation(there, own)
-    if own is Verdict.OPEN:
-        return f"{how}; {here.evidence}"
-    elsewhere = "" if there is recorded.verdict else " where it could be measured"
-    if own is there:
-        alike = "undecided, as recorded" if own is Verdict.UNDECIDED else f"agrees ({own.value}"
-        return f"{alike}{elsewhere}{'' if own is Verdict.UNDECIDED else ')'}"
-    before = f"recorded {there.value}{elsewhere}"
-    if own is Verdict.UNDECIDED:
+    recorded_verdict, verdict = effective_verdict(recorded), effective_verdict(local)
+    outcome = relation(recorded_verdict, verdict)
+    if verdict is Verdict.OPEN:
+        return f"{outcome}; {local.evidence}"
+    where = "" if recorded_verdict is recorded.verdict else " where it could be measured"
+    if verdict is recorded_verdict:
+        if verdict is Verdict.UNDECIDED:
+            return f"undecided, as recorded{where}"
+        return f"agrees ({verdict.value}{where})"
+    before = f"recorded {recorded_verdict.value}{where}"
+    if verdict is Verdict.UNDECIDED:
         return f"undecided here, {before}"
-    return f"{how} ({own.value} here, {before})"
+    return f"{outcome} ({verdict.value} here, {before})"
 
 
 def _row(claim: Claim, finding: Finding, numbers: Numbers | None) -> dict[str, Any]:
-    """With the size of the numbers and the place where the errata speak of the claim."""
+    """Return a judged claim with the size of the numbers and the link to its erratum."""
     row = claim.to_dict(finding)
-    erratum = next((one.anchor for one in registry.errata() if claim.id in one.claims), "")
+    anchors = (erratum.anchor for erratum in registry.errata() if claim.id in erratum.claims)
     return {
         **row,
-        "size": size_of(numbers) if numbers else "",
-        "links": {**row["links"], "erratum": erratum},
+        "size": describe_size(numbers) if numbers else "",
+        "links": {**row["links"], "erratum": next(anchors, "")},
     }
 
 
-def _matches(claim: Claim, wanted: str) -> bool:
-    return claim.id.startswith(wanted)
-
-
-def _unknown(wanted: str, known: Sequence[str]) -> str:
-    """With what may have been meant, if anything is near: an id, or the key of a paper."""
-    keys = dict.fromkeys(id_.partition("/")[0] for id_ in known)
-    plain = {name.lower(): name for name in (*known, *keys)}
-    beginning = [name for low, name in plain.items() if wanted.strip() and low == wanted.lower()]
-    near = beginning or [plain[low] for low in get_close_matches(wanted.lower(), plain, n=1)]
-    meant = f" Did you mean {near[0]}?" if near else f" Ids begin with {', '.join(keys)}."
+def _unknown_id(prefix: str, ids: Sequence[str]) -> str:
+    """Return an error message that suggests the nearest id or key of a paper, if one is near."""
+    keys = dict.fromkeys(id_.partition("/")[0] for id_ in ids)
+    lower = {name.lower(): name for name in (*ids, *keys)}
+    near = [lower[prefix.lower()]] if prefix.lower() in lower else []
+    near = near or [lower[name] for name in get_close_matches(prefix.lower(), lower, n=1)]
+    hint = f" Did you mean {near[0]}?" if near else f" Ids begin with {', '.join(keys)}."
     return (
-        f"Expected the id of a claim or its beginning, got {wanted!r}.{meant} "
-        "nclab claims shows all."
+        f"Expected the id of a claim or its beginning, got {prefix!r}.{hint} "
+        "Run `nclab claims` to list all ids."
     )

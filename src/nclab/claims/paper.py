@@ -1,18 +1,214 @@
-"""Paper: how to find a source and how to read its notation."""
+"""Parts of a paper's folder: the source, its errata and its experiments."""
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from nclab.claims.claim import slug
+from nclab.engine import LOCAL, Engine, Job, Progress, ReportStep
+from nclab.errors import NclabError
+from nclab.figures.picture import Picture
+from nclab.progress import bar
+from nclab.records.schema import ExperimentRow
 
 
 @dataclass(frozen=True)
 class Paper:
-    """One source; `PAPER` in the `__init__` of its folder."""
+    """Bibliographic data of one source; `PAPER` in the `__init__` of a paper's folder."""
 
     key: str
+    """Key in the form authoryear, as docstrings cite it."""
     title: str
     authors: str
     year: int
     symbols: Mapping[str, str] = field(default_factory=dict)
-    """Their symbol -> ours, only where the two differ."""
+    """Symbol of the paper -> symbol of nclab, where the two differ."""
     parts: tuple[str, ...] = ()
-    """Modules of the folder in the order in which they are read and run; others follow."""
+    """Modules of the folder in reading and running order; unlisted modules follow."""
+
+
+CITED = (
+    Paper(
+        "galanti2022",
+        "On the Role of Neural Collapse in Transfer Learning",
+        "T. Galanti, A. Gyorgy, M. Hutter",
+        2022,
+        symbols={"V_f(Q_1, Q_2)": "cdnv of a pair"},
+    ),
+    Paper(
+        "garrido2023",
+        "RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised "
+        "Representations by Their Rank",
+        "Q. Garrido, R. Balestriero, L. Najman, Y. LeCun",
+        2023,
+    ),
+    Paper(
+        "luthra2026",
+        "Directional Neural Collapse Explains Few-Shot Transfer in Self-Supervised Learning",
+        "A. Luthra, Y. Salunkhe, T. Galanti",
+        2026,
+    ),
+    Paper(
+        "papyan2020",
+        "Prevalence of Neural Collapse during the Terminal Phase of Deep Learning Training",
+        "V. Papyan, X. Y. Han, D. L. Donoho",
+        2020,
+        symbols={"mu_G (mean over samples)": "mean of the class means"},
+    ),
+    Paper(
+        "thilak2024",
+        "LiDAR: Sensing Linear Probing Performance in Joint Embedding SSL Architectures",
+        "V. Thilak, C. Huang, O. Saremi, L. Dinh, H. Goh, P. Nakkiran, J. M. Susskind, E. Littwin",
+        2024,
+    ),
+    Paper(
+        "wu2024",
+        "Linguistic Collapse: Neural Collapse in (Large) Language Models",
+        "R. Wu, V. Papyan",
+        2024,
+    ),
+    Paper(
+        "zhu2021",
+        "A Geometric Analysis of Neural Collapse with Unconstrained Features",
+        "Z. Zhu, T. Ding, J. Zhou, X. Li, C. You, J. Sulam, Q. Qu",
+        2021,
+    ),
+)
+"""Sources that docstrings of nclab cite for a formula, without experiments or claims."""
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """A correction of one passage of a paper.
+
+    >>> Erratum("ji2022, Eq. (9)", "a", "b", "c", ("ji2022/eq-9",)).anchor
+    'docs/errata.md#ji2022-eq-9'
+    """
+
+    where: str
+    """Key of the paper and location; also the unique heading on the page of errata."""
+    printed: str
+    correct: str
+    why: str
+    claims: tuple[str, ...] = ()
+    """Ids of the claims whose checks show the error; empty for a slip without consequences."""
+    confidence: Literal["certain", "likely", "scan"] = "certain"
+    """certain: a counterexample or contradiction shows it; scan: perhaps an error of our scan."""
+
+    @property
+    def paper(self) -> str:
+        """Key of the paper."""
+        return self.where.split(",")[0]
+
+    @property
+    def anchor(self) -> str:
+        """Link to the entry on the page of errata."""
+        return f"docs/errata.md#{slug(self.where)}"
+
+
+class Experiment(Protocol):
+    """Interface of an experiment's module, recognised by its `PRESETS`.
+
+    `run` returns plain JSON values. Tables, pictures and claims are derived from these numbers
+    alone, so that every page can be rebuilt from the numbers on disk. The experiment is called
+    `<paper>_<module>`, or `NAME` if the module defines this constant.
+    """
+
+    @property
+    def PRESETS(self) -> Mapping[str, Any]:
+        """Configurations by name (quick and paper), each a frozen dataclass."""
+
+    def run(
+        self, config: Any, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
+    ) -> dict[str, Any]:
+        """Return the numbers of a configuration; the engine trains networks below `out`."""
+
+    def tables(self, numbers: Mapping[str, Any]) -> list[Any]:
+        """Return what the terminal shows: tables, lines of text, or other rich renderables."""
+
+    def pictures(self, numbers: Mapping[str, Any]) -> list[Picture]:
+        """Return the figures as plain data."""
+
+
+def find_preset(experiment: Experiment, name: str) -> Any:
+    """Return a configuration by name; an experiment may have more than `quick` and `paper`."""
+    if name not in experiment.PRESETS:
+        known = ", ".join(experiment.PRESETS)
+        raise NclabError(f"Expected a preset, one of {known}; got {name!r}.")
+    return experiment.PRESETS[name]
+
+
+def describe_experiment(module: Experiment) -> ExperimentRow:
+    """Read title, claim, source and description from the docstring of an experiment's module.
+
+    >>> from nclab_papers.pan2023 import fig31
+    >>> row = describe_experiment(fig31)
+    >>> row["title"], row["source"]
+    ('Collapse against weight decay, for three kinds of batch norm', 'pan2023, Fig. 3.1')
+    """
+    title, _, body = (inspect.getdoc(module) or "").partition("\n")
+
+    def labelled(label: str) -> str:
+        match = re.search(rf"^{label}: (.+?)(?:\n\S+: |\n\n|\Z)", body, re.MULTILINE | re.DOTALL)
+        return " ".join(match[1].split()) if match else ""
+
+    statement = labelled("Claim")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in body.split("\n\n")]
+    return {
+        "title": title.strip().removesuffix("."),
+        "says": "" if statement.startswith("none") else statement,
+        "source": labelled("Source"),
+        "about": " ".join(
+            paragraph
+            for paragraph in paragraphs
+            if paragraph and not re.match(r"(Claim|Source): ", paragraph)
+        ),
+    }
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    title: str,
+    *,
+    engine: Engine,
+    total: int | None = None,
+    folder: Path | None = None,
+    workers: int | None = None,
+) -> list[Any]:
+    """Run the jobs of an experiment under one progress bar and return their values in order.
+
+    Raises NclabError if a job fails.
+
+    Args:
+        title: label of the progress bar, which counts the steps that jobs report.
+        total: steps of all jobs; by default one per job.
+        folder: folder that the jobs write, the same path on every machine.
+        workers: as for `Engine.run_jobs`.
+
+    >>> from nclab.engine import LOCAL
+    >>> jobs = [Job(str(n), run_in_one_step, (divmod, 7, n)) for n in (2, 3)]
+    >>> run_jobs(jobs, "dividing", engine=LOCAL, workers=0)
+    [(3, 1), (2, 1)]
+    """
+    steps = dict.fromkeys(range(len(jobs)), 0)
+    with bar(title, total=total or len(jobs)) as progress_bar:
+
+        def advance(progress: Progress) -> None:
+            steps[progress.index] = progress.step
+            progress_bar.update(sum(steps.values()), f"{len(jobs)} job(s)")
+
+        outcomes = engine.run_jobs(jobs, folder=folder, workers=workers, on_progress=advance)
+    for outcome in outcomes:
+        if not outcome.ok:
+            raise NclabError(f"{outcome.name} failed: {outcome.error}")
+    return [outcome.value for outcome in outcomes]
+
+
+def run_in_one_step(report: ReportStep, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function as a job that reports a single step."""
+    value = function(*arguments)
+    report(1, 1)
+    return value

@@ -1,9 +1,9 @@
-"""Find the installed papers with their experiments, claims and errata.
+"""Registry of papers: finds installed papers with their experiments, claims and errata.
 
 A package registers papers through the entry point `nclab.papers`. The entry point names either a
 paper, which is a package with a `PAPER`, or a package whose subpackages are papers. A module of a
 paper that has `PRESETS` is an experiment; every `Claim` and `Erratum` that a module names belongs
-to the paper. Papers are listed nowhere else.
+to the paper. Nothing else lists papers.
 """
 
 import pkgutil
@@ -14,42 +14,41 @@ from types import ModuleType
 from typing import cast
 
 from nclab import plugins
-from nclab.claims.claim import Claim
-from nclab.claims.erratum import Erratum
-from nclab.claims.experiment import Experiment
-from nclab.claims.paper import Paper
+from nclab.claims.claim import OURS, Claim
+from nclab.claims.paper import CITED, Erratum, Experiment, Paper
 from nclab.errors import NclabError
 
 
 @cache
 def packages() -> dict[str, ModuleType]:
-    """Return the package of every paper by its key, in the order of entry points and names."""
-    found: dict[str, ModuleType] = {}
+    """Return the package of every paper by its key: our own findings, then the papers by name."""
+    by_key: dict[str, ModuleType] = {}
     registered = plugins.plugins("papers").values()
     for package in (paper for value in registered for paper in _paper_packages(value)):
         paper = getattr(package, "PAPER", None)
         if isinstance(paper, Paper):
-            if paper.key in found:
+            if paper.key in by_key:
                 raise NclabError(
-                    f"Expected one paper for a key, got {found[paper.key].__name__} and "
+                    f"Expected one paper for a key, got {by_key[paper.key].__name__} and "
                     f"{package.__name__} for {paper.key!r}. Uninstall one of them."
                 )
-            found[paper.key] = package
-    return found
+            by_key[paper.key] = package
+    return dict(sorted(by_key.items(), key=lambda item: item[0] != OURS))
 
 
 def papers() -> dict[str, Paper]:
-    """Every paper by its key.
+    """Return every paper by its key, in alphabetical order, including sources only cited.
 
-    >>> papers()["ji2022"].year
-    2022
+    >>> papers()["ji2022"].year, papers()["papyan2020"].year
+    (2022, 2020)
     """
-    return {key: package.PAPER for key, package in packages().items()}
+    cited = {paper.key: paper for paper in CITED}
+    return dict(sorted({**cited, **{key: p.PAPER for key, p in packages().items()}}.items()))
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """Every experiment by its name, in the order in which they run.
+    """Return every experiment by its name, in running order.
 
     >>> "tour" in experiments(), "pan2023_fig31" in experiments()
     (True, True)
@@ -65,7 +64,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
-    """The named experiments, those of named papers, or all of them, by name.
+    """Return experiments by name; a name may be that of a paper, and no name selects all.
 
     >>> list(find_experiments(["tour", "ji2022_fig2"]))
     ['tour', 'ji2022_fig2']
@@ -74,7 +73,7 @@ def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
     chosen: dict[str, Experiment] = {}
     for name in names or known:
         if name in packages():
-            chosen |= {one: known[one] for one in known if one.startswith(f"{name}_")}
+            chosen |= {key: known[key] for key in known if key.startswith(f"{name}_")}
         elif name in known:
             chosen[name] = known[name]
         else:
@@ -87,7 +86,7 @@ def find_experiments(names: Sequence[str]) -> dict[str, Experiment]:
 
 
 def paper_of(name: str) -> str:
-    """The key of the paper in whose folder an experiment is.
+    """Return the key of the paper whose folder contains an experiment.
 
     >>> paper_of("pan2023_fig31"), paper_of("tour")
     ('pan2023', 'findings')
@@ -98,14 +97,14 @@ def paper_of(name: str) -> str:
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """Every claim, in the order of the papers."""
-    everything = (value for key in packages() for value in contents(key))
-    return tuple({value.id: value for value in everything if isinstance(value, Claim)}.values())
+    """Return every claim, ordered by paper."""
+    values = (value for key in packages() for value in contents(key))
+    return tuple({value.id: value for value in values if isinstance(value, Claim)}.values())
 
 
 @cache
 def errata() -> tuple[Erratum, ...]:
-    """Every erratum, in the order of the papers."""
+    """Return every erratum, ordered by paper."""
     return tuple(
         erratum
         for key in packages()
@@ -115,21 +114,23 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def contents(paper: str) -> Iterator[object]:
-    """Whatever the modules of a paper name, in their order."""
+    """Yield the values of all names in the modules of a paper, in the order of the modules."""
     for module in _modules(paper):
         yield from vars(module).values()
 
 
 def forget() -> None:
-    """Look again, as after an installation."""
+    """Clear the caches, for example after a package was installed."""
     plugins.forget()
-    for found in (packages, experiments, claims, errata):
-        found.cache_clear()
+    for cached in (packages, experiments, claims, errata):
+        cached.cache_clear()
 
 
 def _modules(key: str) -> Iterator[ModuleType]:
+    """Yield the modules of a paper, those in `PAPER.parts` first."""
     package = packages()[key]
-    names, first = _names(package), package.PAPER.parts
+    first = package.PAPER.parts
+    names = _names(package)
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         yield import_module(f"{package.__name__}.{name}")
 
@@ -139,11 +140,11 @@ def _paper_packages(registered: ModuleType) -> Iterator[ModuleType]:
     if hasattr(registered, "PAPER") or not hasattr(registered, "__path__"):
         yield registered
         return
-    for name in _names(registered, packages=True):
+    for name in _names(registered, only_packages=True):
         yield import_module(f"{registered.__name__}.{name}")
 
 
-def _names(package: ModuleType, *, packages: bool = False) -> list[str]:
-    return sorted(
-        info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg or not packages
-    )
+def _names(package: ModuleType, *, only_packages: bool = False) -> list[str]:
+    """Return the sorted names of the modules directly in a package."""
+    modules = pkgutil.iter_modules(package.__path__)
+    return sorted(info.name for info in modules if info.ispkg or not only_packages)

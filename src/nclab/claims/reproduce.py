@@ -1,25 +1,24 @@
-"""The main job: every experiment, every claim judged, one report; what is done is not redone."""
+"""Reproduction of papers: runs experiments, judges all claims and writes one report."""
 
 import shlex
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table as RichTable
+
 from nclab import __version__
-from nclab.claims.claim import OURS
-from nclab.claims.drawing import is_drawn, keep
-from nclab.claims.experiment import Experiment, preset_of
-from nclab.claims.forest import forest
-from nclab.claims.ledger import judge_all, judge_needing
-from nclab.claims.recorded_networks import lay_out_networks
-from nclab.claims.registry import experiments, find_experiments, paper_of, papers
-from nclab.claims.story import errata_rows, stories
-from nclab.claims.tables import recorded_verdicts, shown
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import OURS, Verdict
+from nclab.claims.evidence import restore_networks
+from nclab.claims.ledger import judge_all, judge_experiment
+from nclab.claims.paper import Experiment, describe_experiment, find_preset
+from nclab.claims.pictures import are_drawn, forest, write_results
+from nclab.claims.registry import errata, experiments, find_experiments, paper_of, papers
+from nclab.claims.tables import for_terminal, recorded_verdict_table
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.errors import MissingData
@@ -39,178 +38,214 @@ from nclab.records.results import (
 from nclab.text import counted
 
 SEEDS = {"quick": 2}
-"""Seeds of every experiment where none are asked for; of other presets `MORE_SEEDS`."""
+"""Default number of seeds by preset; other presets use `MORE_SEEDS`."""
 MORE_SEEDS = 3
 
 
 @dataclass
-class MainJob:
-    """What to reproduce and where; filled with what came of it."""
+class Reproduction:
+    """Settings of a reproduction and, after `run` and `finish`, its results."""
 
     preset: str
     seeds: tuple[int, ...]
     out: Path
     fresh: bool = False
-    """Make numbers and figures again; finished networks are reused."""
+    """Whether to recompute all numbers and figures; finished networks are reused."""
     engine: Engine = LOCAL
-    """Where networks are trained."""
+    """Engine that trains the networks."""
     recorded: bool = False
-    """Take the networks that are kept with the evidence as trained."""
+    """Whether to restore the networks that ship with the evidence instead of training them."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Numbers of the experiments that ran, by name."""
     reused: list[str] = field(default_factory=list)
+    """Names of the experiments whose numbers were already on disk."""
     skipped: dict[str, str] = field(default_factory=dict)
+    """Reasons for skipped experiments, by name."""
     report: dict[str, Any] = field(default_factory=dict)
-    """What `finish` wrote."""
+    """Description of the report that `finish` wrote."""
 
     def run(self, names: Sequence[str], say: Callable[..., None]) -> None:
-        """The named experiments, or all; `say` gets the tables and lines of each."""
+        """Run the named experiments, by default all.
+
+        Finished experiments are not repeated. An experiment whose data are not installed is
+        skipped.
+
+        Args:
+            say: function that prints the tables and lines of each experiment.
+        """
         chosen = find_experiments(names)
         for experiment in chosen.values():
-            preset_of(experiment, self.preset)  # here, before hours of training
+            find_preset(experiment, self.preset)  # raises before hours of training
         for name in chosen:
             make_folder(self.out / name)
         if self.recorded:
             for paper in sorted({paper_of(name) for name in chosen}):
-                count = lay_out_networks(paper, self.out)
-                say(f"{count} recorded networks of {paper} laid out in {self.out}", "")
-        with bar("reproduce", total=len(chosen)) as whole:
+                count = restore_networks(paper, self.out)
+                say(f"restored {count} recorded networks of {paper} in {self.out}", "")
+        with bar("reproduce", total=len(chosen)) as progress_bar:
             for done, (name, experiment) in enumerate(chosen.items()):
-                whole.update(done, name)
+                progress_bar.update(done, name)
                 try:
-                    self._run_one(name, experiment, say)
+                    self._run_experiment(name, experiment, say)
                 except MissingData as error:
                     self.skipped[name] = str(error)
                     say(f"skipped {name}: {error}", "")
         before = read_json(self.out / SKIPPED)
-        others = {name: why for name, why in before.items() if name not in chosen}
+        others = {name: reason for name, reason in before.items() if name not in chosen}
         write_json(self.out / SKIPPED, {**others, **self.skipped})
 
-    def _run_one(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
+    def _run_experiment(self, name: str, experiment: Experiment, say: Callable[..., None]) -> None:
+        """Run one experiment or read its numbers; write its figures and print its tables."""
         folder = self.out / name
-        config = preset_of(experiment, self.preset)
-        wanted = heading(name, preset=self.preset, seeds=self.seeds, config=config)
-        numbers = None if self.fresh else kept_numbers(folder, wanted)
+        config = find_preset(experiment, self.preset)
+        request = heading(name, preset=self.preset, seeds=self.seeds, config=config)
+        numbers = None if self.fresh else kept_numbers(folder, request)
+        lines = []
         if numbers is None:
             began = time.perf_counter()
-            found = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
-            hours = (time.perf_counter() - began) / 3600  # of this run; networks may be older
-            numbers = {**found, **wanted, "manifest": {**_manifest(), "hours": round(hours, 4)}}
-            lines = []
+            results = experiment.run(config, seeds=self.seeds, out=self.out, engine=self.engine)
+            hours = (time.perf_counter() - began) / 3600  # without networks that were finished
+            manifest = {
+                "commit": commit(),
+                "versions": versions(),
+                "command": shlex.join(sys.argv),
+                "hours": round(hours, 4),
+            }
+            numbers = {**results, **request, "manifest": manifest}
         else:
             self.reused.append(name)
             lines = [f"reused {folder}"]
-        judged = judge_needing(name, numbers)
+        judged = judge_experiment(name, numbers, recorded=True)
         pictures = [*experiment.pictures(numbers), *forest(name, judged)]
-        if not (lines and is_drawn(pictures, folder)):
-            lines += keep(pictures, numbers, folder)
+        if not (lines and are_drawn(pictures, folder)):
+            lines += write_results(pictures, numbers, folder)
         self.numbers[name] = numbers
-        tables = [*experiment.tables(numbers), *([recorded_verdicts(judged)] if judged else [])]
-        say(*map(shown, tables), *lines, "")
+        tables = experiment.tables(numbers)
+        if judged:
+            tables = [*tables, recorded_verdict_table(judged)]
+        say(*map(for_terminal, tables), *lines, "")
 
-    def finish(self, *, whole: bool) -> dict[str, Any]:
-        """Judge the claims and write the report from what is on disk.
+    def finish(self, *, all_claims: bool) -> dict[str, Any]:
+        """Judge the claims, write the report from the files on disk and describe it.
 
         Args:
-            whole: judge every claim of every paper, not only those of the experiments that ran.
+            all_claims: judge every claim of every paper, not only those of the experiments that
+                ran.
         """
         from nclab.report.site import write_report
 
-        self.judge(whole=whole)
+        self.judge(all_claims=all_claims)
         self.report = write_report(self.out).to_dict()
         return {**self.report, "skipped": self.skipped, "reused": self.reused}
 
     def summary(self) -> list[Any]:
-        """What a person wants to know at the end."""
-        from rich.table import Table
-
+        """Return the closing summary for the terminal."""
         rows = read_json(self.out / CLAIMS).get("claims", [])
-        table = Table(header_style="bold")
-        table.add_column("")
-        table.add_column("verdict")
-        for title in ("statements", "results", "here: agrees", "differs", "undecided"):
-            table.add_column(title, justify="right")
         ours = [row for row in rows if row.get("ours")]
-        theirs = [row for row in rows if not row.get("ours")]
-        for whose, some in (("of the papers", theirs), ("ours", ours)):
-            for place, line in enumerate(_tally(some)):
-                table.add_row("" if place else whose, *line)
-            table.add_section()
-        beside = {row["needs"] for row in rows if row.get("here")}
-        judged = [
-            "Results are judged from the recorded evidence"
-            + (
-                f"; beside them stands what the runs in {self.out} say, of "
-                f"{counted(len(beside), 'experiment')} at the sizes below:"
-                if beside
-                else ":"
-            ),
-            table,
-            *self._sizes(rows),
-        ]
-        return [
+        statements = [row for row in rows if not row.get("ours")]
+        with_runs = {row["needs"] for row in rows if row.get("here")}
+        lines: list[Any] = [
             f"{counted(self.report['figures'], 'figure')}, "
-            f"{counted(len(theirs), 'statement')} of the papers, "
-            f"{counted(len(ours), 'finding')} of ours.",
-            *(judged if rows else ()),
-            *(f"skipped {name}: {why}" for name, why in self.skipped.items()),
-            f"report: {self.report['page']}",
+            f"{counted(len(statements), 'statement')} of the papers, "
+            f"{counted(len(ours), 'finding')} of ours."
         ]
+        if rows:
+            comparison = (
+                f" The columns under `here` compare {counted(len(with_runs), 'experiment')} in "
+                f"{self.out} with it; sizes are listed below."
+            )
+            lines += [
+                "Results are judged from the recorded evidence."
+                + (comparison if with_runs else ""),
+                _verdict_counts(statements, ours),
+                *_sizes(rows),
+            ]
+        lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
+        return [*lines, f"report: {self.report['page']}"]
 
-    def _sizes(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        """At which sizes what is recorded and what ran here was obtained, by experiment."""
-        found = {
-            row["needs"]: (row["size"] or "nothing", row.get("here"))
-            for row in rows
-            if row["size"] or row.get("here")
-        }
-        lines = [
-            f"  {name}: recorded {size}"
-            + (f"; here {here['size'] or 'cannot be read'}" if here else "")
-            for name, (size, here) in found.items()
-        ]
-        return ["Sizes:", *lines] if lines else []
+    def judge(self, *, all_claims: bool) -> None:
+        """Judge claims from the numbers on disk and write `claims.json`.
 
-    def judge(self, *, whole: bool) -> None:
-        """Judge from the numbers on disk; all claims, unless that was done with the same before."""
+        Judging all claims is skipped if `claims.json` was made by the same code from the same
+        numbers.
+        """
         before = read_json(self.out / CLAIMS)
-        if whole:
+        if all_claims:
             code = f"{__version__} {commit()}"
-            files = {name: digest(self.out, name) for name in experiments()}
-            state = {"preset": self.preset, "code": code, "judged_from": files}
+            digests = {name: digest(self.out, name) for name in experiments()}
+            state = {"preset": self.preset, "code": code, "judged_from": digests}
             if not self.fresh and all(before.get(key) == value for key, value in state.items()):
                 return
             with one_thread():
                 rows = judge_all(self.preset, read_numbers(self.out, experiments()))
         else:
-            files = {name: digest(self.out, name) for name in self.numbers}
-            state = {**before, "judged_from": {**before.get("judged_from", {}), **files}}
-            rows = self._judged_again(before)
+            digests = {name: digest(self.out, name) for name in self.numbers}
+            state = {**before, "judged_from": {**before.get("judged_from", {}), **digests}}
+            rows = self._update_rows(before.get("claims", []))
         sources = {
-            key: {"title": one.title, "authors": one.authors, "year": one.year}
-            for key, one in sorted(papers().items(), key=lambda item: item[0] == OURS)
+            key: {"title": paper.title, "authors": paper.authors, "year": paper.year}
+            for key, paper in sorted(papers().items(), key=lambda item: item[0] == OURS)
         }
-        told = {"stories": stories(), "errata": errata_rows()}
-        write_json(self.out / CLAIMS, {**state, "papers": sources, "claims": rows, **told})
+        content = {
+            **state,
+            "papers": sources,
+            "claims": rows,
+            "stories": {
+                name: describe_experiment(module) for name, module in experiments().items()
+            },
+            "errata": [asdict(erratum) for erratum in errata()],
+        }
+        write_json(self.out / CLAIMS, content)
 
-    def _judged_again(self, before: dict[str, Any]) -> list[dict[str, Any]]:
-        """The claims as they were, but for those of the experiments that ran now."""
-        again = [row for name in self.numbers for row in judge_needing(name, self.numbers[name])]
-        fresh = {row["id"]: row for row in again}
-        kept = [fresh.pop(row["id"], row) for row in before.get("claims", [])]
-        return [*kept, *fresh.values()]
+    def _update_rows(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the judged claims, with those of the experiments that ran judged again."""
+        updated = {
+            row["id"]: row
+            for name, numbers in self.numbers.items()
+            for row in judge_experiment(name, numbers, recorded=True)
+        }
+        kept = [updated.pop(row["id"], row) for row in rows]
+        return [*kept, *updated.values()]
 
 
-def _tally(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """By verdict: statements, results, and what runs here say beside the results."""
+def _verdict_counts(
+    statements: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]
+) -> RichTable:
+    """Return a table with one line per verdict, for the papers' claims and for our findings."""
+    table = RichTable(header_style="bold")
+    table.add_column("")
+    table.add_column("verdict")
+    for title in ("statements", "results", "here: agrees", "differs", "undecided"):
+        table.add_column(title, justify="right")
+    for owner, rows in (("of the papers", statements), ("ours", ours)):
+        for index, cells in enumerate(_count_by_verdict(rows)):
+            table.add_row("" if index else owner, *cells)
+        table.add_section()
+    return table
+
+
+def _count_by_verdict(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield verdict, statements, results, and how this machine's runs compare."""
     for verdict in Verdict:
-        own = [row for row in rows if row["verdict"] == verdict.value]
-        if own:
-            said = Counter(row["here"]["relation"] for row in own if row.get("here"))
-            results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in own)
-            counts = (len(own) - results, results, said["agrees"], said["differs"])
-            yield verdict.value, *(str(n or "") for n in (*counts, said["undecided"]))
+        members = [row for row in rows if row["verdict"] == verdict.value]
+        if members:
+            relations = Counter(row["here"]["relation"] for row in members if row.get("here"))
+            results = sum(bool(row["size"]) or verdict is Verdict.OPEN for row in members)
+            compared = (relations["agrees"], relations["differs"], relations["undecided"])
+            counts = (len(members) - results, results, *compared)
+            yield verdict.value, *(str(count or "") for count in counts)
 
 
-def _manifest() -> dict[str, Any]:
-    """Where the numbers come from."""
-    return {"commit": commit(), "versions": versions(), "command": shlex.join(sys.argv)}
+def _sizes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one line per experiment with the recorded size and the size of this machine's run."""
+    sizes = {
+        row["needs"]: (row["size"] or "nothing", row.get("here"))
+        for row in rows
+        if row["size"] or row.get("here")
+    }
+    lines = [
+        f"  {name}: recorded {size}"
+        + (f"; here {local['size'] or 'cannot be read'}" if local else "")
+        for name, (size, local) in sizes.items()
+    ]
+    return ["Sizes:", *lines] if lines else []

@@ -1,113 +1,212 @@
-"""Tables of results: one description, shown in the terminal and written into the docs."""
+"""Tables of experiments and claims: built once, shown in the terminal and on the pages."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from nclab.claims.claim import STYLES, Verdict
+from nclab.claims.paper import Erratum
+from nclab.text import number
+
 Row = Mapping[str, Any]
+Value = Callable[[Row], float | None]
+
+DASH = "–"
+"""Text of a cell without a number."""
+WIDE = 24
+"""Length from which the text of a cell counts as words, which are aligned left."""
+FEW_CLAIMS = 5
+"""Number of claims up to which the terminal also prints the statements and their errata."""
 
 
 class Table(NamedTuple):
-    """Words and numbers in rows, as they will be read."""
+    """A title, headings and rows of formatted cells."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
-def plus_minus(values: Iterable[float | None], form: str = ".3f") -> str:
-    """Mean ± standard deviation over seeds; a dash where nothing was measured.
+@dataclass(frozen=True)
+class Column:
+    """Description of a table column: the heading, the value of a row, and the number format."""
 
-    >>> plus_minus([0.25, 0.75]), plus_minus([0.5]), plus_minus([None])
+    heading: str
+    value: str | Callable[[Row], Any]
+    """Name of a field, or a function of the row; None means that there is no value."""
+    form: str = ".3f"
+    """Format of numbers; empty for four significant digits."""
+    names: Mapping[Any, str] = field(default_factory=dict)
+    """Words to print instead of values."""
+    spread: bool = True
+    """Whether a summary shows the standard deviation after the mean."""
+    fallback: Callable[[Sequence[Row]], str] | None = None
+    """Text of a summary in which no row counts, from all its rows; by default a dash."""
+
+    def value_of(self, row: Row) -> Any:
+        """Return the value of a row."""
+        return row[self.value] if isinstance(self.value, str) else self.value(row)
+
+    def format(self, value: Any) -> str:
+        """Return a value as text."""
+        if value in self.names:
+            return self.names[value]
+        if value is None or isinstance(value, str):
+            return value or DASH
+        return format(value, self.form) if self.form else number(value)
+
+    def summary(self, rows: Sequence[Row]) -> str:
+        """Return mean ± standard deviation over the rows, ignoring rows without a value."""
+        values = map(self.value_of, rows)
+        return mean_and_deviation(values, self.form, spread=self.spread)
+
+
+def converged(row: Row) -> bool:
+    """Whether the network of a row reached the training accuracy that the experiment requires."""
+    return bool(row["converged"])
+
+
+def list_rows(title: str, rows: Iterable[Row], columns: Sequence[Column]) -> Table:
+    """Return a table with one line per row.
+
+    >>> list_rows("Losses", [{"run": "a", "loss": 0.25}], [Column("run", "run"),
+    ...           Column("loss", "loss", ".1e")]).rows
+    [('a', '2.5e-01')]
+    """
+    lines = [tuple(column.format(column.value_of(row)) for column in columns) for row in rows]
+    return Table(title, tuple(column.heading for column in columns), lines)
+
+
+def summarise(
+    title: str,
+    rows: Iterable[Row],
+    keys: Sequence[Column],
+    columns: Sequence[Column],
+    *,
+    counts: Callable[[Row], bool] = converged,
+    count_heading: str = "converged",
+) -> Table:
+    """Return a table with one line per setting: mean ± standard deviation over the rows that count.
+
+    Args:
+        keys: columns that define a setting. Settings appear in the order of their first row.
+        columns: columns that are averaged within a setting.
+        counts: whether a row enters the averages, by default whether the network converged.
+        count_heading: heading of the column that shows how many rows count, such as "7 of 8".
+
+    >>> rows = [{"size": 4, "loss": 0.5, "converged": True}, {"size": 4, "converged": False}]
+    >>> summarise("Losses", rows, [Column("size", "size", "d")], [Column("loss", "loss")]).rows
+    [('4', '1 of 2', '0.500')]
+    """
+    settings: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        settings.setdefault(tuple(key.value_of(row) for key in keys), []).append(row)
+    lines = []
+    for setting, members in settings.items():
+        counted = [row for row in members if counts(row)]
+        cells = [
+            column.summary(counted)
+            if counted or column.fallback is None
+            else column.fallback(members)
+            for column in columns
+        ]
+        names = [key.format(value) for key, value in zip(keys, setting, strict=True)]
+        lines.append((*names, f"{len(counted)} of {len(members)}", *cells))
+    headings = (*(key.heading for key in keys), count_heading)
+    return Table(title, (*headings, *(column.heading for column in columns)), lines)
+
+
+def mean_and_deviation(
+    values: Iterable[float | None], form: str = ".3f", *, spread: bool = True
+) -> str:
+    """Return mean ± standard deviation of the values that are not None; a dash without any.
+
+    >>> mean_and_deviation([0.25, 0.75]), mean_and_deviation([0.5]), mean_and_deviation([None])
     ('0.500 ± 0.354', '0.500', '–')
     """
     known = [value for value in values if value is not None]
     if not known:
-        return "–"
-    middle = format(fmean(known), form)
-    return middle if len(known) == 1 else f"{middle} ± {format(stdev(known), form)}"
+        return DASH
+    mean = format(fmean(known), form)
+    return f"{mean} ± {format(stdev(known), form)}" if spread and len(known) > 1 else mean
 
 
 def group(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by the values of some keys, in the order in which these first come.
+    """Group rows by the values of some fields, in order of first appearance.
 
     >>> group([{"a": 1, "b": 2}, {"a": 1, "b": 3}], "a")
     {(1,): [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]}
     """
-    found: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return found
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
 
 
-def cell(rows: Sequence[Row], value: Callable[[Row], float | None], form: str = ".3f") -> str:
-    """Mean ± deviation over the converged of some rows, and how many those are if not all.
-
-    >>> rows = [{"v": 0.5, "converged": True}, {"v": 0.9, "converged": False}]
-    >>> cell(rows, lambda row: row["v"])
-    '0.500 (1 of 2 converged)'
-    """
-    known = [row for row in rows if row["converged"]]
-    if not known:
-        return "not converged"
-    text = plus_minus(map(value, known), form)
-    return text if len(known) == len(rows) else f"{text} ({len(known)} of {len(rows)} converged)"
-
-
-def verdicts(judged: Sequence[Row]) -> Table:
-    """Claims judged from the numbers that stand above, with what was found about them."""
+def verdict_table(judged: Sequence[Row]) -> Table:
+    """Return a table of claims that were judged from the numbers of a page."""
     columns = ("", "claim", "source", "verdict", "evidence")
-    return Table("Verdicts, computed from the numbers", columns, [*map(_verdict, judged)])
+    return Table("Verdicts, computed from the numbers", columns, [*map(_verdict_cells, judged)])
 
 
-def recorded_verdicts(judged: Sequence[Row]) -> Table:
-    """Claims judged from recorded evidence, whose size is said, and what a run here says."""
+def recorded_verdict_table(judged: Sequence[Row]) -> Table:
+    """Return a table of claims judged from recorded evidence, compared with this machine's runs."""
     size = next((row["size"] for row in judged if row["size"]), "nothing is recorded")
-    here = [row.get("here") or {} for row in judged]
-    ran = next((one["size"] for one in here if one.get("size")), "")
+    local = [row.get("here") or {} for row in judged]
+    local_size = next((result["size"] for result in local if result.get("size")), "")
     return Table(
-        f"Verdicts from the recorded evidence ({size})" + (f"; here ({ran})" if ran else ""),
+        f"Verdicts from the recorded evidence ({size})"
+        + (f"; here ({local_size})" if local_size else ""),
         ("", "claim", "source", "verdict", "recorded evidence", "here"),
-        [(*_verdict(row), one.get("says", "")) for row, one in zip(judged, here, strict=True)],
+        [
+            (*_verdict_cells(row), result.get("says", ""))
+            for row, result in zip(judged, local, strict=True)
+        ],
     )
 
 
-def in_this_run(row: Row) -> str:
-    """What this machine's own run says beside a recorded verdict; empty without one.
-
-    >>> in_this_run({"here": {"size": "preset quick; 2 seeds", "says": "agrees (reproduced)"}})
-    'here, preset quick; 2 seeds: agrees (reproduced)'
-    """
-    here = row.get("here")
-    if not here:
-        return ""
-    return ", ".join(filter(None, ("here", here["size"]))) + f": {here['says']}"
-
-
-def _verdict(row: Row) -> tuple[str, ...]:
-    """The place alone where the paper is that of the experiment."""
-    paper, _, place = row["source"].partition(", ")
-    source = place if row["needs"].startswith(f"{paper}_") else row["source"]
+def _verdict_cells(row: Row) -> tuple[str, ...]:
+    """Return the cells of a claim; the source omits the key of the experiment's own paper."""
+    paper, _, location = row["source"].partition(", ")
+    source = location if row["needs"].startswith(f"{paper}_") else row["source"]
     return row["mark"], row["text"], source, row["verdict"], row["evidence"]
 
 
-def shown(table: Any) -> Any:
-    """For the terminal; words left, numbers right. What is no `Table` stays as it is."""
+def describe_local_result(row: Row) -> str:
+    """Return how this machine's run compares with a recorded verdict; empty without a run.
+
+    >>> describe_local_result({"here": {"size": "preset quick; 2 seeds",
+    ...                                 "says": "agrees (reproduced)"}})
+    'here, preset quick; 2 seeds: agrees (reproduced)'
+    """
+    local = row.get("here")
+    if not local:
+        return ""
+    return ", ".join(filter(None, ("here", local["size"]))) + f": {local['says']}"
+
+
+def for_terminal(table: Any) -> Any:
+    """Convert a `Table` for the terminal, words left and numbers right; return the rest as is."""
     if not isinstance(table, Table):
         return table
-    from rich.table import Table as Rich
-
-    shown = Rich(title=table.title, title_justify="left", title_style="bold", header_style="bold")
-    for place, name in enumerate(table.columns):
-        wordy = any(len(row[place]) > 24 for row in table.rows)
-        shown.add_column(name, justify="left" if wordy or place == 0 else "right")
+    rich_table = RichTable(
+        title=table.title, title_justify="left", title_style="bold", header_style="bold"
+    )
+    for index, heading in enumerate(table.columns):
+        has_words = any(len(row[index]) > WIDE for row in table.rows)
+        rich_table.add_column(heading, justify="left" if has_words or index == 0 else "right")
     for row in table.rows:
-        shown.add_row(*row)
-    return shown
+        rich_table.add_row(*row)
+    return rich_table
 
 
 def as_markdown(table: Table) -> str:
-    """For the docs.
+    """Return a table in Markdown.
 
     >>> print(as_markdown(Table("Cosines", ("layer", "intra"), [("1", "0.5")])))
     **Cosines**
@@ -116,10 +215,62 @@ def as_markdown(table: Table) -> str:
     |---|---|
     | 1 | 0.5 |
     """
-    lines = [table.columns, ("---",) * len(table.columns), *table.rows]
-    body = ["|" + "|".join(_padded(cell) for cell in line) + "|" for line in lines]
-    return "\n".join([f"**{table.title}**", "", *body])
+
+    def line(cells: Sequence[str]) -> str:
+        return "|" + "|".join(f" {cell.replace('|', chr(92) + '|')} " for cell in cells) + "|"
+
+    ruler = "|---" * len(table.columns) + "|"
+    lines = [f"**{table.title}**", "", line(table.columns), ruler, *map(line, table.rows)]
+    return "\n".join(lines)
 
 
-def _padded(text: str) -> str:
-    return text if text == "---" else f" {text.replace('|', chr(92) + '|')} "
+def claims_table(rows: Sequence[Row], errata: Sequence[Erratum] = ()) -> list[Any]:
+    """Return a terminal table of ids, verdicts and evidence, followed by counts of the verdicts.
+
+    A table of at most five claims also prints the statements and their errata.
+
+    >>> row = {"id": "pan2023/lemma-2.4.4", "verdict": "holds", "evidence": "to 1e-17"}
+    >>> str(claims_table([row])[-1])
+    '1 claim: 1 holds'
+    """
+    few = len(rows) <= FEW_CLAIMS
+    table = RichTable(header_style="bold", show_lines=few)
+    table.add_column("claim", no_wrap=True)
+    table.add_column("verdict")
+    table.add_column("evidence", ratio=1)
+    for row in rows:
+        verdict = Text(row["verdict"], style=STYLES[Verdict(row["verdict"]).tone])
+        evidence = f"{row['evidence']} ({row['size']})" if row.get("size") else row["evidence"]
+        local = describe_local_result(row)
+        table.add_row(row["id"], verdict, Text(f"{evidence}\n{local}" if local else evidence))
+    statements = [_statement(row, errata) for row in rows] if few else []
+    papers = [row for row in rows if not row.get("ours")]
+    ours = [row for row in rows if row.get("ours")]
+    counts = [_count_verdicts(papers, "claim", "claims")] if papers else []
+    counts += [_count_verdicts(ours, "finding of ours", "findings of ours")] if ours else []
+    return [table, *statements, Text("\n".join(counts))]
+
+
+def _count_verdicts(rows: Sequence[Row], singular: str, plural: str) -> str:
+    counts = Counter(row["verdict"] for row in rows)
+    parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+    return f"{len(rows)} {singular if len(rows) == 1 else plural}: {', '.join(parts)}"
+
+
+def _statement(row: Row, errata: Sequence[Erratum]) -> Text:
+    """Return the statement of a claim in our words, with its errata."""
+    lines = [f"{row.get('source', row['id'])}: {row.get('text', '')}"]
+    for erratum in errata:
+        if row["id"] in erratum.claims:
+            lines += [f"  printed: {erratum.printed}", f"  correct: {erratum.correct}"]
+            lines.append(f"  why: {erratum.why}")
+    return Text("\n".join(lines) + "\n")
+
+
+def cell(rows: Sequence[Row], value: Value, form: str = ".3f") -> str:
+    """Return mean ± deviation over the converged rows, and how many those are if not all."""
+    known = [row for row in rows if row["converged"]]
+    if not known:
+        return "not converged"
+    text = mean_and_deviation(map(value, known), form)
+    return text if len(known) == len(rows) else f"{text} ({len(known)} of {len(rows)} converged)"

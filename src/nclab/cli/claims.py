@@ -41,8 +41,9 @@ def command(
 
     All of one paper: [bold]nclab claims ji2022[/bold]
     """
-    from nclab.claims.claims_table import claims_table
     from nclab.claims.ledger import find, judge_all
+    from nclab.claims.registry import errata
+    from nclab.claims.tables import claims_table
     from nclab.compute import one_thread
     from nclab.records.results import read_numbers
 
@@ -56,6 +57,6 @@ def command(
     if as_json:
         print_json(judged)
     else:
-        print_table(*claims_table(judged))
+        print_table(*claims_table(judged, errata()))
         if runs is not None and wanted and not numbers:
             print_table(f"{runs} has no numbers of these experiments: {', '.join(wanted)}.")

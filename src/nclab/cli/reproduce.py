@@ -74,7 +74,7 @@ def command(
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
-    from nclab.claims.reproduce import MORE_SEEDS, SEEDS, MainJob
+    from nclab.claims.reproduce import MORE_SEEDS, SEEDS, Reproduction
     from nclab.errors import NclabError
 
     if recorded and preset == PresetName.quick.value:
@@ -84,9 +84,9 @@ def command(
         )
     chosen_seeds = _seeds(seeds, seed, SEEDS.get(preset, MORE_SEEDS))
     with chosen(engine, address) as place:
-        job = MainJob(preset, chosen_seeds, out, fresh, place, recorded)
+        job = Reproduction(preset, chosen_seeds, out, fresh, place, recorded)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
-    result = {**job.finish(whole=not targets), "experiments": job.numbers}
+    result = {**job.finish(all_claims=not targets), "experiments": job.numbers}
     if as_json:
         print_json(result)
     else:

@@ -73,7 +73,7 @@ def _recomputed(folder: Path, damaged: set[str]) -> "list[Verified]":
     """What can be made again of every run whose files are good, and of the claims."""
     from dataclasses import replace
 
-    from nclab.claims.recomputed import recompute_claims, recompute_run
+    from nclab.claims.recompute import recompute_claims, recompute_run
     from nclab.progress import track
     from nclab.records.read import find_runs
 

@@ -187,7 +187,7 @@ class ClaimRow(TypedDict):
     links: dict[str, str | None]
 
 
-class StoryRow(TypedDict):
+class ExperimentRow(TypedDict):
     """What an experiment is about, for those who have not read the paper."""
 
     title: str
@@ -219,7 +219,7 @@ class ClaimsFile(TypedDict):
     """The digest of the numbers of every experiment that was judged."""
     papers: dict[str, dict[str, Any]]
     claims: list[ClaimRow]
-    stories: NotRequired[dict[str, StoryRow]]
+    stories: NotRequired[dict[str, ExperimentRow]]
     """By the name of the experiment."""
     errata: NotRequired[list[ErratumRow]]
 

@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Row, Table, plus_minus
-from nclab.claims.verdict import Finding
+from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Series
 from nclab.theory.targets.dispatch import target
@@ -158,7 +157,7 @@ def tables(numbers: Numbers) -> list[Table]:
         for decay in numbers["config"]["weight_decays"]:
             own = having(rows, imbalance=imbalance, weight_decay=decay)
             good = [row for row in own if counts(row)]
-            cells = [plus_minus(row[name] for row in good) for name in COLUMNS]
+            cells = [mean_and_deviation(row[name] for row in good) for name in COLUMNS]
             shown.append((str(imbalance), f"{decay:g}", f"{len(good)} of {len(own)}", *cells))
     title = (
         "Mean cosine between minority classifiers, and distances of the normalised Gram matrix of "

@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.compute import one_thread
 from nclab.text import number
 from nclab.theory.targets.dispatch import target

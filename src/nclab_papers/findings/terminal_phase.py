@@ -15,11 +15,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
-from nclab.claims.claim import Claim, Kind, Numbers
+from nclab.claims.claim import Claim, Finding, Kind, Numbers
 from nclab.claims.judging import Part, judge_effects, t_interval
-from nclab.claims.tables import Row, Table, plus_minus
-from nclab.claims.verdict import Finding
-from nclab.claims.working import work_through
+from nclab.claims.paper import run_jobs
+from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Series
@@ -94,7 +93,7 @@ def _train(config: Config, missing: Mapping[tuple[Network, int], Path], engine: 
     ]
     total = sum(config.epochs(network) for network, _ in missing)
     folder = next(iter(missing.values())).absolute().parent
-    work_through(jobs, "training on", engine=engine, total=total, folder=folder)
+    run_jobs(jobs, "training on", engine=engine, total=total, folder=folder)
 
 
 def pairs(numbers: Numbers, network: Network) -> Pairs:
@@ -158,7 +157,9 @@ def _table(numbers: Numbers, network: Network) -> Table:
     for name, value in {"epoch": _of("epoch"), **quantities(numbers["config"])}.items():
         before, after = ([value(pair[moment]) for pair in known] for moment in (0, 1))
         change = [b - a for a, b in zip(before, after, strict=True)]
-        rows.append((name, *(plus_minus(one, ".4g") for one in (before, after)), _change(change)))
+        rows.append(
+            (name, *(mean_and_deviation(one, ".4g") for one in (before, after)), _change(change))
+        )
     return Table(
         f"{NAMES[network]}: when it begins to interpolate and at the end, mean ± deviation over "
         f"the {len(known)} of {len(numbers['seeds'])} seeds with such a phase; margins in units "

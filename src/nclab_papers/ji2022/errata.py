@@ -1,6 +1,6 @@
 """What ji2022 prints and what it should say."""
 
-from nclab.claims.erratum import Erratum
+from nclab.claims.paper import Erratum
 
 ERRATA = (
     Erratum(

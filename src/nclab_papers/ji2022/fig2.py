@@ -19,18 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Judge, Kind, Numbers, claim
+from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import (
     Effect,
     Part,
     Share,
-    in_words,
+    describe_effect,
     judge_choices,
     judge_effects,
     judge_shares,
 )
-from nclab.claims.tables import Table, plus_minus
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.tables import Table, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
@@ -224,13 +223,19 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     columns |= QUANTITIES
     seeds = numbers["per_seed"]
     rows = [
-        (name, *(plus_minus((one["last"][name][key] for one in seeds), ".3g") for key in columns))
+        (
+            name,
+            *(
+                mean_and_deviation((one["last"][name][key] for one in seeds), ".3g")
+                for key in columns
+            ),
+        )
         for name in seeds[0]["last"]
     ]
     for choice, curves in _by_choice(numbers, list(QUANTITIES), figure_slope).items():
-        slopes = (plus_minus(curves[name].values(), ".3g") for name in QUANTITIES)
+        slopes = (mean_and_deviation(curves[name].values(), ".3g") for name in QUANTITIES)
         rows.append((f"descent, slope, {choice}", "", "", "", *slopes))
-    slopes = (plus_minus((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
+    slopes = (mean_and_deviation((flow_slope(one, k) for one in seeds), ".3g") for k in QUANTITIES)
     rows.append(("flow, slope", "", "", "", *slopes))
     config = numbers["config"]
     sizes = f"C = {config['classes']}, N = {config['per_class']}, d = {config['dim']}"
@@ -360,7 +365,7 @@ def _judged(choices: Mapping[str, Sequence[Part]]) -> Finding:
     )
     effects = {one["what"]: one for one in found.numbers["effects"]}
     worst = effects[found.numbers["weakest"]]
-    words = in_words(Effect(**{**worst, "verdict": Verdict(worst["verdict"])}))
+    words = describe_effect(Effect.from_dict(worst))
     return Finding(found.verdict, f"{said}; the weakest part, {words}", found.numbers)
 
 

@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Judge, Kind, Numbers, claim
+from nclab.claims.claim import Claim, Finding, Judge, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import (
     Part,
     Share,
     judge_effects,
     judge_shares,
 )
+from nclab.claims.paper import run_jobs
 from nclab.claims.tables import Table
-from nclab.claims.verdict import Finding, Verdict
-from nclab.claims.working import work_through
 from nclab.engine import LOCAL, Engine, Job
 from nclab.errors import NclabError, NclabWarning
 from nclab.figures.picture import Panel, Picture, Reference, Series
@@ -145,7 +144,7 @@ def train_runs(runs: Sequence[Planned], *, engine: Engine) -> None:
         engine, workers = LOCAL, 1  # a graphics card is fed by one process of its own machine
     total = sum(one.config.epochs for one in runs)
     folder = runs[0].folder.absolute().parent
-    work_through(jobs, "VGG-13", engine=engine, total=total, folder=folder, workers=workers)
+    run_jobs(jobs, "VGG-13", engine=engine, total=total, folder=folder, workers=workers)
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.text import number
 from nclab.ulpm.examples import example_point, example_problem
 from nclab.ulpm.flow import flow
@@ -64,7 +63,7 @@ def _direction(preset: str) -> Numbers:
     return {
         "runs": len(flows(preset)),
         "rows": rows,
-        "recomputed": largest(recomputed),
+        "recomputed": max_abs(recomputed),
         "aligned": [min(aligned), max(aligned)],
         "stuck": {
             "epsilon": stuck.kkt_epsilon,
@@ -141,7 +140,7 @@ def _approximate(preset: str) -> Numbers:
             signs.append(float(np.vdot(theta, slope)) / size_product)
     return {
         "points": len(ratios),
-        "equality_error": largest(equality),
+        "equality_error": max_abs(equality),
         "delta_ratio": max(ratios),
         "largest_beta_printed": max(signs),
         "constants": [min(kappas), max(kappas)],

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nclab.claims.tables import Table, group, plus_minus
+from nclab.claims.tables import Table, group, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Reference, Series
@@ -316,7 +316,8 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     for rung in numbers["rungs"]:
         found = last.get(rung["name"], [])
         values = (
-            plus_minus((row[name] for row in found), ".3g") for name in ("accuracy", *QUANTITIES)
+            mean_and_deviation((row[name] for row in found), ".3g")
+            for name in ("accuracy", *QUANTITIES)
         )
         rows.append((rung["name"], f"{rung['hours']:.2g}", str(len(found)), *values))
     trends = []

@@ -5,9 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.text import number
 from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs, square_norm, tangent
 from nclab.ulpm.examples import example_point, example_problem
@@ -94,7 +93,10 @@ def _taken(problem: Problem, theta: Array, way: Escape | None) -> dict[str, floa
     taken = math.expm1(log_loss(problem, moved) - log_loss(problem, theta))
     leaving = float(np.vdot(way.direction, theta)) / math.sqrt(square_norm(theta))
     longer = math.sqrt(square_norm(way.direction)) - 1
-    return {"escape": taken, "escape_error": largest([taken - way.actual, leaving, longer])}
+    return {
+        "escape": taken,
+        "escape_error": max_abs([taken - way.actual, leaving, longer]),
+    }
 
 
 @claim(
@@ -138,7 +140,7 @@ def _growth(preset: str) -> Numbers:
         "points": len(slopes),
         "largest_slope": max(slopes),
         "largest_log_loss": max(losses),
-        "slope_error": largest(errors),
+        "slope_error": max_abs(errors),
     }
 
 
@@ -181,8 +183,8 @@ def _sphere(preset: str) -> Numbers:
         "minima": len(gaps),
         "smallest_gap": min(gaps),
         "largest_gap": max(gaps),
-        "collapse_error": largest(collapse),
-        "norm_imbalance": largest(balance),
+        "collapse_error": max_abs(collapse),
+        "norm_imbalance": max_abs(balance),
         "uneven_gap": min(uneven),
     }
 
@@ -272,7 +274,11 @@ def _tangents(preset: str) -> Numbers:
         rest = full - part
         along = theta * (float(np.vdot(rest, theta)) / square)
         rests.append(math.sqrt(square_norm(rest - along) / square_norm(full)))
-    return {"cosine": largest(across), "norm_error": largest(norms), "off_point": largest(rests)}
+    return {
+        "cosine": max_abs(across),
+        "norm_error": max_abs(norms),
+        "off_point": max_abs(rests),
+    }
 
 
 @claim(

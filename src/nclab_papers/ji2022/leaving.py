@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.text import number
 from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs
 from nclab.ulpm.examples import example_point, example_problem
@@ -99,7 +98,7 @@ def _projections() -> dict[str, Any]:
         "least": float(shares.min()),
         "mean_square": float(np.square(shares).mean()) * theta.size / len(down),
         "eigenvalues": pairs.values.tolist(),
-        "eigen_error": largest([largest(bent), largest(down @ down.T - np.eye(2))]),
+        "eigen_error": max_abs([max_abs(bent), max_abs(down @ down.T - np.eye(2))]),
     }
 
 

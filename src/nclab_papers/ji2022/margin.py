@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import draws, judge_statement, largest, tally
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import draws, judge_statement, max_abs, tally
 from nclab.text import number
 from nclab.theory.statements import Inequality
 from nclab.ulpm.problem import (
@@ -46,7 +45,7 @@ def _definition(preset: str) -> Numbers:
             by_hand = float((own - others.max(1)).min())
             measured = quantities(problem, theta)["margin"]
             errors += [by_hand - smallest_margin(problem, theta), by_hand - measured]
-    return {"points": len(errors) // 2, "error": largest(errors)}
+    return {"points": len(errors) // 2, "error": max_abs(errors)}
 
 
 @claim(
@@ -87,7 +86,7 @@ def _margin_bound(preset: str) -> Numbers:
     return {
         **tally(both),
         "frame_ratio": min(frames),
-        "collapse_error": largest(nearest),
+        "collapse_error": max_abs(nearest),
     }
 
 

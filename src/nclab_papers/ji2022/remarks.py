@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.ulpm.curvature import square_norm, tangent
@@ -239,7 +238,7 @@ def _decay(preset: str) -> Numbers:
         near, far = (tangent(problem, size * start).gradient for size in (1.0, 2.0))
         turned.append(_apart(near, far))
     return {
-        "scale_invariant": largest(invariant),
+        "scale_invariant": max_abs(invariant),
         "moved": min(moved),
         "homogeneous": min(homogeneous),
         "turned": min(turned),

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.tables import Table, plus_minus
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.tables import Table, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures import ulpm
@@ -117,8 +116,8 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
             title,
             number(max(_ends(numbers, name, "off_ray"))),
             number(max(_ends(numbers, name, "off_plane"))),
-            plus_minus(_ends(numbers, name, "normalised_margin"), ".4f"),
-            plus_minus(_ends(numbers, name, "norm"), ".3f"),
+            mean_and_deviation(_ends(numbers, name, "normalised_margin"), ".4f"),
+            mean_and_deviation(_ends(numbers, name, "norm"), ".3f"),
         )
         for name, title in ulpm.ESCAPE_RUNS.items()
     ]

@@ -6,9 +6,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.nc1_variability import nc1_within_variation
 from nclab.metrics.nc2_simplex_etf import nc2_equiangularity_means, simplex_etf
@@ -80,8 +79,8 @@ def _frame(preset: str) -> Numbers:
         mirrored = size * (np.eye(classes) - 2 * np.outer(u, u) / (u @ u)) @ centred  # symmetric
         frame = simplex_etf(classes, classes).numpy()
         wanted = (np.eye(classes) * classes - 1) / (classes - 1)
-        gram += [largest(columns.T @ columns - wanted) for columns in (M, mirrored, frame.T)]
-        gram.append(largest(mirrored - mirrored.T))
+        gram += [max_abs(columns.T @ columns - wanted) for columns in (M, mirrored, frame.T)]
+        gram.append(max_abs(mirrored - mirrored.T))
         lopsided.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
     return {"gram_error": max(gram), "asymmetry": min(lopsided)}
 
@@ -152,7 +151,7 @@ def _within(preset: str) -> Numbers:
         moved = H + size * noise
         found[f"{size:g}"] = nc1_within_variation(_look(moved, labels, W))
         errors.append(found[f"{size:g}"] - _by_hand(moved, W)["within"])
-    return {"within_variation": found, "error": largest(errors)}
+    return {"within_variation": found, "error": max_abs(errors)}
 
 
 @claim(
@@ -203,9 +202,9 @@ def _angles(preset: str) -> Numbers:
     off = ~np.eye(4, dtype=bool)
     found = measure_features(moved, labels, W)
     return {
-        "centre": largest([_centre(classes) for classes in (3, 4, 10)]),
+        "centre": max_abs([_centre(classes) for classes in (3, 4, 10)]),
         "moved_gap": _moved_gap(),
-        "uncentred_error": largest((unit @ unit.T)[off] + 1 / 3),
+        "uncentred_error": max_abs((unit @ unit.T)[off] + 1 / 3),
         "centred_error": nc2_equiangularity_means(found.moments),
         "formula_error": abs(
             nc2_equiangularity_means(measure_features(H_noisy, labels, W_noisy).moments)
@@ -245,7 +244,7 @@ def _duality(preset: str) -> Numbers:
     found = {}
     for name, scale in (("positive", 2.0), ("negative", -2.0)):
         W, H, labels = _collapsed(scale)
-        residual = largest(W - scale * H[::3])
+        residual = max_abs(W - scale * H[::3])
         accuracy = float((np.argmax(H @ W.T, axis=1) == labels).mean())
         distance = nc3_self_duality(measure_features(H, labels, W).moments, torch.from_numpy(W))
         found[name] = {

@@ -9,9 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.text import number
 from nclab.ulpm.curvature import square_norm
 from nclab.ulpm.examples import example_point, example_problem
@@ -67,8 +66,8 @@ def _speeds(preset: str) -> Numbers:
         "directions": len(ratios),
         "slowest": min(ratios),
         "fastest": max(ratios),
-        "margin_error": largest(errors),
-        "simplex_error": largest(best),
+        "margin_error": max_abs(errors),
+        "simplex_error": max_abs(best),
         "example": example / largest_margin(example_problem(), 1.0),
     }
 
@@ -110,7 +109,13 @@ def _largest_terms(preset: str) -> Numbers:
                 off = abs(-log_loss(problem, radius * one) / radius**2 - margin)
                 errors.append(off / margin)
                 shares.append(off * radius**2 / math.log(max(2, terms)))
-        rows.append({"radius": radius, "error": largest(errors), "of_bound": largest(shares)})
+        rows.append(
+            {
+                "radius": radius,
+                "error": max_abs(errors),
+                "of_bound": max_abs(shares),
+            }
+        )
     return {"rows": rows}
 
 

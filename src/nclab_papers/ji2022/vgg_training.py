@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nclab.claims.recorded_networks import Kept
+from nclab.claims.evidence import RecordedNetworks
 from nclab.measurement.geometry import geometry
 from nclab.monitor import Monitor
 from nclab.monitor.schedule import Logarithmic
@@ -33,7 +33,7 @@ MEASURED = (
     "nc3_self_duality",
 )
 """What a row of the figure's numbers has from a measurement."""
-KEPT = Kept(KIND, MEASURED, every=True)
+KEPT = RecordedNetworks(KIND, MEASURED, all_measurements=True)
 PART = 250
 """Images in one forward pass of a measurement."""
 PICTURES_PER_DECADE = 4

@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.tables import Table, cell, group
-from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, converged, mean_over_seeds

@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nclab.claims.claim import Claim, Kind, Numbers
+from nclab.claims.claim import Claim, Finding, Kind, Numbers
 from nclab.claims.judging import Part, judge_choices, t_interval
 from nclab.claims.tables import Row, Table, group
-from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference, Series
 from nclab_papers.pan2023.networks import (

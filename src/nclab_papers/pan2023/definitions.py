@@ -7,9 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import largest
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import max_abs
 from nclab.metrics.effective_depth import effective_depth
 from nclab.text import number
 from nclab.training.data.conic_hull import ConicHull
@@ -103,10 +102,10 @@ def _composition(preset: str) -> Numbers:
         for parameter in next(block.children()).parameters():
             parameter.mul_(3.0)
     return {
-        "composition_error": largest((outputs - by_hand).numpy()),
-        "mean_error": largest(means[alive].numpy()),
-        "deviation_error": largest(deviations[alive].numpy()),
-        "scaling_error": largest((outputs - network(rows)).numpy()),
+        "composition_error": max_abs((outputs - by_hand).numpy()),
+        "mean_error": max_abs(means[alive].numpy()),
+        "deviation_error": max_abs(deviations[alive].numpy()),
+        "scaling_error": max_abs((outputs - network(rows)).numpy()),
     }
 
 

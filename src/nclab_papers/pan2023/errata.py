@@ -1,6 +1,6 @@
 """What pan2023 prints and what it should say."""
 
-from nclab.claims.erratum import Erratum
+from nclab.claims.paper import Erratum
 
 ERRATA = (
     Erratum(

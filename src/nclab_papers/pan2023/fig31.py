@@ -11,10 +11,9 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, Share, judge_choices, judge_effects, judge_shares
 from nclab.claims.tables import Row, Table, cell, group
-from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.seeds import (

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, Share, judge_effects, judge_shares
-from nclab.claims.tables import Row, Table, cell, group, plus_minus
-from nclab.claims.verdict import Finding
+from nclab.claims.tables import Row, Table, cell, group, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, mean_over_seeds
@@ -138,19 +137,21 @@ def tables(numbers: Numbers) -> list[Table]:
             if len(found) > 2 and all(row["max_inter"] is not None for row in found)
         ]
         tops = [max(row["max_inter"] for row in found[1:-1]) for found in own]
-        reached = plus_minus([run["accuracy"] for run in runs], ".4f")
+        reached = mean_and_deviation([run["accuracy"] for run in runs], ".4f")
         rows.append(
             (
                 f"{decay:g}",
                 reached if any(run["converged"] for run in runs) else f"{reached}, not converged",
                 *(
-                    plus_minus([row["depth"] for row in depths.get((decay, error), [])], ".1f")
+                    mean_and_deviation(
+                        [row["depth"] for row in depths.get((decay, error), [])], ".1f"
+                    )
                     for error in errors
                 ),
                 cell(runs, column("min_intra")),
                 cell(runs, column("max_inter")),
-                plus_minus(tops),
-                plus_minus(map(middle_inter, own), ".2f"),
+                mean_and_deviation(tops),
+                mean_and_deviation(map(middle_inter, own), ".2f"),
             )
         )
     columns = (
@@ -179,7 +180,7 @@ def _steps(numbers: Numbers) -> Table:
             [fmean(abs(step) <= COSINE for step in own) for own in known],
             [fmean(step < -COSINE for step in own) for own in known],
         ]
-        rows.append((name, *(plus_minus(share, ".2f") for share in shares)))
+        rows.append((name, *(mean_and_deviation(share, ".2f") for share in shares)))
     visible = f"by more than {COSINE:g}"
     return Table(
         "Steps from layer to layer", ("", f"rise {visible}", "less", f"fall {visible}"), rows
@@ -397,7 +398,7 @@ def inter_positive(numbers: Numbers) -> Finding:
                 values[int(run["seed"])] = share - MANY
                 items += len(perfect)
         what = f"weight decay {decay:g}, share beyond a third"
-        parts.append(Part(what, values, items=items, ends=(-MANY, 1 - MANY)))
+        parts.append(Part(what, values, trials=items, share_range=(-MANY, 1 - MANY)))
     return noting(judge_effects(parts, margin=0.0), skipped)
 
 
@@ -451,7 +452,7 @@ def _along_layers(numbers: Numbers, name: str) -> Finding:
         Part(
             what,
             {seed: 2 * fmean(own) - 1 for seed, own in found.items() if own},
-            items=sum(map(len, found.values())),
+            trials=sum(map(len, found.values())),
         )
         for what, found in (("steps that do not fall", steps), ("first to last", ends))
     ]

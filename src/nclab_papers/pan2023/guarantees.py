@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.judging import Part, judge_effects
+from nclab.claims.paper import run_in_one_step, run_jobs
 from nclab.claims.tables import Row, Table, group
-from nclab.claims.verdict import Finding, Verdict
-from nclab.claims.working import in_one_step, work_through
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Picture, Reference, Series
@@ -96,15 +95,19 @@ def run(
 ) -> dict[str, Any]:
     """The curves once, the networks for every seed."""
     curves = [
-        Job(f"worst case at {relative:g}", in_one_step, (curve_row, config, relative, seeds[0]))
+        Job(f"worst case at {relative:g}", run_in_one_step, (curve_row, config, relative, seeds[0]))
         for relative in config.relative_excess
     ]
     trainings = [
-        Job(f"weight decay {decay:g}, seed {seed}", in_one_step, (network_row, config, decay, seed))
+        Job(
+            f"weight decay {decay:g}, seed {seed}",
+            run_in_one_step,
+            (network_row, config, decay, seed),
+        )
         for seed in seeds
         for decay in config.weight_decays
     ]
-    rows = work_through([*curves, *trainings], "worst cases and networks", engine=engine)
+    rows = run_jobs([*curves, *trainings], "worst cases and networks", engine=engine)
     curve, networks = rows[: len(curves)], rows[len(curves) :]
     low, high = min(config.weight_decays) / 2, max(config.weight_decays) * 2
     optima = [

@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Kind, Numbers, claim
-from nclab.claims.evidence import (
-    by_hand,
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import (
+    describe_tally,
     draws,
-    in_words,
     judge_repair,
     judge_statement,
+    relative_error,
     tally,
-    worked,
+    with_hand_check,
 )
-from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
@@ -33,10 +32,10 @@ def _loss(classes: int) -> jensen.Function:
 
 def _sides(both: Inequality, left: float, right: float) -> dict[str, float]:
     """How far the two sides are from those worked out by hand."""
-    return {"hand_error": by_hand((both.left, left), (both.right, right))}
+    return {"hand_error": relative_error((both.left, left), (both.right, right))}
 
 
-@worked
+@with_hand_check
 def _judge_tight(numbers: Numbers) -> Finding:
     """A statement whose two sides also meet."""
     found = judge_statement(numbers)
@@ -98,7 +97,7 @@ lemma_2_4_2 = Claim(
     "For a strongly convex function of modulus c, Jensen's inequality with weights has a gap "
     "of at least c times the weighted variance.",
     "pan2023, Lemma 2.4.2 “is strongly convex with modulus c, then”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _weighted_jensen,
     code="nclab_papers.pan2023.statements.jensen.jensen_weighted",
 )
@@ -122,7 +121,7 @@ corollary_2_4_1 = Claim(
     "If Jensen's inequality for a lambda-strongly convex function has gap epsilon, the "
     "variance of the numbers is at most 2 epsilon / lambda.",
     "pan2023, Cor. 2.4.1 “to obtain the following corollary”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _variance,
     code="nclab_papers.pan2023.statements.jensen.jensen_variance",
 )
@@ -173,7 +172,7 @@ lemma_2_4_4 = Claim(
     "The intra-class cosine is the squared norm of the mean unit feature, the inter-class "
     "cosine the inner product of two of them.",
     "pan2023, Lemma 2.4.4 “can be computed as the norm and dot product of the vectors”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _identity,
     code="nclab_papers.pan2023.statements.unit_means.cosine_identity",
 )
@@ -236,7 +235,7 @@ def _proposition(preset: str) -> Numbers:
     gather=_proposition,
     code="nclab_papers.pan2023.statements.unit_means.ratio_sum_printed",
 )
-@worked
+@with_hand_check
 def proposition(numbers: Numbers) -> Finding:
     printed, example = numbers["printed"], numbers["counterexample"]
     if not printed["violated"]:
@@ -244,7 +243,7 @@ def proposition(numbers: Numbers) -> Finding:
     evidence = (
         f"a = (1, 0, 0, 0), b = (1, 1e-6, 1e-6, 1e-6) gives {number(example['left'])} where "
         f"{number(example['right'])} is claimed; the lemma needs only sum a/b >= "
-        f"(sum a)^2 / (beta sum b^2): {in_words(numbers['repaired'])}"
+        f"(sum a)^2 / (beta sum b^2): {describe_tally(numbers['repaired'])}"
     )
     return Finding(Verdict.REFUTED, evidence, numbers)
 
@@ -265,7 +264,7 @@ corollary_2_4_2 = Claim(
     "Vectors of root mean square norm alpha whose mean has norm c >= alpha / sqrt 2 have a "
     "mean unit vector of norm at least 2 (c / alpha)^2 - 1.",
     "pan2023, Cor. 2.4.2 “by setting u to be the normalized mean vector”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _from_mean,
     code="nclab_papers.pan2023.statements.unit_means.unit_mean_norm_from_mean",
 )
@@ -301,7 +300,7 @@ def _opposed(preset: str) -> Numbers:
     gather=_opposed,
     code="nclab_papers.pan2023.statements.unit_means.opposed_cosine_printed",
 )
-@worked
+@with_hand_check
 def lemma_2_4_6(numbers: Numbers) -> Finding:
     """Refuted for the cosine, true for the inner product and for features with a long mean."""
     found = judge_repair(numbers)
@@ -313,7 +312,8 @@ def lemma_2_4_6(numbers: Numbers) -> Finding:
         f"h = 11 times (1, 0), 10 times (-1.1, 0) and w = (1, 0): cosine "
         f"{number(printed['left'])}, claimed at most {number(printed['right'])}; for w times the "
         f"mean unit feature: {inner.evidence}; with |mean h| >= (1 - e) alpha, as the theorem has "
-        f"it: {in_words(numbers['repaired'])}; with 2(1 - rho^2) for 4 e^(1/3): {linear.evidence}"
+        f"it: {describe_tally(numbers['repaired'])}; with 2(1 - rho^2) for 4 e^(1/3): "
+        f"{linear.evidence}"
     )
     if inner.verdict is not Verdict.HOLDS:
         return Finding(Verdict.REFUTED, evidence, numbers)

@@ -5,9 +5,14 @@ import math
 import numpy as np
 import torch
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, judge_statement, largest, tally, worked
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import (
+    judge_statement,
+    max_abs,
+    relative_error,
+    tally,
+    with_hand_check,
+)
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.nc2_simplex_etf import simplex_etf
@@ -39,9 +44,9 @@ def _cosines(preset: str) -> Numbers:
         found = _measured(W, H)
         unit = units(H)
         all_pairs = np.einsum("cnd,kmd->cknm", unit, unit).mean((-1, -2))  # (C, C)
-        intra_errors.append(largest(found.intra_cosine.numpy() - np.diag(all_pairs)))
+        intra_errors.append(max_abs(found.intra_cosine.numpy() - np.diag(all_pairs)))
         inter_errors.append(
-            largest((found.inter_cosine.numpy() - all_pairs)[~np.eye(4, dtype=bool)])
+            max_abs((found.inter_cosine.numpy() - all_pairs)[~np.eye(4, dtype=bool)])
         )
     apart = np.stack([np.eye(6), -np.eye(6)])
     return {
@@ -84,9 +89,9 @@ def _variability(preset: str) -> Numbers:
     lengths = norms(same)
     measured = [1 - _measured(np.eye(4, 4), own).intra_cosine.numpy() for own in H[:20]]
     return {
-        "hand_error": by_hand((1 + np.array(measured), 1 + spread[:20])),
+        "hand_error": relative_error((1 + np.array(measured), 1 + spread[:20])),
         **tally(Inequality(1 - intra, "==", spread, "pan2023, Sec. 2.2", tolerance=EXACT)),
-        "same_direction_error": largest(1 - np.square(units(same).mean(-2)).sum(-1)),
+        "same_direction_error": max_abs(1 - np.square(units(same).mean(-2)).sum(-1)),
         "norm_variation": float((lengths.std(-1) / lengths.mean(-1)).min()),
     }
 
@@ -100,7 +105,7 @@ def _variability(preset: str) -> Numbers:
     gather=_variability,
     code="nclab.metrics.cosine.intra_cosine",
 )
-@worked
+@with_hand_check
 def variability(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
@@ -127,7 +132,7 @@ def _simplex(preset: str) -> Numbers:
     frame = simplex_etf(10, 12).numpy()
     found = _measured(frame, np.repeat(frame[:, None], 4, axis=1))
     off_diagonal = found.inter_cosine.numpy()[~np.eye(10, dtype=bool)]
-    return {**tally(*batches), "frame_error": largest(off_diagonal + 1 / 9)}
+    return {**tally(*batches), "frame_error": max_abs(off_diagonal + 1 / 9)}
 
 
 @claim(
@@ -158,7 +163,7 @@ def _duality(preset: str) -> Numbers:
     rows, moved_rows = torch.from_numpy(frame), torch.from_numpy(moved)
     change = sample_losses(moved, features) - sample_losses(frame, features)
     return {
-        "loss_change": largest(change),
+        "loss_change": max_abs(change),
         "raw_before": float(nc3_alignment_raw(moments, rows).min()),
         "raw_after": float(nc3_alignment_raw(moments, moved_rows).min()),
         "centred_after": float(nc3_alignment(moments, moved_rows).min()),
@@ -207,7 +212,7 @@ def _nearest_mean(preset: str) -> Numbers:
         "telling": int((np.array(bounds) > 0.5).sum()),
         "collapsed": len(collapsed),
         "lowest_accuracy": min(collapsed),
-        "hand_error": by_hand((accuracies, counted)),
+        "hand_error": relative_error((accuracies, counted)),
     }
 
 
@@ -233,7 +238,7 @@ def _accuracy_bound(intra: FloatArray, inter: FloatArray) -> float:
     gather=_nearest_mean,
     code="nclab.metrics.nc4_nearest_center.nc4_cosine_accuracy",
 )
-@worked
+@with_hand_check
 def nearest_mean(numbers: Numbers) -> Finding:
     found = judge_statement(numbers, enough=50)
     evidence = (

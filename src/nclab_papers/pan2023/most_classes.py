@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nclab.claims.claim import Claim, Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, draws, judge_statement, tally, worked
-from nclab.claims.verdict import Finding
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, claim
+from nclab.claims.statements import draws, judge_statement, relative_error, tally, with_hand_check
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
 from nclab_papers.pan2023.statements import near_optimum as steps
@@ -67,7 +66,7 @@ def _low_scores(preset: str) -> Numbers:
     right = product - (third + root) / 2
     return {
         **tally(*_all_of(steps.low_scores, preset, 10)),
-        "hand_error": by_hand((hand.left, 1.0), (hand.right, right)),
+        "hand_error": relative_error((hand.left, 1.0), (hand.right, right)),
     }
 
 
@@ -77,7 +76,7 @@ eq_2_19 = Claim(
     "At most delta C classes have a score w_c h_c below alpha beta - (C-1)/C (epsilon_3 + "
     "sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
     "pan2023, Eq. (2.19) “Therefore, there are at most”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _low_scores,
     code="nclab_papers.pan2023.statements.near_optimum.low_scores",
 )
@@ -89,7 +88,7 @@ def _large_norms(preset: str) -> Numbers:
     right = product + (1.5 * third + root) / 2
     return {
         **tally(*_all_of(steps.large_norms, preset, 11)),
-        "hand_error": by_hand((hand.left, 2.0), (hand.right, right)),
+        "hand_error": relative_error((hand.left, 2.0), (hand.right, right)),
     }
 
 
@@ -99,7 +98,7 @@ eq_2_20 = Claim(
     "At most delta C classes have a product of norms alpha_c beta_c above alpha beta + (C-1)/C "
     "((1-delta)/delta epsilon_3 + sqrt(2 epsilon_2 (1-delta)/(lambda delta))).",
     "pan2023, Eq. (2.20) “and also there are at most”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _large_norms,
     code="nclab_papers.pan2023.statements.near_optimum.large_norms",
 )
@@ -116,7 +115,7 @@ def _others(preset: str, *, step: Step, centred: bool) -> Numbers:
         right.append((-own / 2 if centred else middle) + rise)
     return {
         **tally(*_all_of(step, preset, 12 + centred)),
-        "hand_error": by_hand((hand.left, left), (hand.right, right)),
+        "hand_error": relative_error((hand.left, left), (hand.right, right)),
     }
 
 
@@ -126,7 +125,7 @@ eq_2_22 = Claim(
     "For at least (1 - delta)(C-1) classes c' the difference (w_c' - w_c) h_c is at most m_c + "
     "sqrt(2 epsilon_1c/(exp(m_c) delta)), m_c = -C/(C-1) w_c h_c.",
     "pan2023, Eq. (2.22) “using the definition that”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     partial(_others, step=steps.high_differences, centred=False),
     code="nclab_papers.pan2023.statements.near_optimum.high_differences",
 )
@@ -137,7 +136,7 @@ eq_2_23 = Claim(
     "For the same classes c' the score w_c' h_c is at most -1/(C-1) w_c h_c + "
     "sqrt(2 epsilon_1c/(exp(m_c) delta)).",
     "pan2023, Eq. (2.23) “Combining with”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     partial(_others, step=steps.high_scores_of_others, centred=True),
     code="nclab_papers.pan2023.statements.near_optimum.high_scores_of_others",
 )
@@ -158,7 +157,7 @@ def _self_duality(preset: str) -> Numbers:
     return {
         **tally(*batches),
         "telling": telling,
-        "hand_error": by_hand((hand.left, 1.0), (hand.right, right)),
+        "hand_error": relative_error((hand.left, 1.0), (hand.right, right)),
     }
 
 
@@ -172,7 +171,7 @@ def _self_duality(preset: str) -> Numbers:
     gather=_self_duality,
     code="nclab_papers.pan2023.statements.near_optimum.self_duality",
 )
-@worked
+@with_hand_check
 def nc3(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = f"{found.evidence} ({numbers['telling']} of the bounds above 0)"

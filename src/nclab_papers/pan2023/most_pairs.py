@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.certification import certify

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nclab.claims.recorded_networks import Kept
+from nclab.claims.evidence import RecordedNetworks
 from nclab.engine import LOCAL, Engine
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
@@ -108,7 +108,7 @@ the cost. Batches are the thesis's, 128 and in the end 16 (hence not 2,500 sampl
 sizes are the noise in the running averages of batch norm."""
 PAPER = Networks()
 """The thesis's."""
-KEPT = Kept("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
+KEPT = RecordedNetworks("fleet", ("min_intra", "max_inter", "nc4_ncc_accuracy"))
 """What the experiments read of every layer of a network; of the last one they read its end."""
 
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.tables import Row, Table, cell, group
-from nclab.claims.verdict import Finding
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Scale, Series
 from nclab.figures.seeds import SEED_CAPTION, LineStyle, Value, column, converged, mean_over_seeds

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Kind, Numbers, claim
-from nclab.claims.evidence import (
-    by_hand,
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, claim
+from nclab.claims.statements import (
     draws,
     judge_statement,
+    relative_error,
     tally,
-    worked,
+    with_hand_check,
 )
-from nclab.claims.verdict import Finding
 from nclab.text import number
 from nclab.theory.certificates.scores import excess_for_zero, excess_to_leave
 from nclab.theory.layer_peeled import FloatArray
@@ -38,7 +37,9 @@ def _class_loss(preset: str) -> Numbers:
     left = [(math.log1p(math.exp(-4)) + math.log(2)) / 2, math.log1p(math.exp(-2))]
     return {
         **tally(*batches),
-        "hand_error": by_hand((hand.left, left), (hand.right, [math.log1p(math.exp(-2))] * 2)),
+        "hand_error": relative_error(
+            (hand.left, left), (hand.right, [math.log1p(math.exp(-2))] * 2)
+        ),
     }
 
 
@@ -48,7 +49,7 @@ class_loss = Claim(
     "The mean loss of a class is at least log(1 + (C-1) exp(-C/(C-1) w_c h_c)) with the "
     "centred weight w_c and the mean feature h_c of the class.",
     "pan2023, Eq. (2.9) “consider the minimum achievable average loss for a single class c”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _class_loss,
     code="nclab_papers.pan2023.statements.loss_steps.class_loss_bound",
 )
@@ -62,7 +63,7 @@ def _log_sum(preset: str) -> Numbers:
     hand = log_sum_step(4, -math.log(3), 1.0)  # a = 2; each side less log a
     return {
         **tally(log_sum_step(10, argument, gap)),
-        "hand_error": by_hand((hand.left, math.log(1.5)), (hand.right, 0.25)),
+        "hand_error": relative_error((hand.left, math.log(1.5)), (hand.right, 0.25)),
     }
 
 
@@ -72,7 +73,7 @@ log_sum = Claim(
     "A gap inside the logarithm comes out of it divided by C: log(a + epsilon) >= log a + "
     "epsilon/C, where log(a + epsilon) bounds a class loss that is at most log C.",
     "pan2023, Eq. (2.18) “to represent the gap introduced by each inequality in the above proof”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _log_sum,
     code="nclab_papers.pan2023.statements.loss_steps.log_sum_step",
 )
@@ -99,7 +100,7 @@ def _range(preset: str) -> Numbers:
         "beyond": len(beyond),
         "least_share": min(beyond, default=math.inf),
         "excess_to_leave": excess_to_leave(10, 5.0),
-        "hand_error": by_hand(
+        "hand_error": relative_error(
             (hand.left, [4.0, 2.0]),
             (hand.right, [10**0.5] * 2),
             (excess_to_leave(3, 1.0), (leaving[0] + 2 * leaving[1]) / 3 - leaving[2]),
@@ -128,7 +129,7 @@ def _enough(least: Callable[[int, float], float], W: FloatArray, H: FloatArray) 
     gather=_range,
     code="nclab_papers.pan2023.statements.loss_steps.argument_range_printed",
 )
-@worked
+@with_hand_check
 def norm_range(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (
@@ -149,7 +150,7 @@ def _third_gap(preset: str) -> Numbers:
         batches.append(tangent_step(classes, product, gap))
     hand = tangent_step(3, 2 * math.log(2) / 3, math.log(4))  # C A/(C-1) = log 2
     sides = (hand.left, math.log(5)), (hand.right, math.log(2) + math.log(4) / 2)
-    return {**tally(*batches), "hand_error": by_hand(*sides)}
+    return {**tally(*batches), "hand_error": relative_error(*sides)}
 
 
 third_gap = Claim(
@@ -158,7 +159,7 @@ third_gap = Claim(
     "A gap epsilon_3 in the exponent makes the loss larger by about gamma/(1 + gamma) epsilon_3, "
     "gamma = (C-1) exp(-C/(C-1) alpha beta), and by no less.",
     "pan2023, Thm 2.3.1 (proof) “Thus using the fact that”",
-    worked(judge_statement),
+    with_hand_check(judge_statement),
     _third_gap,
     code="nclab_papers.pan2023.statements.loss_steps.tangent_step",
 )
@@ -181,7 +182,7 @@ def _positive(preset: str) -> Numbers:
     return {
         **tally(both),
         "enough": excess_for_zero(10, 5.0),
-        "hand_error": by_hand((excess_for_zero(3, 1.0), hand)),
+        "hand_error": relative_error((excess_for_zero(3, 1.0), hand)),
     }
 
 
@@ -193,7 +194,7 @@ def _positive(preset: str) -> Numbers:
     gather=_positive,
     code="nclab.theory.certificates.scores.excess_for_zero",
 )
-@worked
+@with_hand_check
 def positive(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (

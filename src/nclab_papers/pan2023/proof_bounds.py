@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nclab.claims.claim import Claim, Kind, Numbers, claim
-from nclab.claims.evidence import (
-    SAME,
-    by_hand,
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import (
+    HAND_TOLERANCE,
+    describe_tally,
     draws,
-    in_words,
     judge_repair,
     judge_statement,
+    relative_error,
     tally,
-    worked,
+    with_hand_check,
 )
-from nclab.claims.verdict import Finding, Verdict
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.inter import inter_from_means
@@ -52,7 +51,9 @@ def _alignment(preset: str) -> Numbers:
     return {
         **tally(both),
         "telling": int((np.array(bounds) > 0).sum()),
-        "hand_error": by_hand(*((_gap_by_code(case), _gap_by_search(case)) for case in CASES)),
+        "hand_error": relative_error(
+            *((_gap_by_code(case), _gap_by_search(case)) for case in CASES)
+        ),
     }
 
 
@@ -123,7 +124,7 @@ def _split(classes: int, product: float, delta: float, share: float) -> tuple[fl
     gather=_alignment,
     code="nclab.theory.certificates.theorem_constants.thesis_bounds",
 )
-@worked
+@with_hand_check
 def alignment(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = f"{found.evidence} ({numbers['telling']} of the bounds above 0)"
@@ -136,7 +137,9 @@ def _worst_split(preset: str) -> Numbers:
         "cases": len(SPLITS),
         "ratio": max(ratios),
         "limit": min(limits),
-        "hand_error": by_hand(*((_gap_by_code(case), _gap_by_search(case)) for case in CASES)),
+        "hand_error": relative_error(
+            *((_gap_by_code(case), _gap_by_search(case)) for case in CASES)
+        ),
     }
 
 
@@ -149,7 +152,7 @@ def _worst_split(preset: str) -> Numbers:
     gather=_worst_split,
     code="nclab.theory.certificates.theorem_constants.thesis_bounds",
 )
-@worked
+@with_hand_check
 def worst_split(numbers: Numbers) -> Finding:
     ratio, limit = numbers["ratio"], numbers["limit"]
     evidence = (
@@ -157,7 +160,7 @@ def worst_split(numbers: Numbers) -> Finding:
         f"epsilon < delta (ratio {number(ratio)}), and none could be up to epsilon = "
         f"{number(limit)} delta"
     )
-    right = abs(ratio - 1) <= SAME and limit > 1
+    right = abs(ratio - 1) <= HAND_TOLERANCE and limit > 1
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
 
 
@@ -183,7 +186,7 @@ def _intra(preset: str) -> Numbers:
     return {
         "printed": tally(*printed),
         "repaired": tally(*repaired),
-        "hand_error": by_hand((hand.left, lemma[0]), (hand.right, lemma[1])),
+        "hand_error": relative_error((hand.left, lemma[0]), (hand.right, lemma[1])),
     }
 
 
@@ -193,7 +196,7 @@ intra = Claim(
     "A cosine of 1 - E between weight and mean feature gives the class an intra-class cosine "
     "of at least 1 - 4 E.",
     "pan2023, Thm 2.3.1 (proof) “Therefore, applying lemma Lemma 2.4.5 these classes, there is”",
-    worked(judge_repair),
+    with_hand_check(judge_repair),
     _intra,
     code="nclab_papers.pan2023.statements.unit_means.unit_mean_norm",
 )
@@ -216,7 +219,7 @@ def _inter(preset: str) -> Numbers:
         "inner_product": length**2 * cosine,
         "limit": -1 / (classes - 1),
         "rows": rows,
-        "hand_error": by_hand((inter_from_means(-0.25, 0.8, 0.36), -0.16 + 2 * 0.6)),
+        "hand_error": relative_error((inter_from_means(-0.25, 0.8, 0.36), -0.16 + 2 * 0.6)),
     }
 
 
@@ -230,7 +233,7 @@ def _inter(preset: str) -> Numbers:
     code="nclab.theory.certificates.inter.inter_from_means",
     figure="guarantees",
 )
-@worked
+@with_hand_check
 def inter(numbers: Numbers) -> Finding:
     turned = judge_statement(numbers["turned"])
     gaps = [
@@ -243,7 +246,7 @@ def inter(numbers: Numbers) -> Finding:
     evidence = (
         f"mean unit features of norm 1/2 at cosine {number(numbers['cosine'])} have inner product "
         f"{number(numbers['inner_product'])}, not less; cos(a - b) <= cos a + sqrt(2 - 2 cos b): "
-        f"{in_words(numbers['turned'])}; inter + 1/(C-1) is provably at most "
+        f"{describe_tally(numbers['turned'])}; inter + 1/(C-1) is provably at most "
         f"{', '.join(number(gap) for gap in gaps)} at excess "
         f"{', '.join(number(row['excess']) for row in numbers['rows'])}"
     )

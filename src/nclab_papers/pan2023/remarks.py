@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, worked
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import relative_error, with_hand_check
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
@@ -150,7 +149,7 @@ def _regime(preset: str) -> Numbers:
         "delta": delta,
         "largest_excess": largest,
         "outside": outside,
-        "hand_error": by_hand((curvature_printed(given), end / (1 + end) ** 2)),
+        "hand_error": relative_error((curvature_printed(given), end / (1 + end) ** 2)),
     }
 
 
@@ -163,7 +162,7 @@ def _regime(preset: str) -> Numbers:
     code="nclab.theory.certificates.theorem_constants.curvature_printed",
     figure="certified",
 )
-@worked
+@with_hand_check
 def regime(numbers: Numbers) -> Finding:
     found = numbers["largest_excess"]
     evidence = (
@@ -197,7 +196,7 @@ def _exponent(preset: str) -> Numbers:
         "proved": float(np.polyfit(products, proof, 1)[0]),
         "certified_ratio": (1 - float(certified.value or 0.0))
         / (asymptotic_constants(classes, 5.0).intra * small),
-        "hand_error": by_hand((slopes[0], 2 * (classes - 1) * (1 + wrong) / wrong / 10)),
+        "hand_error": relative_error((slopes[0], 2 * (classes - 1) * (1 + wrong) / wrong / 10)),
     }
 
 
@@ -209,7 +208,7 @@ def _exponent(preset: str) -> Numbers:
     gather=_exponent,
     code="nclab.theory.certificates.theorem_constants.asymptotic_constants",
 )
-@worked
+@with_hand_check
 def exponent(numbers: Numbers) -> Finding:
     claimed, best, proved = numbers["claimed"], numbers["best"], numbers["proved"]
     evidence = (
@@ -241,7 +240,7 @@ def _turning_point(preset: str) -> Numbers:
                 "smallest_product": min(products),
             }
         )
-    return {"rows": rows, "hand_error": by_hand(*pairs)}
+    return {"rows": rows, "hand_error": relative_error(*pairs)}
 
 
 @claim(
@@ -253,7 +252,7 @@ def _turning_point(preset: str) -> Numbers:
     gather=_turning_point,
     code="nclab.theory.certificates.regularised.regularised_optimum",
 )
-@worked
+@with_hand_check
 def turning_point(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     error = max(abs(row["turning_point"] - row["claimed"]) for row in rows)

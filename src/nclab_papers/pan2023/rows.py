@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nclab.claims.claim import Finding
 from nclab.claims.tables import Row
-from nclab.claims.verdict import Finding
 
 BySeed = dict[int, float]
 

@@ -6,9 +6,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from nclab.claims.claim import Claim, Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, in_words, judge_statement, largest, tally, worked
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Claim, Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import (
+    describe_tally,
+    judge_statement,
+    max_abs,
+    relative_error,
+    tally,
+    with_hand_check,
+)
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.regularised import regularised_optimum
@@ -40,7 +46,7 @@ def _frames(preset: str) -> Numbers:
         "scalar_error": max(printed),
         "vector_error": max(stretched),
         "small_dimension_error": max(small),
-        "hand_error": by_hand(
+        "hand_error": relative_error(
             (simplex_etf(2, 1), [[1.0], [-1.0]]),
             (simplex_etf(3, 2), [[0.75**0.5, 0.5], [-(0.75**0.5), 0.5], [0.0, -1.0]]),
         ),
@@ -51,7 +57,7 @@ def _cosine_error(rows: FloatArray) -> float:
     """How far the cosines and relative norms of C rows are from those of a simplex ETF."""
     count = len(rows)
     gram = rows @ rows.T / np.square(rows).sum(1).mean()
-    return largest(gram - (np.eye(count) * count - 1) / (count - 1))
+    return max_abs(gram - (np.eye(count) * count - 1) / (count - 1))
 
 
 @claim(
@@ -63,7 +69,7 @@ def _cosine_error(rows: FloatArray) -> float:
     gather=_frames,
     code="nclab.metrics.nc2_simplex_etf.simplex_etf",
 )
-@worked
+@with_hand_check
 def frames(numbers: Numbers) -> Finding:
     scalar, vector = numbers["scalar_error"], numbers["vector_error"]
     small = numbers["small_dimension_error"]
@@ -91,10 +97,10 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
         twice.bias.fill_(3.0)
     both = batch_norm_mean_square(twice, torch.tensor([[0.0], [2.0]]))
     return {
-        "hand_error": by_hand((both.left, 2**2 / 2 + 3**2), (both.right, 2**2 / 2 + 3**2)),
-        "mean_error": largest((out.mean(0) - layer.bias).detach().numpy()),
-        "deviation_error": largest((deviation - layer.weight).detach().numpy()),
-        "variance_error": largest((deviation.square() - layer.weight).detach().numpy()),
+        "hand_error": relative_error((both.left, 2**2 / 2 + 3**2), (both.right, 2**2 / 2 + 3**2)),
+        "mean_error": max_abs((out.mean(0) - layer.bias).detach().numpy()),
+        "deviation_error": max_abs((deviation - layer.weight).detach().numpy()),
+        "variance_error": max_abs((deviation.square() - layer.weight).detach().numpy()),
     }
 
 
@@ -107,7 +113,7 @@ def _scale_of_batch_norm(preset: str) -> Numbers:
     gather=_scale_of_batch_norm,
     code="nclab_papers.pan2023.statements.batch_norm.batch_norm_mean_square",
 )
-@worked
+@with_hand_check
 def scale(numbers: Numbers) -> Finding:
     evidence = (
         f"the bias is the mean (error {number(numbers['mean_error'])}) and the scale the standard "
@@ -140,7 +146,7 @@ def _batch_norm(preset: str) -> Numbers:
         "ideal": tally(*ideal),
         "practice": tally(*practice),
         "exact": tally(*exact),
-        "hand_error": by_hand((both.left, 5.0), (both.right, 5.0)),
+        "hand_error": relative_error((both.left, 5.0), (both.right, 5.0)),
     }
 
 
@@ -160,7 +166,7 @@ def _layer(scale: torch.Tensor, *, eps: float) -> nn.BatchNorm1d:
     gather=_batch_norm,
     code="nclab_papers.pan2023.statements.batch_norm.batch_norm_rms_printed",
 )
-@worked
+@with_hand_check
 def batch_norm(numbers: Numbers) -> Finding:
     """As the thesis defines batch norm, without eps; what layers in use do is only told."""
     ideal = judge_statement(numbers["ideal"], enough=20)
@@ -168,8 +174,8 @@ def batch_norm(numbers: Numbers) -> Finding:
     evidence = (
         f"batch norm as it is defined: {ideal.evidence}; layers in use have an eps, which is not "
         f"in the thesis, and units that are constant: with 1e-5 and one such unit it "
-        f"{in_words(numbers['practice'])}, while sum gamma^2 sigma^2/(sigma^2 + eps) + |b|^2 is "
-        f"the mean square of any layer: {exact.evidence}"
+        f"{describe_tally(numbers['practice'])}, while sum gamma^2 sigma^2/(sigma^2 + eps) + |b|^2 "
+        f"is the mean square of any layer: {exact.evidence}"
     )
     right = ideal.verdict is Verdict.HOLDS and exact.verdict is Verdict.HOLDS
     return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
@@ -212,7 +218,7 @@ def _total_loss(preset: str) -> Numbers:
         "networks": len(totals),
         "lowest": min(*totals, *nearby),
         "optimum": optimum.objective,
-        "hand_error": by_hand(
+        "hand_error": relative_error(
             (optimum.objective, float(sample_losses(W, H).mean()) + penalty),
             (optimum.optimal_loss, float(sample_losses(W, H).mean())),
             (optimum.product, optimum.alpha * optimum.beta),
@@ -230,7 +236,7 @@ def _total_loss(preset: str) -> Numbers:
     code="nclab.theory.certificates.regularised.regularised_optimum",
     figure="networks",
 )
-@worked
+@with_hand_check
 def total_loss(numbers: Numbers) -> Finding:
     evidence = (
         f"{numbers['networks']} layers behind batch norm, penalty of the parameters against "
@@ -252,7 +258,7 @@ def appended_bias(preset: str) -> Numbers:
     b = rng.normal(size=classes)
     wide_W = np.concatenate([W, b[:, None]], axis=1)
     wide_H = np.concatenate([H, np.ones((*H.shape[:-1], 1))], axis=-1)
-    error = largest(wide_H @ wide_W.T - (H @ W.T + b))
+    error = max_abs(wide_H @ wide_W.T - (H @ W.T + b))
     alpha, beta = _norms(W, H)
     wide_alpha, wide_beta = _norms(wide_W, wide_H)
     frame = simplex_etf(classes, classes).numpy()
@@ -262,7 +268,7 @@ def appended_bias(preset: str) -> Numbers:
     ]
     losses = [g(alpha * beta, classes), g(wide_alpha * wide_beta, classes)]
     return {
-        "hand_error": by_hand((losses, best)),
+        "hand_error": relative_error((losses, best)),
         "logit_error": error,
         "alpha_square_rise": wide_alpha**2 - alpha**2,
         "beta_square_rise": wide_beta**2 - beta**2,
@@ -275,7 +281,7 @@ def _norms(W: FloatArray, H: FloatArray) -> tuple[float, float]:
     return math.sqrt(float(np.square(H).sum(-1).mean())), math.sqrt(float((W**2).sum()) / len(W))
 
 
-@worked
+@with_hand_check
 def judge_bias(numbers: Numbers) -> Finding:
     """Whether the logits with an appended coordinate are those with a bias."""
     evidence = (

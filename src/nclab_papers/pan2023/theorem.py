@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, draws, judge_statement, tally, worked
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import draws, judge_statement, relative_error, tally, with_hand_check
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
@@ -164,7 +163,9 @@ def _minimum(preset: str) -> Numbers:
     left = (3 * math.log1p(math.exp(-4)) + math.log(2)) / 4
     return {
         **tally(*batches),
-        "hand_error": by_hand((hand.left, left), (hand.right, math.log1p(math.exp(-2 * 3**0.5)))),
+        "hand_error": relative_error(
+            (hand.left, left), (hand.right, math.log1p(math.exp(-2 * 3**0.5)))
+        ),
         "etf_gap": max(gaps),
         "plane_loss": lowest_loss(6, 2, product=3.0),
         "plane_minimum": g(3.0, 6),
@@ -180,7 +181,7 @@ def _minimum(preset: str) -> Numbers:
     gather=_minimum,
     code="nclab_papers.pan2023.statements.loss_steps.minimal_loss",
 )
-@worked
+@with_hand_check
 def minimum(numbers: Numbers) -> Finding:
     found = judge_statement(numbers)
     evidence = (

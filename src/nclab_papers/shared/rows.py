@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nclab.claims.claim import Numbers
+from nclab.claims.claim import Finding, Numbers, Verdict
 from nclab.claims.judging import Part
 from nclab.claims.tables import Row
-from nclab.claims.verdict import Finding, Verdict
 
 COUNTS = 0.99
 """Training accuracy from which on a network counts."""

@@ -16,12 +16,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
+from nclab.claims.claim import Finding, Numbers, claim
 from nclab.claims.claim import Kind as ClaimKind
-from nclab.claims.claim import Numbers, claim
 from nclab.claims.judging import Part, judge_choices, judge_effects
-from nclab.claims.tables import Row, Table, plus_minus
-from nclab.claims.verdict import Finding
-from nclab.claims.working import in_one_step, work_through
+from nclab.claims.paper import run_in_one_step, run_jobs
+from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine, Job
 from nclab.figures.picture import Panel, Picture
@@ -204,10 +203,12 @@ def run(
 
 def _descend(missing: Sequence[Cell], folder: Path, engine: Engine, workers: int | None) -> None:
     jobs = [
-        Job(f"batch {n} of {len(missing)}", in_one_step, (_write_cell, cell, folder / cell.name))
+        Job(
+            f"batch {n} of {len(missing)}", run_in_one_step, (_write_cell, cell, folder / cell.name)
+        )
         for n, cell in enumerate(missing, start=1)
     ]
-    work_through(jobs, "descending", engine=engine, folder=folder, workers=workers)
+    run_jobs(jobs, "descending", engine=engine, folder=folder, workers=workers)
 
 
 def _write_cell(cell: Cell, file: Path) -> None:
@@ -243,7 +244,7 @@ def tables(numbers: Numbers) -> list[Table]:
                         str(layers),
                         f"{width} C",
                         f"{len(good)} of {len(own)}",
-                        plus_minus((row["rank"] / row["classes"] for row in good), ".2f"),
+                        mean_and_deviation((row["rank"] / row["classes"] for row in good), ".2f"),
                         _share([low_rank(row) for row in good]),
                         _share([below_etf(row) for row in below]),
                     )
@@ -321,7 +322,7 @@ def beyond_half(what: str, rows: Sequence[Row], happened: Any) -> Part:
     """By seed, the share of runs in which something happens, minus one half."""
     cells = by_cell(rows, happened, *CELL)
     shares = signed(averaged(cells), 1, -0.5)
-    return Part(f"share {what}, − ½", shares, items=len(cells), ends=(-0.5, 0.5))
+    return Part(f"share {what}, − ½", shares, trials=len(cells), share_range=(-0.5, 0.5))
 
 
 @claimed(

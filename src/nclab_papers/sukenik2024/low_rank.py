@@ -8,9 +8,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import by_hand
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import relative_error
 from nclab.text import number
 from nclab.theory.targets.deep_relu import deep_relu, vertices
 from nclab_papers.sukenik2024.descent import Factors, Model, look
@@ -87,7 +86,7 @@ def gather(preset: str) -> dict[str, Any]:
                 "layers": layers,
                 "decay": decay,
                 **built,
-                "formula_error": by_hand(
+                "formula_error": relative_error(
                     (formula.collapse, built["collapse"]), (formula.graph, built["graph"])
                 ),
             }

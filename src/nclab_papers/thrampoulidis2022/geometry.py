@@ -1,8 +1,7 @@
 """What networks on imbalanced classes say about SELI; they are those of `fang2021_imbalance`."""
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.verdict import Finding
 from nclab_papers.fang2021.imbalance import compared, gap
 from nclab_papers.shared.rows import of_the_source
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Row, Table, plus_minus
-from nclab.claims.verdict import Finding
+from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Series
 from nclab.training.fleet.recipe import Optimizer
@@ -142,7 +141,7 @@ def tables(numbers: Numbers) -> list[Table]:
             good = [row for row in own if counts(row)]
             if own:
                 cells = [_cell(good, value) for value in ("nc1", "nc2", "nc3", "raw_nc3")]
-                nc0 = plus_minus(_known(good, plain("nc0")))
+                nc0 = mean_and_deviation(_known(good, plain("nc0")))
                 shown.append(
                     (_words(name), f"{decay:g}", f"{len(good)} of {len(own)}", *cells, nc0)
                 )
@@ -159,7 +158,7 @@ def _known(rows: Sequence[Row], value: Value) -> list[float]:
 
 
 def _cell(rows: Sequence[Row], name: str) -> str:
-    return plus_minus(_known(rows, log10(name)), ".2f")
+    return mean_and_deviation(_known(rows, log10(name)), ".2f")
 
 
 def _words(name: Any) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.claims.claim import Kind, Numbers, claim
-from nclab.claims.evidence import by_hand, judge_statement, tally, worked
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import judge_statement, relative_error, tally, with_hand_check
 from nclab.compute import one_thread
 from nclab.metrics import nc0_weight_mean, nc3_frobenius
 from nclab.statistics import ClassMoments
@@ -93,7 +92,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     return {
         **tally(both),
         "tightest": float((both.left / both.right).max()),
-        "hand_error": by_hand((nc0_weight_mean(known), math.sqrt(0.5))),
+        "hand_error": relative_error((nc0_weight_mean(known), math.sqrt(0.5))),
     }
 
 
@@ -108,7 +107,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
 )
 def nc0_necessary(numbers: Numbers) -> Finding:
     """No classifier has a larger NC0 than distance, and some come close."""
-    found = worked(judge_statement)(numbers)
+    found = with_hand_check(judge_statement)(numbers)
     if found.verdict is Verdict.HOLDS and numbers["tightest"] < 0.9:
         return Finding(Verdict.OPEN, "the search came nowhere near to equality", numbers)
     return found

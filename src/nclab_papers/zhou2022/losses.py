@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nclab.claims.claim import Kind, Numbers, claim
+from nclab.claims.claim import Finding, Kind, Numbers, claim
 from nclab.claims.judging import Part, judge_effects
-from nclab.claims.tables import Row, Table, plus_minus
-from nclab.claims.verdict import Finding
+from nclab.claims.tables import Row, Table, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture
 from nclab.theory.targets.dispatch import target
@@ -172,10 +171,10 @@ def tables(numbers: Numbers) -> list[Table]:
             own = having(rows, loss=loss, weight_decay=decay)
             good = [row for row in own if counts(row)]
             cells = (
-                plus_minus(by_cell(good, log10("nc1"), *CELL).values(), ".2f"),
-                plus_minus(by_cell(good, plain("test_accuracy"), *CELL).values(), ".4f"),
-                plus_minus(by_cell(good, plain("gap"), *CELL).values(), ".2f"),
-                plus_minus(by_cell(good, plain("predicted_gap"), *CELL).values(), ".2f"),
+                mean_and_deviation(by_cell(good, log10("nc1"), *CELL).values(), ".2f"),
+                mean_and_deviation(by_cell(good, plain("test_accuracy"), *CELL).values(), ".4f"),
+                mean_and_deviation(by_cell(good, plain("gap"), *CELL).values(), ".2f"),
+                mean_and_deviation(by_cell(good, plain("predicted_gap"), *CELL).values(), ".2f"),
             )
             shown.append((words, f"{decay:g}", f"{len(good)} of {len(own)}", *cells))
     columns = ("loss", "weight decay", "count", "log10 NC1", "test accuracy", "gap", "predicted")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.recorded import size_of
+from nclab.claims.claim import Verdict
+from nclab.claims.evidence import describe_size
 from nclab.claims.registry import claims
-from nclab.claims.tables import shown
-from nclab.claims.verdict import Verdict
+from nclab.claims.tables import for_terminal
 from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
@@ -32,7 +32,7 @@ def test_both_networks_are_trained_once_and_shown(
         (network, seed) for network in ("vgg", "mlp") for seed in (0, 1)
     }
     assert len(numbers["runs"]) == 4
-    assert size_of(numbers | {"preset": "tiny"}) == (
+    assert describe_size(numbers | {"preset": "tiny"}) == (
         "preset tiny: VGG-13 × 0.05, 20 images, 12 epochs; 3 layers of width 48, 60 samples, "
         "40 epochs; 2 seeds"
     )
@@ -42,7 +42,7 @@ def test_both_networks_are_trained_once_and_shown(
 
     monkeypatch.setattr(terminal_phase, "train", refuse)
     assert terminal_phase.run(TINY, seeds=(0, 1), out=tmp_path, engine=HERE) == numbers
-    assert "test accuracy" in as_text(shown(terminal_phase.tables(numbers)[1]))
+    assert "test accuracy" in as_text(for_terminal(terminal_phase.tables(numbers)[1]))
     with pytest.raises(NclabError, match="different seeds"):
         terminal_phase.run(TINY, seeds=(0, 0), out=tmp_path)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.claim import Claim
-from nclab.claims.drawing import keep
-from nclab.claims.tables import shown
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Claim, Verdict
+from nclab.claims.pictures import write_results
+from nclab.claims.tables import for_terminal
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab_papers.ji2022 import fig2
@@ -173,12 +172,12 @@ def test_the_table_has_every_run(numbers: dict[str, Any]) -> None:
     assert [row[0] for row in table.rows] == names
     assert "C = 5, N = 10, d = 20; normalised descent is there after" in table.title
     assert table.columns[-1] == "(4) duality"
-    assert "normalised" in as_text(shown(table))
+    assert "normalised" in as_text(for_terminal(table))
 
 
 def test_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
     first, *others = fig2.pictures(numbers)
-    keep([first], numbers, tmp_path)
+    write_results([first], numbers, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"numbers.json", "fig2_descent.png", "fig2_descent.pdf", "fig2_descent.svg"}
     for other in others:

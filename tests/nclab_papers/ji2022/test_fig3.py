@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.claims.experiment import preset_of
-from nclab.claims.tables import shown
-from nclab.claims.verdict import Finding, Verdict
+from nclab.claims.claim import Finding, Verdict
+from nclab.claims.paper import find_preset
+from nclab.claims.tables import for_terminal
 from nclab.engine import LOCAL, Engine
 from nclab.engine.jobs import JobList
 from nclab.errors import MissingData, NclabError, NclabWarning
@@ -56,8 +56,8 @@ def test_rows_are_measured_where_due_and_runs_reused(
     (table,) = fig3.tables(numbers)
     assert "VGG-13 × 0.05, 20 images" in table.title
     assert [row[:2] for row in table.rows] == [("0", "0"), ("0", "6"), ("1", "0"), ("1", "6")]
-    assert "(d)" in as_text(shown(table))
-    assert fig3.fig_3d.place == "ji2022, Fig. 3 (d)"
+    assert "(d)" in as_text(for_terminal(table))
+    assert fig3.fig_3d.location == "ji2022, Fig. 3 (d)"
     (picture,) = fig3.pictures(numbers)
     assert picture.name == "ji2022_fig3"
     assert len(picture.panels) == 4
@@ -83,7 +83,7 @@ def test_without_the_data_one_line_says_so(tmp_path: Path, monkeypatch: pytest.M
 
 def test_unknown_presets_and_repeated_seeds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NclabError, match="quick, accelerated, paper, published; got 'large'"):
-        preset_of(fig3, "large")
+        find_preset(fig3, "large")
     for seeds in ((), (1, 1)):
         with pytest.raises(NclabError, match="different seeds"):
             fig3.run(Config(), seeds=seeds, out=tmp_path)

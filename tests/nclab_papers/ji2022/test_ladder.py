@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nclab.claims import ledger, recorded, recorded_networks
-from nclab.claims.recorded_networks import keep_networks, lay_out_networks
-from nclab.claims.tables import shown
+from nclab.claims import evidence, ledger
+from nclab.claims.evidence import record_networks, restore_networks
+from nclab.claims.tables import for_terminal
 from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
@@ -67,15 +67,15 @@ def test_done_rungs_are_not_redone_and_later_ones_are_left(
         left = ladder.run(short, seeds=(0, 1), out=tmp_path, engine=HERE)
         assert left["rows"] == first["rows"]
         # Kept with the evidence and laid out elsewhere, they need no training either.
-        patch.setattr(recorded_networks, "networks_file", lambda paper: tmp_path / "networks.jsonl")
-        assert keep_networks("ji2022", tmp_path) == 4
-        assert lay_out_networks("ji2022", tmp_path / "elsewhere") == 4
+        patch.setattr(evidence, "networks_file", lambda paper: tmp_path / "networks.jsonl")
+        assert record_networks("ji2022", tmp_path) == 4
+        assert restore_networks("ji2022", tmp_path / "elsewhere") == 4
         again = ladder.run(short, seeds=(0, 1), out=tmp_path / "elsewhere", engine=HERE)
         assert (again["rows"], again["runs"]) == (first["rows"], first["runs"])
     assert [rung["runs"] for rung in left["rungs"]] == [2, 2, 0]
     (table,) = ladder.tables(left)
     assert [row[2] for row in table.rows] == ["2", "2", "0"]
-    assert "Rungs below Figure 3" in as_text(shown(table))
+    assert "Rungs below Figure 3" in as_text(for_terminal(table))
     with pytest.raises(NclabError, match="different seeds"):
         ladder.run(FEW, seeds=(0, 0), out=tmp_path)
 
@@ -88,7 +88,7 @@ def test_figure_3_is_open_and_says_how_far_the_ladder_got(monkeypatch: pytest.Mo
     assert found is not None
     assert (found["config"]["images"], found["config"]["width"]) == (1000, 0.5)
     assert {row["rung"] for row in found["rows"]} == {"1000 × 0.5"}
-    monkeypatch.setattr(recorded, "recorded", {"ji2022_ladder": few}.get)
+    monkeypatch.setattr(evidence, "read_evidence", {"ji2022_ladder": few}.get)
     [row] = ledger.judge_all(ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     variant = "VGG-13 with batch norm, without its fully connected layers"

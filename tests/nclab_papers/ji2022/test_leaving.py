@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
 from nclab.ulpm.descent import Disturbance, descend
 from nclab.ulpm.examples import example_point, example_problem, off_ray
 from nclab_papers.ji2022 import leaving

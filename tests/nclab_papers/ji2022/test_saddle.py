@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.claims.drawing import keep
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
+from nclab.claims.pictures import write_results
 from nclab.figures.picture import HeatMap, Panel
 from nclab.records.results import read_json
 from nclab_papers.ji2022 import saddle
@@ -70,6 +70,6 @@ def test_figures_hold_the_samples(numbers: dict[str, Any], tmp_path: Path) -> No
     values = np.array(around.panels[0].values, dtype=float)
     assert values[30, 30] == 0.0
     assert values.min() < -0.05
-    keep(saddle.pictures(numbers), numbers, tmp_path)
+    write_results(saddle.pictures(numbers), numbers, tmp_path)
     assert read_json(tmp_path / "numbers.json")["per_seed"] == numbers["per_seed"]
     assert {path.name for path in tmp_path.iterdir()} >= {"escape.svg", "slice.png"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
 from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel
 from nclab.figures.plotly_renderer import plotly_spec

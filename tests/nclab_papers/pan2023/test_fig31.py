@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.experiment import preset_of
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
+from nclab.claims.paper import find_preset
 from nclab.errors import NclabError
 from nclab_papers.pan2023 import fig31
 from tests.nclab_papers.pan2023 import thesis_rows
@@ -33,7 +33,7 @@ def test_the_paper_preset_is_the_thesis() -> None:
 
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(NclabError, match="one of quick, paper; got 'huge'"):
-        preset_of(fig31, "huge")
+        find_preset(fig31, "huge")
 
 
 def test_a_failed_run_with_perfect_accuracy_has_not_converged() -> None:

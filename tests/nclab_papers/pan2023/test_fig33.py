@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
 from nclab_papers.pan2023 import fig33
 from tests.nclab_papers.pan2023 import thesis_rows
 from tests.nclab_papers.pan2023.tiny import panel

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nclab.claims.drawing import keep
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
+from nclab.claims.pictures import write_results
 from nclab.figures.matplotlib_renderer import draw, save
 from nclab_papers.pan2023 import guarantees
 from nclab_papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
@@ -99,7 +99,7 @@ def test_a_network_with_affine_batch_norm_is_certified_class_by_class(
 
 
 def test_numbers_and_figures_are_kept(numbers: dict[str, Any], tmp_path: Path) -> None:
-    keep(guarantees.pictures(numbers), numbers, tmp_path / "run")
+    write_results(guarantees.pictures(numbers), numbers, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "numbers.json").read_text())
     assert kept["curve"] == numbers["curve"]
     assert (tmp_path / "run" / "guarantees.png").stat().st_size > 10_000

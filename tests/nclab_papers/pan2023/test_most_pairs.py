@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
 from nclab_papers.pan2023 import most_pairs
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nclab.claims.tables import shown, verdicts
+from nclab.claims.tables import for_terminal, verdict_table
 from nclab.records import find_runs
 from nclab.text import as_text
 from nclab_papers.pan2023 import complexity, conjectures, fig31, fig33, norms
@@ -34,8 +34,8 @@ def test_everything_is_rebuilt_from_the_numbers(
 ) -> None:
     module, found = TRAINED[name], numbers[name]
     judged = [claim.to_dict(claim.judge(found)) for claim in claims_of(module)]
-    tables = [*module.tables(found), verdicts(judged)]
-    text = "\n".join(as_text(shown(table), width=200) for table in tables)
+    tables = [*module.tables(found), verdict_table(judged)]
+    text = "\n".join(as_text(for_terminal(table), width=200) for table in tables)
     assert all(table.title in text for table in tables)
     assert "Verdicts" in text
     pictures = module.pictures(found)
@@ -85,6 +85,6 @@ def test_a_page_is_filled_from_the_numbers(name: str, numbers: dict[str, dict[st
     assert section.endswith(builder["END"])
     assert f"](images/{TRAINED[name].pictures(numbers[name])[0].name}.png)" in section
     for claim in claims_of(TRAINED[name]):
-        place = f"ours, after {claim.place}" if claim.ours else claim.place.partition(", ")[2]
+        place = f"ours, after {claim.location}" if claim.ours else claim.location.partition(", ")[2]
         verdict = claim.judge(numbers[name]).verdict
         assert f"| {claim.text} | {place} | {verdict.value} |" in section

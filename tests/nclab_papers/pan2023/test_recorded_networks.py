@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nclab.claims import recorded_networks
-from nclab.claims.recorded_networks import keep_networks, lay_out_networks
+from nclab.claims import evidence
+from nclab.claims.evidence import record_networks, restore_networks
 from nclab.records import find_runs
 from nclab.records.verify import verify_folder
 from nclab.training.sweep import train
@@ -19,7 +19,7 @@ PAPER = "pan2023"
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "networks.jsonl"
-    monkeypatch.setattr(recorded_networks, "networks_file", lambda paper: file)
+    monkeypatch.setattr(evidence, "networks_file", lambda paper: file)
     monkeypatch.setattr(
         "sys.argv",
         ["/some/where/nclab", "reproduce", "--preset", "paper", "--out", "/some/where/else"],
@@ -38,11 +38,11 @@ def test_kept_networks_give_the_same_numbers_elsewhere_and_are_not_trained(
         (complexity, complexity.Config(TINY, 4, (3,), DECAYS)),
     ]
     seen = [module.run(config, seeds=(0,), out=first) for module, config in configs]
-    assert keep_networks(PAPER, first) == len(DECAYS)
+    assert record_networks(PAPER, first) == len(DECAYS)
     assert "/some/where" not in kept.read_text()
-    assert keep_networks(PAPER, first) == 0
-    assert lay_out_networks(PAPER, second) == len(DECAYS)
-    assert lay_out_networks(PAPER, second) == 0
+    assert record_networks(PAPER, first) == 0
+    assert restore_networks(PAPER, second) == len(DECAYS)
+    assert restore_networks(PAPER, second) == 0
     assert all(one.state == "good" for one in verify_folder(second))
 
     def trained(*_: object) -> None:
@@ -60,7 +60,7 @@ def test_networks_of_a_reduced_size_are_not_kept(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["nclab", "reproduce", "--preset", "quick"])
     TINY.train(tmp_path, TINY.sweeps(seeds=(0,), layers=2, weight_decays=(1e-3,)))
-    assert keep_networks(PAPER, tmp_path) == 0
+    assert record_networks(PAPER, tmp_path) == 0
 
 
 def test_recorded_networks_are_refused_at_a_reduced_size(tmp_path: Path) -> None:

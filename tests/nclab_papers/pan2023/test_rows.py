@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from nclab.claims.claim import Claim
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Claim, Verdict
 from tests.nclab_papers.pan2023.spoiled import FLAT, SPOILED
 from tests.nclab_papers.pan2023.thesis_rows import EXPERIMENTS
 from tests.nclab_papers.pan2023.tiny import CLAIMS

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from nclab.claims.claim import Verdict
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.registry import claims
-from nclab.claims.verdict import Verdict
 from nclab_papers.shared.rows import (
     as_columns,
     as_rows,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nclab.claims.recorded import size_of
-from nclab.claims.verdict import Verdict
+from nclab.claims.claim import Verdict
+from nclab.claims.evidence import describe_size
 from nclab.figures.matplotlib_renderer import draw
 from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_columns, as_rows
@@ -64,7 +64,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert len(rows) == 2 * (5 * 3 + 2)
     assert {row["optimizer"] for row in rows} == {*optimizers.OPTIMIZERS, NO_MOMENTUM}
     json.dumps(numbers, allow_nan=False)
-    assert "34 networks; 2 layers of width 8" in size_of(numbers | {"preset": "tiny"})
+    assert "34 networks; 2 layers of width 8" in describe_size(numbers | {"preset": "tiny"})
     monkeypatch.setattr("nclab.training.sweep.lean.train_lean_group", None)
     assert optimizers.run(TINY, seeds=(0,), out=tmp_path) == numbers
     assert len(optimizers.tables(numbers)[0].rows) == 5 * 3 + 2

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 import nclab
-from nclab.claims.claim import Kind, claim
+from nclab.claims.claim import Finding, Kind, claim
 from nclab.claims.judging import Part, judge_effects
 from nclab.claims.tables import Table
-from nclab.claims.verdict import Finding
 from nclab.figures.picture import Panel, Picture, Series
 
 

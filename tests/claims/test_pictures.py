@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nclab.claims.forest import forest
 from nclab.claims.judging import Part, judge_choices, judge_effects
+from nclab.claims.pictures import forest
 from nclab.figures.picture import Forest, from_json, to_json
 
 
@@ -50,7 +50,7 @@ def test_choices_that_come_out_alike_share_a_row() -> None:
         "contradicted at 1 of 3: size 10, a": False,
         "reproduced at 1 of 1: size 1, a": True,
     }
-    assert "leaves open" in picture.caption
+    assert "leaves a choice open" in picture.caption
 
 
 def test_margins_are_drawn_beside_their_own_parts() -> None:
@@ -77,6 +77,6 @@ def test_findings_of_ours_are_named_so() -> None:
 def test_the_caption_says_that_something_is_cut_off() -> None:
     wide = judge_effects([Part("a", {0: -9.0, 1: 9.0})], margin=0.01).numbers["effects"]
     [picture] = forest("x", [row(here={"effects": wide})])
-    assert "cut off at an arrow" in picture.caption
+    assert "An arrow marks" in picture.caption
     [picture] = forest("x", [row()])
-    assert "arrow" not in picture.caption
+    assert "An arrow" not in picture.caption

@@ -1,0 +1,279 @@
+"""Pictures of experiments: panels built from rows, forest plots of effects, files on disk."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from nclab.claims.judging import Effect, weakest
+from nclab.claims.tables import Row, Value
+from nclab.errors import MissingExtra
+from nclab.figures.forest_layout import lay_out_forest
+from nclab.figures.picture import (
+    EffectRow,
+    Effects,
+    Forest,
+    Marker,
+    Panel,
+    Picture,
+    Series,
+    Style,
+    to_json,
+)
+from nclab.figures.seeds import LineStyle, column, mean_over_seeds
+from nclab.records.results import NUMBERS, make_folder, write_json
+
+EFFECT_COLOURS = {"reproduced": 2, "contradicted": 1, "no effect": 4}
+"""Palette index of an effect by verdict; undecided effects have index 0."""
+ROW_INCHES = 0.165
+"""Height of a row of a forest plot."""
+GROUP_SHIFT = 0.2
+"""Distance between neighbouring groups of a panel of points."""
+
+
+class Line(NamedTuple):
+    """Description of a curve: the label, the value of a row, which rows, and the style."""
+
+    label: str
+    value: str | Value
+    """Name of a field, or a function of the row; rows with None are left out."""
+    where: Mapping[str, Any] = MappingProxyType({})
+    """Values of fields that select the rows; empty for all rows."""
+    colour: int = 0
+    style: Style = "solid"
+    marker: Marker = "filled"
+
+
+class Points(NamedTuple):
+    """Description of a group of points with error bars, one point for each named position."""
+
+    label: str
+    values: Sequence[float | None]
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
+    colour: int = 0
+    marker: Marker = "filled"
+
+
+def mean_curve(rows: Iterable[Row], x: str, line: Line) -> Series:
+    """Return the mean over seeds against a field, with a band from the smallest to the largest.
+
+    Several rows of a seed at the same x are averaged first. Rows without a field `seed` count as
+    seeds of their own.
+
+    >>> rows = [{"layer": 1, "v": 0.25}, {"layer": 1, "v": 0.75}, {"layer": 2, "v": 1.0}]
+    >>> curve = mean_curve(rows, "layer", Line("v", "v"))
+    >>> curve.x, curve.y, curve.low, curve.high
+    ([1.0, 2.0], [0.5, 1.0], [0.25, 1.0], [0.75, 1.0])
+    """
+    values: dict[tuple[float, Any], list[float]] = {}
+    for index, row in enumerate(rows):
+        if all(row[name] == value for name, value in line.where.items()):
+            value = row[line.value] if isinstance(line.value, str) else line.value(row)
+            if value is not None:
+                values.setdefault((row[x], row.get("seed", index)), []).append(float(value))
+    means = [{x: place, "mean": fmean(members)} for (place, _), members in values.items()]
+    style = LineStyle(line.label, line.colour, line.style, line.marker)
+    return mean_over_seeds(means, x, column("mean"), style)
+
+
+def line_panel(
+    title: str,
+    rows: Sequence[Row],
+    x: str,
+    lines: Sequence[Line],
+    *,
+    more: Sequence[Series] = (),
+    x_label: str = "",
+    y_label: str = "",
+    **options: Any,
+) -> Panel:
+    """Return a panel with one curve per line, each the mean over seeds with a band.
+
+    Args:
+        x: field on the horizontal axis.
+        more: further series, such as a theoretical curve or marks for failed runs.
+        options: further fields of `Panel`, such as `x_scale` or `references`.
+
+    >>> rows = [{"seed": s, "decay": d, "loss": d + s} for s in (0, 1) for d in (1, 2)]
+    >>> line_panel("Loss", rows, "decay", [Line("mean", "loss")]).series[0].y
+    [1.5, 2.5]
+    """
+    curves = (mean_curve(rows, x, line) for line in lines)
+    return Panel(title, x_label, y_label, (*curves, *more), **options)
+
+
+def point_panel(
+    title: str, names: Sequence[str], groups: Sequence[Points], **options: Any
+) -> Panel:
+    """Return a panel with named positions on the horizontal axis and groups side by side.
+
+    Args:
+        options: further fields of `Panel`, such as `y_label` or `references`.
+
+    >>> panel = point_panel("NC1", ["a", "b"], [Points("before", [1, 2]), Points("after", [3, 4])])
+    >>> panel.x_names, [series.x for series in panel.series]
+    (('a', 'b'), [[-0.1, 0.9], [0.1, 1.1]])
+    """
+    middle = (len(groups) - 1) / 2
+    series = tuple(
+        Series(
+            points.label,
+            [position + GROUP_SHIFT * (index - middle) for position in range(len(names))],
+            points.values,
+            points.low,
+            points.high,
+            points.colour,
+            "none",
+            points.marker,
+        )
+        for index, points in enumerate(groups)
+    )
+    labels = {"x_label": "", "y_label": "", **options}
+    ticks = tuple(float(position) for position in range(len(names)))
+    return Panel(title, series=series, x_ticks=ticks, x_names=tuple(names), **labels)
+
+
+def mean_points(label: str, columns: Sequence[Sequence[float]], **style: Any) -> Points:
+    """Return points at the means of some columns, with bars from the smallest to the largest.
+
+    >>> mean_points("loss", [[1.0, 3.0], []])
+    Points(label='loss', values=[2.0, None], low=[1.0, None], high=[3.0, None], colour=0, marker='filled')
+    """  # noqa: E501
+    return Points(
+        label,
+        [fmean(values) if values else None for values in columns],
+        [min(values, default=None) for values in columns],
+        [max(values, default=None) for values in columns],
+        **style,
+    )
+
+
+def forest(name: str, judged: Sequence[Mapping[str, Any]]) -> list[Picture]:
+    """Return a forest plot with a group per claim and a row per part; empty without effects.
+
+    A claim that leaves a choice open has one row per verdict instead: the weakest part of all
+    choices with this verdict.
+
+    Args:
+        judged: the claims of the experiment, as the ledger returns them.
+    """
+    groups = tuple(group for row in judged for group in _effect_groups(row))
+    if not groups:
+        return []
+    panel = Forest("", groups, "the opposite of the claim", "as claimed")
+    rows, _, depth = lay_out_forest(panel)
+    caption = (
+        "Each row is one part of a claim: the mean over seeds and its 95 % interval. Green: "
+        "reproduced (right of the grey margin). Red: contradicted (left of the margin, or smaller "
+        "than the size that the source states). Yellow: no effect (inside the margin). Blue: "
+        "undecided (crosses an edge of the margin). Each claim has its own scale. Filled: recorded "
+        "evidence; hollow: this machine's run."
+    )
+    if any(any(row.cut) for row in rows):
+        caption += " An arrow marks an interval of this machine's run that is cut off."
+    if any(row["numbers"].get("choices") for row in judged):
+        caption += (
+            " If the source leaves a choice open, every choice is judged; a row then shows the "
+            "weakest part of all choices with the same verdict."
+        )
+    size = (6.6, ROW_INCHES * depth + 0.9)
+    title = "Effects with their 95 % intervals"
+    return [Picture(f"{name}_effects", title, (panel,), 1, caption, size)]
+
+
+def _effect_groups(row: Mapping[str, Any]) -> list[Effects]:
+    """Return the effects of a claim, grouped by margin."""
+    choices = row["numbers"].get("choices", ())
+    recorded = _weakest_by_verdict(row["numbers"].get("effects") or (), choices)
+    local = _weakest_by_verdict((row.get("here") or {}).get("effects") or (), choices)
+    names = list(dict.fromkeys(effect["what"] for effect in (*recorded, *local)))
+    rows = [
+        EffectRow(
+            name,
+            effect["estimate"],
+            effect["low"],
+            effect["high"],
+            EFFECT_COLOURS.get(effect["verdict"], 0),
+            hollow=effects is local,
+        )
+        for name in names
+        for effects in (recorded, local)
+        for effect in effects
+        if effect["what"] == name
+    ]
+    margins = {effect["what"]: effect["margin"] for effect in (*local, *recorded)}
+    title = f"{'ours, ' if row.get('ours') else ''}{row['id'].partition('/')[2]}: {row['verdict']}"
+    return [
+        Effects(title, margin, tuple(effect for effect in rows if margins[effect.name] == margin))
+        for margin in dict.fromkeys(margins[effect.name] for effect in rows)
+    ]
+
+
+def _weakest_by_verdict(
+    effects: Sequence[Mapping[str, Any]], choices: Iterable[str]
+) -> list[Mapping[str, Any]]:
+    """Return all effects or, given choices, the weakest effect per verdict with its count.
+
+    >>> up = {"estimate": 2.0, "low": 1.0, "high": 3.0, "margin": 0.0, "seeds": 8}
+    >>> down = {**up, "estimate": -2.0, "verdict": "contradicted"}
+    >>> up["verdict"] = "reproduced"
+    >>> effects = [{"what": f"size {k}, rise", **e} for k, e in enumerate((up, down, down))]
+    >>> weak = _weakest_by_verdict(effects, ("size 0", "size 1", "size 2"))
+    >>> [effect["what"] for effect in weak]
+    ['reproduced at 1 of 3: size 0, rise', 'contradicted at 2 of 3: size 1, rise']
+    """
+    verdicts: dict[str, list[Effect]] = {}
+    for choice in choices:
+        parts = [
+            Effect.from_dict(effect)
+            for effect in effects
+            if effect["what"].startswith(f"{choice}, ")
+        ]
+        if parts:
+            worst = _weakest(parts)
+            verdicts.setdefault(worst.verdict.value, []).append(worst)
+    total = sum(map(len, verdicts.values()))
+    return [
+        {**worst, "what": f"{verdict} at {len(parts)} of {total}: {worst['what']}"}
+        for verdict, parts in verdicts.items()
+        for worst in [_weakest(parts).to_dict()]
+    ] or list(effects)
+
+
+def _weakest(effects: Sequence[Effect]) -> Effect:
+    """Return the weakest of several effects, at least one."""
+    name = weakest(list(effects)).numbers["weakest"]
+    return next(effect for effect in effects if effect.name == name)
+
+
+def write_results(
+    pictures: Sequence[Picture], numbers: Mapping[str, Any], folder: Path
+) -> list[str]:
+    """Write the numbers and figures of an experiment; return one line per file for the terminal."""
+    make_folder(folder)
+    lines = [f"wrote {folder / NUMBERS}"]
+    try:
+        lines += _draw(pictures, folder)
+    except MissingExtra as error:
+        lines.append(f"no figures: {error}")
+    # The numbers come last, because their presence marks the folder as complete.
+    write_json(folder / NUMBERS, numbers)
+    return lines
+
+
+def are_drawn(pictures: Sequence[Picture], folder: Path) -> bool:
+    """Whether every figure is on disk; figures are missing if matplotlib was not installed."""
+    return all((folder / f"{picture.name}.svg").exists() for picture in pictures)
+
+
+def _draw(pictures: Sequence[Picture], folder: Path) -> list[str]:
+    from nclab.figures.matplotlib_renderer import save
+
+    lines = []
+    for picture in pictures:
+        write_json(folder / f"{picture.name}.picture.json", to_json(picture))
+        suffixes = ",".join(path.suffix[1:] for path in save(picture, folder))
+        lines.append(f"drew {folder / picture.name}.{{{suffixes}}}")
+    return lines

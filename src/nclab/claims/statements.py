@@ -1,0 +1,163 @@
+"""Verdicts on mathematical statements, from both of their sides on many data sets."""
+
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nclab.claims.claim import Finding, Judge, Numbers, Verdict
+from nclab.text import number
+from nclab.theory.statements import Inequality
+
+ENOUGH = 500
+"""Number of data sets that must meet the hypotheses before the absence of failures is support."""
+HAND_TOLERANCE = 1e-9
+"""Largest accepted relative error of code on a case that was worked out by hand."""
+
+
+def draws(preset: str) -> int:
+    """Return the number of data sets of each kind that a preset draws.
+
+    >>> draws("quick") < draws("paper")
+    True
+    """
+    return {"quick": 20_000, "paper": 200_000}[preset]
+
+
+def tally(*batches: Inequality) -> dict[str, Any]:
+    """Count tests and failures of an inequality, and return both sides of the worst case.
+
+    >>> tally(Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Sec. 2.1"))
+    {'tested': 2, 'violated': 1, 'left': 3.0, 'right': 2.0, 'slack': -1.0}
+    """
+    left, right, slack, holds, applies = (
+        np.concatenate([_flat(batch, name) for batch in batches])
+        for name in ("left", "right", "slack", "holds", "applies")
+    )
+    scale = np.maximum(np.maximum(np.abs(left), np.abs(right)), np.finfo(float).tiny)
+    # Failures come first, ordered by size; then the cases that are relatively closest to failing.
+    order = np.where(holds, slack / scale, slack - 1e9)
+    worst = int(np.where(applies, order, np.inf).argmin())
+    return {
+        "tested": int(applies.sum()),
+        "violated": int((~holds).sum()),
+        "left": float(left[worst]),
+        "right": float(right[worst]),
+        "slack": float(slack[worst]),
+    }
+
+
+def judge_statement(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
+    """Judge a statement by its tally: one failure refutes, many tests without failure support it.
+
+    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
+    >>> judge_statement(clean).verdict.value, judge_statement(clean | {"violated": 1}).verdict.value
+    ('holds', 'refuted')
+    """
+    if numbers["violated"]:
+        return Finding(Verdict.REFUTED, describe_tally(numbers), numbers)
+    if numbers["tested"] < enough:
+        evidence = f"only {numbers['tested']} data sets meet the hypotheses; {enough} are needed"
+        return Finding(Verdict.OPEN, evidence, numbers)
+    return Finding(Verdict.HOLDS, describe_tally(numbers), numbers)
+
+
+def judge_repair(numbers: Numbers, *, enough: int = ENOUGH) -> Finding:
+    """Judge a statement that fails as printed, by the tallies of its printed and repaired forms.
+
+    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
+    >>> broken = clean | {"violated": 7, "left": 2.0, "slack": -0.5}
+    >>> judge_repair({"printed": broken, "repaired": clean}).verdict.value
+    'holds with a correction'
+    >>> judge_repair({"printed": clean, "repaired": clean}).verdict.value
+    'holds'
+    """
+    printed, repaired = numbers["printed"], numbers["repaired"]
+    corrected = judge_statement(repaired, enough=enough)
+    if corrected.verdict is not Verdict.HOLDS:
+        return Finding(corrected.verdict, f"corrected: {corrected.evidence}", numbers)
+    if not printed["violated"]:
+        return Finding(Verdict.HOLDS, f"as printed: {describe_tally(printed)}", numbers)
+    evidence = f"as printed: {describe_tally(printed)}; corrected: {describe_tally(repaired)}"
+    return Finding(Verdict.CORRECTED, evidence, numbers)
+
+
+def holds_if(condition: bool, evidence: str, numbers: Numbers) -> Finding:
+    """Return a finding that holds if the condition is true and is refuted otherwise."""
+    return Finding(Verdict.HOLDS if condition else Verdict.REFUTED, evidence, numbers)
+
+
+def describe_tally(numbers: Numbers) -> str:
+    """Return a tally as a clause.
+
+    >>> describe_tally({"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5})
+    'no failure in 900 data sets, smallest slack 0.5'
+    """
+    if numbers["violated"]:
+        return (
+            f"fails on {numbers['violated']} of {numbers['tested']} data sets; in the worst case "
+            f"the left side is {number(numbers['left'])} and the right side "
+            f"{number(numbers['right'])}"
+        )
+    slack = max(numbers["slack"], 0.0)  # a negative slack without a failure is rounding
+    return f"no failure in {numbers['tested']} data sets, smallest slack {number(slack)}"
+
+
+def relative_error(*pairs: tuple[Any, Any]) -> float:
+    """Return the largest relative error of computed values against values worked out by hand.
+
+    Even if a statement is true on many data sets, the code may be wrong: an error may affect both
+    sides alike, or the bound may be generous. A case worked out by hand detects such an error.
+
+    >>> relative_error((2.0, 2.0), ([1.0, 3.0], [1.0, 2.0])), relative_error((float("nan"), 1.0))
+    (0.5, 1000000.0)
+    """
+    worst = 0.0
+    for pair in pairs:
+        computed, expected = (np.asarray(side, dtype=np.float64) for side in pair)
+        scale = np.where(expected == 0, 1.0, np.abs(expected))
+        error = (np.abs(computed - expected) / scale).max()
+        worst = max(worst, float(error) if error <= 1e6 else 1e6)
+    return worst
+
+
+def with_hand_check(judge: Judge) -> Judge:
+    """Return a judge whose verdict is open if the code fails the case worked out by hand.
+
+    The numbers contain the relative error on this case as `hand_error`.
+
+    >>> clean = {"tested": 900, "violated": 0, "left": 1.0, "right": 1.5, "slack": 0.5}
+    >>> judge = with_hand_check(judge_statement)
+    >>> [judge(clean | {"hand_error": error}).verdict.value for error in (0.0, 0.5)]
+    ['holds', 'open']
+    """
+
+    @wraps(judge)
+    def checked(numbers: Numbers) -> Finding:
+        finding, error = judge(numbers), float(numbers["hand_error"])
+        if error <= HAND_TOLERANCE:
+            return finding
+        evidence = (
+            f"the code has a relative error of {number(error)} on a case worked out by hand; "
+            f"otherwise: {finding.evidence}"
+        )
+        return Finding(Verdict.OPEN, evidence, finding.numbers)
+
+    return checked
+
+
+def max_abs(values: Sequence[float] | NDArray[np.float64]) -> float:
+    """Return the largest absolute value as a plain number.
+
+    >>> max_abs([0.5, -2.0])
+    2.0
+    """
+    return float(np.abs(np.asarray(values, dtype=np.float64)).max())
+
+
+def _flat(batch: Inequality, name: str) -> NDArray[Any]:
+    """Return a field of an inequality as a flat array with one entry per data set."""
+    value = np.asarray(getattr(batch, name))
+    return np.broadcast_to(value, np.asarray(batch.slack).shape).ravel()
