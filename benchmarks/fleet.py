@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nclab.training.fleet import Fleet, Member, Recipe
-from nclab.training.fleet.backend import Backend
+from nclab.training.fleet.fleet import Backend
 from nclab.training.fleet.recipe import Loss, Optimizer
 from nclab.training.models.mlp import Norm, Shape
 
@@ -63,7 +63,7 @@ def plain_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
 
         def focal(logits: Tensor, labels: Tensor) -> Tensor:
             surprise = nn.functional.cross_entropy(logits, labels, reduction="none")
-            return ((1 - torch.exp(-surprise)) ** recipe.focusing * surprise).mean()
+            return ((1 - torch.exp(-surprise)) ** recipe.focal_gamma * surprise).mean()
 
         return focal
     if recipe.loss == "mse":
@@ -187,8 +187,8 @@ def compare(
 
 def compare_blas(width: int, rounds: int) -> list[dict[str, Any]]:
     """Microseconds of a hidden layer's three products, by library and by order of the features."""
-    from nclab.training.fleet.compiled import scipy_gemm, torch_gemm
     from nclab.training.fleet.epoch_kernel import PLAIN, TRANSPOSED, multiply
+    from nclab.training.fleet.kernel_backend import scipy_gemm, torch_gemm
 
     W, V = (torch.randn(width, width).numpy() for _ in range(2))
     ways: dict[tuple[str, str, str], Callable[[], object]] = {}

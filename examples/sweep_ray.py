@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from nclab.engine.ray import Cluster
-from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.artificial import ConicHull
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep import SweepConfig, train_sweep

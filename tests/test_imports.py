@@ -104,7 +104,7 @@ def imported(file: Path, *, typing: bool = True) -> Iterator[str]:
 def room_of(module: str) -> str:
     """Return the package that the table names for a module.
 
-    >>> room_of("nclab.training.data.teacher"), room_of("nclab.figures.seeds"), room_of("nclab")
+    >>> room_of("nclab.training.data.artificial"), room_of("nclab.figures.seeds"), room_of("nclab")
     ('training.data', 'figures', '')
     """
     parts = module.split(".")[1:]

@@ -23,7 +23,7 @@ from nclab.errors import NclabWarning
 from nclab.metrics.catalogue import Metric, plugged
 from nclab.records.manifest import read_manifest
 from nclab.records.results import parse_json
-from nclab.training.data.plugged import plugged_data
+from nclab.training.data.sources import plugin_sources
 
 ROOT = Path(__file__).parent.parent
 TEMPLATE = ROOT / "examples" / "plugin"
@@ -79,7 +79,7 @@ def test_an_installed_plugin_is_everywhere(installed: Callable[..., str], tmp_pa
     file, runs = tmp_path / "features.npz", tmp_path / "runs"
     np.savez(file, features=np.eye(3).repeat(4, 0), labels=np.arange(3).repeat(4))
     sweep = ["sweep", "--data", "rings", "--rings-samples", "60", "--model", "residual"]
-    sweep += ["--loss", "poly", "--optimizer", "rmsprop", "--rate", "1e-3"]
+    sweep += ["--rate", "1e-3"]
     sweep += ["--weight-decay", "1e-3", "--epochs", "2", "--batch", "20"]
     sweep += ["--sink", f"lines:{tmp_path}/{{run}}.jsonl", "--out", str(runs), "--json"]
     commands = [
@@ -95,17 +95,16 @@ def test_an_installed_plugin_is_everywhere(installed: Callable[..., str], tmp_pa
     assert {(row["kind"], row["name"], row["problem"]) for row in rows} == {
         ("metrics", "mean_modes", ""),
         ("papers", "example2026", ""),
+        ("papers", "nclab_papers", ""),
         ("data", "rings", ""),
         ("models", "residual", ""),
-        ("losses", "poly", ""),
-        ("optimizers", "rmsprop", ""),
         ("sinks", "lines", ""),
     }
     assert "mean_modes" in table
     assert "directions that the class means use" in table
 
     [row] = json.loads(trained)
-    assert (row["model"], row["optimizer"], row["objective"]) == ("residual", "rmsprop", "poly")
+    assert row["model"] == "residual"
     assert 1 <= row["mean_modes"] <= 2 + 1e-9  # three classes span two directions
     assert read_manifest(runs / row["run"]).backend == "autograd"
     last = json.loads((tmp_path / f"{row['run']}.jsonl").read_text().splitlines()[-1])
@@ -139,9 +138,9 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
         forget()
 
     def forget() -> None:
-        plugins.forget()
+        plugins.clear_cache()
         plugged.cache_clear()
-        plugged_data.cache_clear()
+        plugin_sources.cache_clear()
 
     yield offer
     monkeypatch.undo()

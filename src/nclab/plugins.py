@@ -1,12 +1,11 @@
-"""Plugins: what other installed packages add to nclab, found by their entry points.
+"""Plugins: additions to nclab by other installed packages, found by their entry points.
 
-A package names what it brings in its `pyproject.toml`, as in
+A package names its additions in its `pyproject.toml`, for example
 
     [project.entry-points."nclab.metrics"]
     spread_ratio = "my_package.metrics:SPREAD_RATIO"
 
-and it is there wherever nclab has such things. Nothing of a plugin is imported before somebody
-asks for its kind.
+nclab imports a plugin only when an addition of its kind is needed.
 """
 
 import warnings
@@ -23,94 +22,94 @@ KINDS = {
     "papers": "the package of a paper, with a `PAPER`",
     "data": "a frozen dataclass with `draw()` and `label`",
     "models": "a function (inputs, classes) that returns a torch.nn.Module",
-    "losses": "a function (logits, labels) that returns the mean loss of a batch",
-    "optimizers": "a function (parameters, lr, weight_decay) that returns a torch Optimizer",
     "sinks": "a function (target or nothing) that returns a callable of an Event",
 }
-"""What may be added, by the end of the group `nclab.<kind>`: what its entry points name."""
+"""Objects that entry points name, by the kind in their group `nclab.<kind>`."""
 
 
 class Plugin(NamedTuple):
-    """One thing that a package adds."""
+    """One addition of an installed package."""
 
     kind: str
     name: str
     package: str
-    """The distribution, with its version."""
+    """Name and version of the distribution."""
     problem: str = ""
-    """Why it is left out; empty where it works."""
+    """Why nclab skips the plugin; empty if it works."""
 
 
 @cache
 def plugins(kind: str) -> dict[str, Any]:
-    """What is installed of a kind, by name; one that cannot be loaded is warned of and left out.
+    """Return the installed plugins of a kind by name; skip broken ones with a warning.
 
     >>> "no-such-sink" in plugins("sinks")
     False
     """
-    found: dict[str, Any] = {}
+    loaded: dict[str, Any] = {}
     for point in _points(kind):
         try:
-            if point.name in found:
+            if point.name in loaded:
                 raise NclabError("another package has this name")
-            found[point.name] = point.load()
+            loaded[point.name] = point.load()
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything when imported
-            left_out(kind, point.name, f"{_package(point)}: {_words(error)}")
-    return found
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            skip_plugin(kind, point.name, f"{_package(point)}: {reason}")
+    return loaded
 
 
-def plugin(kind: str, name: str, ours: tuple[str, ...] = ()) -> Any:
-    """The one of that name; refused with the names there are, `ours` among them.
+def plugin(kind: str, name: str, builtin: tuple[str, ...] = ()) -> Any:
+    """Return a plugin by name; raise with the known names, including the `builtin` ones.
 
-    >>> plugin("losses", "mine", ours=("mse",))
+    >>> plugin("sinks", "mine", builtin=("console",))
     Traceback (most recent call last):
-    nclab.errors.NclabError: Expected one of mse among losses, got 'mine'.
+    nclab.errors.NclabError: Expected one of console among sinks, got 'mine'.
     """
-    found = plugins(kind)
-    if name not in found:
-        known = ", ".join((*ours, *found)) or "those of installed packages (there are none)"
+    loaded = plugins(kind)
+    if name not in loaded:
+        known = ", ".join((*builtin, *loaded)) or "those of installed packages (there are none)"
         raise NclabError(f"Expected one of {known} among {kind}, got {name!r}.")
-    return found[name]
+    return loaded[name]
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """The names that entry points have, without importing anything."""
+    """Return the names of installed plugins without importing them."""
     return tuple(dict.fromkeys(point.name for point in _points(kind)))
 
 
 def installed() -> list[Plugin]:
-    """Every plugin of this environment, each loaded to see whether it works."""
+    """Load every plugin of this environment; return each with its problem, if any."""
     rows = []
     for kind in KINDS:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NclabWarning)  # it stands in the row
-            known = plugins(kind)
+            warnings.simplefilter("ignore", NclabWarning)  # the row has the problem
+            loaded = plugins(kind)
         for point in _points(kind):
-            why = _PROBLEMS.get((kind, point.name), "")
-            if not why and kind != "papers" and point.name not in known:
-                why = "it cannot be loaded"
-            rows.append(Plugin(kind, point.name, _package(point), why))
+            problem = _PROBLEMS.get((kind, point.name), "")
+            if not problem and kind != "papers" and point.name not in loaded:
+                problem = "it cannot be loaded"
+            rows.append(Plugin(kind, point.name, _package(point), problem))
     return rows
 
 
-def left_out(kind: str, name: str, why: str) -> None:
-    """Say once that a plugin is not used, and why."""
-    _PROBLEMS[kind, name] = why
+def skip_plugin(kind: str, name: str, problem: str) -> None:
+    """Record why a plugin is not used, and warn."""
+    _PROBLEMS[kind, name] = problem
     warnings.warn(
-        f"The plugin {name!r} of nclab.{kind} is left out ({why}). Mend or uninstall it.",
+        f"The plugin {name!r} of nclab.{kind} is skipped ({problem}). Repair or uninstall it.",
         NclabWarning,
         stacklevel=3,
     )
 
 
-def forget() -> None:
-    """Look again, as after an installation."""
+def clear_cache() -> None:
+    """Forget all plugins, so that newly installed ones are found."""
     plugins.cache_clear()
     _entry_points.cache_clear()
     _PROBLEMS.clear()
 
 
 _PROBLEMS: dict[tuple[str, str], str] = {}
+"""Problems of skipped plugins by kind and name."""
 
 
 def _points(kind: str) -> "tuple[EntryPoint, ...]":
@@ -120,16 +119,11 @@ def _points(kind: str) -> "tuple[EntryPoint, ...]":
 
 @cache
 def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
-    """Looked for once: every package of the environment is asked, and every recipe asks here."""
-    from importlib.metadata import entry_points  # late: `nclab --help` does without
+    """Return the entry points of a group; the search through all packages happens once."""
+    from importlib.metadata import entry_points  # late, because `nclab --help` needs none
 
     return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
 
 
 def _package(point: "EntryPoint") -> str:
-    own = point.dist
-    return "an unknown package" if own is None else f"{own.name} {own.version}"
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"

@@ -16,7 +16,7 @@ from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import errata, papers
 from nclab.errors import NclabError
 from nclab.records.results import read_numbers
-from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.artificial import ConicHull
 from nclab.training.data.samples import Samples
 from nclab.training.models.mlp import MLP
 from tests.claims.golden import GOLDEN

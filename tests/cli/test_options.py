@@ -12,12 +12,10 @@ from nclab.cli import sweep
 from nclab.cli.main import app
 from nclab.cli.options import ConfigGroup, Given, Options, with_options
 from nclab.errors import NclabError
-from nclab.training.data.conic_hull import ConicHull
-from nclab.training.data.fashion_mnist_samples import FashionMNIST
-from nclab.training.data.modular_addition import ModularAddition
+from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
+from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile
 from nclab.training.data.selection import SampleSelection
-from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep import SweepConfig

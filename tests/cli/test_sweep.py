@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nclab.text import as_text
-from nclab.training.sweep.rows_table import rows_table
+from nclab.training.sweep.rows import rows_table
 from tests.cli.runner import call
 
 pytestmark = pytest.mark.usefixtures("forked_workers")

@@ -205,13 +205,13 @@ def test_another_nclab_on_the_cluster_is_said(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(engine, "_work", module.work)
     [outcome] = run_jobs([Job("a", jobs.square, (2,))])
     with pytest.raises(NclabError, match=r"^Expected nclab .* on every machine.*'only_here'"):
-        train._raise(outcome)
+        train._raise_failure(outcome)
 
 
 def test_too_little_memory_is_said() -> None:
     outcome = engine._dead(Job("it", jobs.square), OutOfMemoryError("Task was killed.\nMore."))
     with pytest.raises(NclabError, match="Expected enough memory for it"):
-        train._raise(outcome)
+        train._raise_failure(outcome)
 
 
 def closed_port() -> str:

@@ -14,7 +14,7 @@ from nclab.records.seals import open_json, seal_json
 from nclab.records.verify import verify_folder
 from nclab.report.site import compact, data_files, write_report
 from nclab.report.watcher import Selection, Watcher
-from nclab.training.sweep.results_table import write_results
+from nclab.training.sweep.rows import write_results
 from tests.cli.runner import call
 from tests.report.damage import WRONG
 from tests.report.folders import reproduced

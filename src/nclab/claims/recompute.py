@@ -18,7 +18,7 @@ from nclab.records.read import RunView, read_run
 from nclab.records.results import CLAIMS, NUMBERS, digest, read_json, read_numbers
 from nclab.records.schema import MEASUREMENT, TRAIN, layers_of, split_of
 from nclab.records.verify import Verified
-from nclab.training.sweep.recompute import measured_again
+from nclab.training.sweep.recompute import remeasure
 from nclab.training.sweep.rows import TEST, summary
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-6
@@ -137,7 +137,7 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
 def _check_network(view: RunView) -> Verified:
     """Measure the network of the last checkpoint again and compare with its record."""
     try:
-        epoch, layers = measured_again(view.folder, view.manifest)
+        epoch, layers = remeasure(view.folder, view.manifest)
     except NclabError as error:
         reason = str(error).rstrip(".")
         return Verified("network", "unchecked", f"it cannot be measured again: {reason}")

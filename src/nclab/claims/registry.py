@@ -121,7 +121,7 @@ def contents(paper: str) -> Iterator[object]:
 
 def forget() -> None:
     """Clear the caches, for example after a package was installed."""
-    plugins.forget()
+    plugins.clear_cache()
     for cached in (packages, experiments, claims, errata):
         cached.cache_clear()
 

@@ -115,11 +115,16 @@ def _extras() -> Iterator[Finding]:
 
 
 def _data_set() -> Finding:
-    from nclab.training.data.fashion_mnist_files import FILES, HOW, find_folder, read_checked
+    from nclab.training.data.fashion_mnist_files import (
+        FILES,
+        INSTALLATION,
+        find_folder,
+        read_checked,
+    )
 
     home = find_folder(list(FILES.values()))
     if home is None:
-        return Finding("FashionMNIST", "missing", "not on this machine", f"{HOW}.")
+        return Finding("FashionMNIST", "missing", "not on this machine", f"{INSTALLATION}.")
     try:
         for file in FILES.values():
             read_checked(home, file)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nclab.training.sweep import Axes
 
 PLUGGED = {
-    "recipe.loss": "losses",
-    "recipe.optimizer": "optimizers",
     "shape.model": "models",
 }
 """Fields that may name what a plugin brings."""
@@ -26,12 +24,10 @@ PLUGGED = {
 
 def _configs() -> dict[str, Options]:
     """What the options are made of: the models, and each kind of samples."""
-    from nclab.training.data.conic_hull import ConicHull
-    from nclab.training.data.fashion_mnist_samples import FashionMNIST
-    from nclab.training.data.modular_addition import ModularAddition
-    from nclab.training.data.plugged import plugged_data
+    from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
+    from nclab.training.data.fashion_mnist import FashionMNIST
     from nclab.training.data.samples import SampleFile
-    from nclab.training.data.teacher import Teacher
+    from nclab.training.data.sources import plugin_sources
     from nclab.training.sweep import SweepConfig
 
     # The network takes inputs and classes from the data.
@@ -57,7 +53,7 @@ def _configs() -> dict[str, Options]:
         ),
         "modular": Options(ModularAddition, drawn, several=("",)),
         "file": Options(SampleFile, "Data of a file", leave_out=("path",), several=("",)),
-        **{name: _of_plugin(name, kind) for name, kind in plugged_data().items()},
+        **{name: _of_plugin(name, kind) for name, kind in plugin_sources().items()},
     }
 
 
@@ -129,7 +125,7 @@ def command(
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
     """
     from nclab.training.sweep import Axes, forecast, plan_sweep, train_plan, write_results
-    from nclab.training.sweep.rows_table import rows_table
+    from nclab.training.sweep.rows import rows_table
 
     given = _both_ways(_with_seeds(given), both)
     sources = _sources(given, data)
@@ -205,7 +201,7 @@ def _both_ways(given: Given, both: str | None) -> Given:
 
 def _sources(given: Given, data: str) -> list[Any]:
     """The samples that --data names, without options of other kinds that would do nothing."""
-    from nclab.training.sweep.axes import combinations
+    from nclab.training.sweep.plan import combinations
 
     known = tuple(name for name in given if name not in ("sweep", "file"))
     names = [data] if Path(data).is_file() else [word.strip() for word in data.split(",")]

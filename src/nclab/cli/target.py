@@ -131,7 +131,7 @@ def _map(
     options: dict[str, Any] = {}
     left_out: dict[str, int] = {}
     if runs is not None:
-        from nclab.training.sweep.on_maps import sweep_points
+        from nclab.training.sweep.networks_on_map import sweep_points
 
         found, options, left_out = sweep_points(name, runs)
         rows += found

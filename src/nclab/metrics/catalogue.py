@@ -158,7 +158,7 @@ def plugged() -> tuple[Metric, ...]:
         for metric in [given] if isinstance(given, Metric) else _several(given):
             why = _why_refused(metric, found)
             if why:
-                plugins.left_out("metrics", name, why)
+                plugins.skip_plugin("metrics", name, why)
             else:
                 found[metric.name] = metric
     return tuple(found.values())

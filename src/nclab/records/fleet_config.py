@@ -1,13 +1,14 @@
-"""What the configuration of a fleet's run means where it is silent.
+"""Defaults and stored names of the options in the configuration of a fleet's run.
 
-Options at their default are left out of it, so that runs keep their names when options are added.
-What is left out is therefore part of the format, and can never change.
+Options at their default are omitted from a run's configuration, so that runs keep their names when
+options are added. The defaults of omitted options and the stored names are therefore part of the
+format and must never change.
 """
 
 from typing import Any
 
 FLEET = "fleet"
-UNSAID: dict[str, Any] = {
+OMITTED_DEFAULTS: dict[str, Any] = {
     "shape.features": None,
     "shape.activation": "relu",
     "shape.head_bias": True,
@@ -29,26 +30,47 @@ UNSAID: dict[str, Any] = {
     "data.selection.test_share": 0.0,
     "data.selection.selection_seed": 0,
 }
-"""By path, the value of an option that a run does not name."""
-UNSAID_OF_DATA = {"fashion": {"classes": 10}}
-"""The same of some kinds of data."""
+"""Defaults, by stored path, of options that a run's configuration omits."""
+OMITTED_DATA_DEFAULTS = {"fashion": {"classes": 10}}
+"""Defaults of omitted options of some data sets."""
+STORED_NAMES = {"focal_gamma": "focusing"}
+"""Options that are stored under an older name, which the names of existing runs depend on."""
+
+
+def stored(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options under the names of the format.
+
+    >>> stored({"loss": "focal", "focal_gamma": 3.0})
+    {'loss': 'focal', 'focusing': 3.0}
+    """
+    return {STORED_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def current(options: dict[str, Any]) -> dict[str, Any]:
+    """Return stored options under their current names, the inverse of `stored`.
+
+    >>> current({"loss": "focal", "focusing": 3.0})
+    {'loss': 'focal', 'focal_gamma': 3.0}
+    """
+    names = {old: name for name, old in STORED_NAMES.items()}
+    return {names.get(name, name): value for name, value in options.items()}
 
 
 def completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A fleet's configuration with everything that it leaves unsaid.
+    """Return a fleet's configuration with current names and with every omitted default.
 
     >>> completed({"shape": {"width": 8}, "recipe": {"loss": "mse"}})["recipe"]["optimizer"]
     'sgd'
     """
-    found = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
-    for path, value in UNSAID.items():
+    whole = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
+    for path, value in OMITTED_DEFAULTS.items():
         *parts, name = path.split(".")
-        inner = found
+        inner = whole
         for part in parts:
             inner[part] = dict(inner.get(part, {}))
             inner = inner[part]
         inner.setdefault(name, value)
-    data = found.get("data", {})
-    for name, value in UNSAID_OF_DATA.get(str(data.get("kind")), {}).items():
+    data = whole.get("data", {})
+    for name, value in OMITTED_DATA_DEFAULTS.get(str(data.get("kind")), {}).items():
         data.setdefault(name, value)
-    return found
+    return {**whole, "recipe": current(whole["recipe"])}

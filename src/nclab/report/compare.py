@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nclab.records.fleet_config import FLEET, UNSAID
+from nclab.records.fleet_config import FLEET, OMITTED_DEFAULTS
 from nclab.records.schema import EPOCH, last_layer
 from nclab.report.columns import PLACES
 from nclab.report.growing_run import GrowingRun, known
@@ -55,7 +55,7 @@ def with_axes(rows: list[dict[str, Any]], metrics: list[dict[str, Any]]) -> dict
 def _said(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows in which fleets name their defaults of what another one names."""
     named = {key for row in rows for key in row["config"]}
-    wanted = {key: value for key, value in UNSAID.items() if key in named}
+    wanted = {key: value for key, value in OMITTED_DEFAULTS.items() if key in named}
     if not wanted:
         return rows
     found = []

@@ -28,8 +28,7 @@ from nclab.theory.targets.distance import gram_distance
 from nclab.theory.targets.limits import limit_grams
 from nclab.theory.targets.result import cosines
 from nclab.training.data.selection import SampleSelection
-from nclab.training.sweep import SweepConfig
-from nclab.training.sweep.lean import Ended, Measured
+from nclab.training.sweep import SweepConfig, TrainedNetwork
 from nclab_papers.shared.measures import LastLayer, rounded
 from nclab_papers.shared.networks import FieldNetworks, fashion
 from nclab_papers.shared.rows import (
@@ -94,7 +93,7 @@ def fleet(config: Config, imbalance: int, seed: int) -> SweepConfig:
     )
 
 
-def measure(ended: Ended) -> Measured:
+def measure(ended: TrainedNetwork) -> dict[str, Any]:
     """Cosines of minority classifiers, and distances of the classifier's Gram matrix.
 
     The target is that of the counts, the weight decay and the ratio of the norms of classifier and

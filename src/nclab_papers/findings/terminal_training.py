@@ -18,8 +18,8 @@ from nclab.records import Checkpoint, open_run, read_run
 from nclab.records.schema import EPOCH
 from nclab.statistics import SecondPass
 from nclab.training.data import fashion_mnist
+from nclab.training.data.artificial import Teacher
 from nclab.training.data.samples import Samples
-from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Fleet, Member, Recipe
 from nclab.training.models.mlp import MLP, Shape
 from nclab.training.models.vgg import VGG13

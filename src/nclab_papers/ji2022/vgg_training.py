@@ -18,8 +18,8 @@ from nclab.monitor.sinks import RecordSink
 from nclab.records import Checkpoint, Run, open_run, read_run
 from nclab.records.schema import GEOMETRY, MEASUREMENT, last_layer
 from nclab.training.data import fashion_mnist
-from nclab.training.fleet.trainer import Trainer, TrainerRecipe
 from nclab.training.models.vgg import VGG13, VGGShape, vgg13
+from nclab_papers.ji2022.trainer import Trainer, TrainerRecipe
 
 KIND = "fig3"
 MEASURED = (

@@ -11,7 +11,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.metrics.effective_depth import effective_depth
 from nclab.text import number
-from nclab.training.data.conic_hull import ConicHull
+from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 ROUNDING = 1e-9
@@ -53,7 +53,7 @@ def _cones(preset: str) -> Numbers:
     "by planes x . b_i > 0.",
     "pan2023, Sec. 3.1 “within an infinite cone with the vertex at the origin”",
     gather=_cones,
-    code="nclab.training.data.conic_hull.ConicHull",
+    code="nclab.training.data.artificial.ConicHull",
 )
 def cones(numbers: Numbers) -> Finding:
     evidence = (

@@ -19,7 +19,7 @@ from nclab.claims.tables import Table
 from nclab.engine import LOCAL, Engine
 from nclab.figures.palette import BLACK
 from nclab.figures.picture import Panel, Picture, Reference, Series
-from nclab.training.data.conic_hull import Cones, ConicHull
+from nclab.training.data.artificial import Cones, ConicHull
 from nclab.training.models.mlp import MLP, Shape
 
 KEPT, PEELED = 0, 5

@@ -9,8 +9,7 @@ from nclab.claims.evidence import RecordedNetworks
 from nclab.engine import LOCAL, Engine
 from nclab.records import read_run
 from nclab.records.schema import MEASUREMENT, layers_of
-from nclab.training.data.conic_hull import ConicHull
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Norm, Shape
 from nclab.training.sweep import SweepConfig

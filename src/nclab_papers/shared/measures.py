@@ -17,7 +17,7 @@ from nclab.metrics.nc1_variability import within_trace
 from nclab.statistics import ClassMoments
 from nclab.statistics.logits import cross_entropy
 from nclab.training.models.mlp import MLP
-from nclab.training.sweep.lean import Ended, Measured
+from nclab.training.sweep import Row, TrainedNetwork
 
 DIGITS = 6
 """Significant digits that are kept."""
@@ -26,7 +26,7 @@ DIGITS = 6
 class LastLayer:
     """Features, logits, classifier and moments of the last layer, one forward pass."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: TrainedNetwork) -> None:
         self.features, self.logits = read(ended.model, ended.train.inputs)
         self.labels = ended.train.labels
         self.weight = ended.model.classifier.weight.detach().double()
@@ -58,12 +58,12 @@ def read(model: MLP, inputs: Tensor) -> tuple[Tensor, Tensor]:
         return features, model.classifier(features).double()
 
 
-def collapse(ended: Ended) -> Measured:
+def collapse(ended: TrainedNetwork) -> Row:
     """Accuracy, loss, NC0 and the centred and raw forms of NC1, NC2, NC3."""
     return collapse_of(LastLayer(ended))
 
 
-def collapse_of(last: LastLayer) -> Measured:
+def collapse_of(last: LastLayer) -> Row:
     """The same of a layer that was read. What does not exist is None."""
     moments, W = last.moments, last.weight
     numbers = {

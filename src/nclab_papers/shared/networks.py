@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nclab.training.data.fashion_mnist_samples import FashionMNIST
+from nclab.training.data.artificial import Teacher
+from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.selection import SampleSelection
-from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep import SweepConfig

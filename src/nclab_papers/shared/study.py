@@ -10,7 +10,7 @@ from nclab.claims.tables import Row
 from nclab.engine import Engine
 from nclab.figures.picture import Series
 from nclab.training.sweep import SweepConfig
-from nclab.training.sweep.lean import Measure, train_lean
+from nclab.training.sweep.rows_only import MeasureRow, train_rows
 from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import Value, as_columns, averaged, by_cell, having
 
@@ -18,7 +18,7 @@ from nclab_papers.shared.rows import Value, as_columns, averaged, by_cell, havin
 def trained(
     fleets: Sequence[tuple[Row, SweepConfig]],
     networks: FieldNetworks,
-    measure: Measure,
+    measure: MeasureRow,
     *,
     out: Path,
     engine: Engine,
@@ -27,7 +27,7 @@ def trained(
 
     Trains what is not below `out` yet. A network that diverged has no accuracy.
     """
-    found = train_lean(
+    found = train_rows(
         [fleet for _, fleet in fleets],
         out / "field",
         measure,

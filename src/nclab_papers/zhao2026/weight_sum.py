@@ -15,9 +15,9 @@ from nclab.metrics import nc0_weight_mean, nc3_frobenius
 from nclab.statistics import ClassMoments
 from nclab.text import number
 from nclab.theory.statements import ROUNDING, Inequality
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.artificial import Teacher
 from nclab.training.fleet import Fleet, Member, Recipe
-from nclab.training.fleet.backend import Backend
+from nclab.training.fleet.fleet import Backend
 from nclab.training.models.mlp import Shape
 
 SHAPES = ((2, 2), (3, 5), (4, 3), (5, 20), (10, 12))

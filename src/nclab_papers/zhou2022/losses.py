@@ -24,8 +24,7 @@ from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture
 from nclab.theory.targets.dispatch import target
 from nclab.training.fleet import Recipe
-from nclab.training.sweep import SweepConfig
-from nclab.training.sweep.lean import Ended, Measured
+from nclab.training.sweep import SweepConfig, TrainedNetwork
 from nclab_papers.shared.measures import LastLayer, collapse_of, read, rounded
 from nclab_papers.shared.networks import FieldData, FieldNetworks
 from nclab_papers.shared.rows import (
@@ -94,12 +93,12 @@ def recipe_of(config: Config, loss: str) -> dict[str, Any]:
     return {"loss": "mse", "rate": config.squared_rate, "head_bias_decay": penalty}
 
 
-def measure(ended: Ended) -> Measured:
+def measure(ended: TrainedNetwork) -> dict[str, Any]:
     """Collapse, accuracy on held-out samples, and the gap of logits beside its prediction."""
     last = LastLayer(ended)
     numbers = collapse_of(last)
     own = ("accuracy", "nc0", "nc1", "nc2", "nc3")
-    found: Measured = {name: numbers[name] for name in own}
+    found: dict[str, Any] = {name: numbers[name] for name in own}
     if ended.test is not None:
         _, logits = read(ended.model, ended.test.inputs)
         right = logits.argmax(1) == ended.test.labels
@@ -131,7 +130,7 @@ def predicted_gap(last: LastLayer, recipe: Recipe, decay: float) -> float:
         weight_decay=(decay * last.decays[0], decay * last.decays[1]),
         bias=bias,
         smoothing=smoothing,
-        focal_gamma=recipe.focusing if recipe.loss == "focal" else None,
+        focal_gamma=recipe.focal_gamma if recipe.loss == "focal" else None,
     )
     logits = goal.logits + goal.bias[:, None]
     return gap(logits.T, torch.arange(C))

@@ -40,7 +40,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert rows[0]["from_etf"] == pytest.approx(rows[0]["from_seli"], abs=1e-5), "no imbalance"
     assert rows[0]["target_minority"] == pytest.approx(-1 / 9, abs=1e-4)
     json.dumps(numbers, allow_nan=False)
-    monkeypatch.setattr("nclab.training.sweep.lean.train_lean_group", None)
+    monkeypatch.setattr("nclab.training.sweep.rows_only.train_rows_group", None)
     assert imbalance.run(TINY, seeds=(0,), out=tmp_path) == numbers
     assert len(imbalance.tables(numbers)[0].rows) == 2
 

@@ -8,18 +8,18 @@ import torch
 from nclab.errors import DataError
 from nclab.measurement import measure_features
 from nclab.training.models.mlp import MLP
-from nclab.training.sweep.lean import Ended
+from nclab.training.sweep.rows_only import TrainedNetwork
 from nclab_papers.shared.measures import LastLayer, collapse, raw_nc3
 from nclab_papers.shared.networks import FieldNetworks
 
 TINY = FieldNetworks(width=12, layers=3, samples=60, epochs=2, batch=20, workers=0)
 
 
-def ended(**options: bool) -> Ended:
+def ended(**options: bool) -> TrainedNetwork:
     config = TINY.config("teacher", classes=4, seed=0, weight_decays=(1e-3,), **options)
     train, test = config.draw()
     model, _ = MLP.seeded(config.shape_for(train), seed=1)
-    return Ended(model.eval(), train, test, config, 1e-3)
+    return TrainedNetwork(model.eval(), train, test, config, 1e-3)
 
 
 def test_numbers_are_those_of_a_measurement() -> None:

@@ -65,7 +65,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert {row["optimizer"] for row in rows} == {*optimizers.OPTIMIZERS, NO_MOMENTUM}
     json.dumps(numbers, allow_nan=False)
     assert "34 networks; 2 layers of width 8" in describe_size(numbers | {"preset": "tiny"})
-    monkeypatch.setattr("nclab.training.sweep.lean.train_lean_group", None)
+    monkeypatch.setattr("nclab.training.sweep.rows_only.train_rows_group", None)
     assert optimizers.run(TINY, seeds=(0,), out=tmp_path) == numbers
     assert len(optimizers.tables(numbers)[0].rows) == 5 * 3 + 2
 

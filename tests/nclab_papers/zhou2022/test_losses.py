@@ -39,7 +39,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
     assert gaps["label_smoothing"] < gaps["cross_entropy"]
     assert 0 < gaps["mse"] < 1
     json.dumps(numbers, allow_nan=False)
-    monkeypatch.setattr("nclab.training.sweep.lean.train_lean_group", None)
+    monkeypatch.setattr("nclab.training.sweep.rows_only.train_rows_group", None)
     assert losses.run(TINY, seeds=(0,), out=tmp_path) == numbers
     assert len(losses.tables(numbers)[0].rows) == 5
 

@@ -10,7 +10,7 @@ from torch import Tensor
 import nclab
 from nclab.errors import DataError, NclabError
 from nclab.training.fleet import Fleet, Member, Recipe
-from nclab.training.fleet.backend import Backend
+from nclab.training.fleet.fleet import Backend
 from nclab.training.models.mlp import Norm, Shape
 from tests.reference.slow_training import plain_network, plain_training
 

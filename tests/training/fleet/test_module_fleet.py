@@ -1,6 +1,5 @@
-"""Members that autograd trains: the same steps as the fleet's own code, resumed bit for bit."""
+"""Networks of plugins, trained by autograd: the same steps as a fleet, resumed bit for bit."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ from torch import Tensor, nn
 
 from nclab import plugins
 from nclab.errors import NclabError
-from nclab.training.fleet import Fleet, Member, ModuleFleet, Recipe, fleet_for
-from nclab.training.fleet.backend import choose_backend
-from nclab.training.models.mlp import Shape
+from nclab.training.fleet import Fleet, Member, ModuleFleet, Recipe, make_fleet
+from nclab.training.models import Shape
 
 SHAPE = Shape(inputs=5, classes=3, layers=3, width=8)
 MEMBERS = [Member("affine", 1e-2, seed=1), Member("none", 1e-3, seed=2)]
@@ -32,110 +30,87 @@ def data() -> tuple[Tensor, Tensor]:
     ],
     ids=lambda recipe: f"{recipe.optimizer}-{recipe.loss}",
 )
-def test_autograd_takes_the_steps_of_the_fleet(recipe: Recipe) -> None:
-    ours = Fleet(SHAPE, MEMBERS, recipe, *data(), backend="torch")
-    theirs = ModuleFleet(SHAPE, MEMBERS, recipe, *data())
+def test_autograd_takes_the_steps_of_a_fleet(recipe: Recipe) -> None:
+    fleet = Fleet(SHAPE, MEMBERS, recipe, *data(), backend="torch")
+    module_fleet = ModuleFleet(SHAPE, MEMBERS, recipe, *data())
     for _ in range(recipe.epochs):
-        for own, other in zip(ours.train_epoch(), theirs.train_epoch(), strict=True):
-            assert other.loss == pytest.approx(own.loss, rel=1e-4)
-            assert other.accuracy == own.accuracy
+        pairs = zip(fleet.train_epoch(), module_fleet.train_epoch(), strict=True)
+        for stats, module_stats in pairs:
+            assert module_stats.loss == pytest.approx(stats.loss, rel=1e-4)
+            assert module_stats.accuracy == stats.accuracy
     for index in range(2):
-        again = theirs.model(index).state_dict()
-        for name, value in ours.model(index).state_dict().items():
+        weights = module_fleet.model(index).state_dict()
+        for name, value in fleet.model(index).state_dict().items():
             if "num_batches" not in name:
-                assert torch.allclose(value, again[name], atol=1e-4), name
+                assert torch.allclose(value, weights[name], atol=1e-4), name
 
 
 @pytest.fixture
-def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network, a loss and an optimiser of somebody else's."""
+def wide_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin with a network called wide."""
 
     def wide(inputs: int, classes: int) -> nn.Module:
         return nn.Sequential(nn.Linear(inputs, 12), nn.Tanh(), nn.Linear(12, classes))
 
-    def shifted(logits: Tensor, labels: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(logits, labels) + 0.5
-
-    def rmsprop(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-        return torch.optim.RMSprop(parameters, lr=lr, weight_decay=weight_decay, momentum=0.5)
-
-    def constant(logits: Tensor, labels: Tensor) -> Tensor:
-        return torch.ones(())
-
-    there: dict[str, dict[str, Any]] = {
-        "models": {"wide": wide},
-        "losses": {"shifted": shifted, "constant": constant},
-        "optimizers": {"rmsprop": rmsprop},
-    }
-    monkeypatch.setattr(plugins, "plugins", lambda kind: there.get(kind, {}))
-    monkeypatch.setattr(plugins, "names", lambda kind: tuple(there.get(kind, {})))
+    installed: dict[str, dict[str, Any]] = {"models": {"wide": wide}}
+    monkeypatch.setattr(plugins, "plugins", lambda kind: installed.get(kind, {}))
+    monkeypatch.setattr(plugins, "names", lambda kind: tuple(installed.get(kind, {})))
 
 
-def made(**options: Any) -> Any:
+def recipe_with(**options: Any) -> Recipe:
     return Recipe(**{"epochs": 4, "batch": 16, "rate": 1e-2, **options})
 
 
-@pytest.mark.usefixtures("plugged")
-def test_a_plugin_goes_on_bit_for_bit() -> None:
-    shape = Shape(inputs=5, classes=3, model="wide")  # type: ignore[arg-type]
-    recipe = made(optimizer="rmsprop", loss="shifted")
-    whole = fleet_for(shape, MEMBERS, recipe, *data())
-    assert isinstance(whole, ModuleFleet)
-    losses = [[stats.loss for stats in whole.train_epoch()] for _ in range(4)]
-    assert losses[-1] < losses[0]
-    assert min(losses[-1]) > 0.5  # what the loss adds
-    first = fleet_for(shape, MEMBERS, recipe, *data())
-    for _ in range(2):
-        first.train_epoch()
-    again = fleet_for(shape, MEMBERS, recipe, *data())
-    for index in range(2):
-        again.load(index, first.tensors(index), 2)
-    rest = [[stats.loss for stats in again.train_epoch()] for _ in range(2)]
-    assert rest == losses[2:]
-    for index in range(2):
-        own, other = whole.tensors(index), again.tensors(index)
-        assert own.keys() == other.keys()
-        assert all(torch.equal(own[name], other[name]) for name in own)
-
-
-@pytest.mark.usefixtures("plugged")
-def test_a_loss_of_a_plugin_is_trained_by_plain_torch() -> None:
-    recipe = made(loss="shifted", rate=0.05)
-    cpu = torch.device("cpu")
-    assert choose_backend("auto", cpu, recipe) == "torch"
-    with pytest.raises(NclabError, match="loss of ours for the kernel, got the plugin's 'shifted'"):
-        Fleet(SHAPE, MEMBERS, recipe, *data(), backend="kernel")
-    usual = dataclasses.replace(recipe, loss="cross_entropy")
-    fleets = [Fleet(SHAPE, MEMBERS, one, *data(), backend="torch") for one in (recipe, usual)]
-    for _ in range(3):
-        for own, other in zip(*(fleet.train_epoch() for fleet in fleets), strict=True):
-            assert own.loss == pytest.approx(other.loss + 0.5, rel=1e-5)
-
-
-@pytest.mark.usefixtures("plugged")
+@pytest.mark.usefixtures("wide_network")
 @pytest.mark.parametrize(
-    ("shape", "options", "words"),
+    "options",
+    [{"optimizer": "adam", "loss": "focal"}, {"optimizer": "sgd"}, {"momentum": 0.0}],
+    ids=str,
+)
+def test_a_plugin_network_resumes_bit_for_bit(options: dict[str, Any]) -> None:
+    shape = Shape(inputs=5, classes=3, model="wide")  # type: ignore[arg-type]
+    recipe = recipe_with(**options)
+    undisturbed = make_fleet(shape, MEMBERS, recipe, *data())
+    assert isinstance(undisturbed, ModuleFleet)
+    losses = [[stats.loss for stats in undisturbed.train_epoch()] for _ in range(4)]
+    assert losses[-1] < losses[0]
+    stopped = make_fleet(shape, MEMBERS, recipe, *data())
+    for _ in range(2):
+        stopped.train_epoch()
+    resumed = make_fleet(shape, MEMBERS, recipe, *data())
+    for index in range(2):
+        resumed.load(index, stopped.tensors(index), 2)
+    assert [[stats.loss for stats in resumed.train_epoch()] for _ in range(2)] == losses[2:]
+    for index in range(2):
+        expected, tensors = undisturbed.tensors(index), resumed.tensors(index)
+        assert expected.keys() == tensors.keys()
+        assert all(torch.equal(expected[name], tensors[name]) for name in expected)
+
+
+@pytest.mark.usefixtures("wide_network")
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
     [
-        ({}, {"loss": "constant"}, "depends on the logits"),
-        ({"model": "wide"}, {"optimizer": "signum"}, "sgd, sgdw, adam, adamw or a plugin's"),
-        ({"model": "wide"}, {"head_bias_decay": 0.1}, "head_bias_decay with our own networks"),
-        ({"model": "tall"}, {}, "model among 'mlp', 'wide'; got 'tall'"),
-        ({}, {"optimizer": "lion"}, "optimizer among .*'rmsprop'; got 'lion'"),
+        ({"model": "wide"}, {"optimizer": "signum"}, "sgd, sgdw, adam or adamw .*got 'signum'"),
+        ({"model": "wide"}, {"head_bias_decay": 0.1}, "only with the networks of nclab, got 0.1"),
+        ({"model": "tall"}, {}, "model as one of 'mlp', 'wide'; got 'tall'"),
     ],
 )
-def test_what_a_plugin_cannot_do_is_one_line(shape: Any, options: Any, words: str) -> None:
+def test_options_without_plugin_support_are_rejected(
+    shape: Any, options: Any, message: str
+) -> None:
     def train() -> None:
         network = Shape(inputs=5, classes=3, **shape)
-        fleet_for(network, MEMBERS, made(**options), *data()).train_epoch()
+        make_fleet(network, MEMBERS, recipe_with(**options), *data()).train_epoch()
 
-    with pytest.raises(NclabError, match=words):
+    with pytest.raises(NclabError, match=message):
         train()
 
 
-@pytest.mark.usefixtures("plugged")
-def test_a_member_that_diverges_keeps_its_last_state() -> None:
+@pytest.mark.usefixtures("wide_network")
+def test_a_diverged_member_keeps_its_last_state() -> None:
     shape = Shape(inputs=5, classes=3, model="wide")  # type: ignore[arg-type]
-    fleet = fleet_for(shape, MEMBERS, made(loss="mse", optimizer="sgd", rate=1e30), *data())
+    fleet = make_fleet(shape, MEMBERS, recipe_with(loss="mse", rate=1e30), *data())
     before = fleet.tensors(0)
     stats = fleet.train_epoch()
     assert not stats[0].alive

@@ -63,7 +63,7 @@ def test_milestones_follow_a_warm_up() -> None:
         {"beta2": 1.0},
         {"warmup": 1.0},
         {"smoothing": -0.1},
-        {"focusing": float("nan")},
+        {"focal_gamma": float("nan")},
         {"head_bias_decay": -1.0},
         {"nesterov": True, "optimizer": "adam"},
         {"nesterov": True, "momentum": 0.0},

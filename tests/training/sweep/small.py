@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.records import find_runs
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.artificial import Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep import SweepConfig

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import nclab
+from nclab.training.data.artificial import Teacher
 from nclab.training.data.samples import SampleFile
 from nclab.training.data.selection import SampleSelection
-from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
-from nclab.training.sweep.config import ALWAYS, SweepConfig, measured_epochs
+from nclab.training.sweep.config import ALWAYS_STORED, SweepConfig, measured_epochs
 from tests.training.sweep.small import small
 
 
@@ -51,7 +51,7 @@ def test_names_stay_when_options_are_added() -> None:
     """Runs that are on disk already go on: the very name that this configuration has always had."""
     [first, *_] = small().plan(small().data.draw())
     assert first.name == "teacher3_L3_w8_affine_wd1e-3_s0_c9f0e3ca"
-    assert set(first.config["recipe"]) == set(ALWAYS["recipe"])
+    assert set(first.config["recipe"]) == set(ALWAYS_STORED["recipe"])
 
 
 def test_a_file_counts_by_its_content_not_its_place(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from nclab.records import find_runs, read_run
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import Shape
 from nclab.training.sweep.config import SweepConfig
-from nclab.training.sweep.group import Group, meeting_points, train_group
-from nclab.training.sweep.rows import row_of
+from nclab.training.sweep.group import Group, resume_points, train_group
+from nclab.training.sweep.rows import rows_of
 from tests.training.sweep.small import contents, small
 
 STEPS = 5  # of an epoch: 130 samples in batches of 32
@@ -127,7 +127,7 @@ def test_a_diverged_member_is_told_and_the_others_go_on(
     divergent: tuple[Path, SweepConfig],
 ) -> None:
     out, config = divergent
-    good, bad = [row_of(out / plan.name) for plan in group_of(out, config).plans]
+    good, bad = rows_of(out, [plan.name for plan in group_of(out, config).plans])
     assert bad["converged"] is False
     assert "became" in bad["why"]
     assert 0 < bad["epoch"] < 8
@@ -156,7 +156,7 @@ def test_features_without_geometry_are_told(tmp_path: Path) -> None:
     config = small(shape=Shape(layers=3, width=1), norms=("none",), weight_decays=(1e-3,))
     group = group_of(tmp_path, config)
     train_group(group)
-    row = row_of(tmp_path / group.plans[0].name)
+    [row] = rows_of(tmp_path, [group.plans[0].name])
     assert "On a line" in row["why"]
     assert row["min_intra"] is None
     assert row["converged"] is False
@@ -179,7 +179,7 @@ def test_the_model_steps_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_meeting_points(steps: list[list[int]], expected: Any) -> None:
-    assert list(meeting_points(steps)) == expected
+    assert list(resume_points(steps)) == expected
 
 
 def test_the_backend_is_recorded_outside_the_config(whole: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nclab
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.artificial import Teacher
 from nclab.training.models.mlp import MLP, Norm, Shape
 from nclab.training.sweep.measure import measure_member
 

@@ -8,7 +8,7 @@ import pytest
 import nclab
 from nclab.records import open_run
 from nclab.records.health import has_converged
-from nclab.training.sweep.rows import row_of, summary
+from nclab.training.sweep.rows import rows_of, summary
 
 GOOD: dict[str, Any] = {"accuracy": 0.995, "loss": 0.1, "max_inter": -0.3}
 
@@ -39,4 +39,4 @@ def test_convergence(change: dict[str, Any], expected: bool) -> None:
 def test_a_run_that_goes_on_has_no_row(tmp_path: Path) -> None:
     open_run(tmp_path / "a", kind="fleet", config={}, seed=0).close()
     with pytest.raises(nclab.NclabError, match="Run the sweep again"):
-        row_of(tmp_path / "a")
+        rows_of(tmp_path, ["a"])

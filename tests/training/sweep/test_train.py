@@ -12,14 +12,12 @@ import nclab
 from nclab.engine import Job, ReportStep, run_jobs
 from nclab.errors import MissingExtra, NclabError
 from nclab.records import open_run, read_run
-from nclab.training.data.conic_hull import ConicHull
-from nclab.training.data.modular_addition import ModularAddition
+from nclab.training.data.artificial import ConicHull, ModularAddition
 from nclab.training.data.selection import SampleSelection
 from nclab.training.fleet import Recipe
 from nclab.training.models.mlp import MLP, Shape
-from nclab.training.sweep import memory, train, train_sweep
-from nclab.training.sweep.memory import bytes_of, physical_bytes
-from nclab.training.sweep.train import deal
+from nclab.training.sweep import train, train_sweep
+from nclab.training.sweep.train import deal, physical_bytes, state_bytes
 from tests.training.sweep.small import contents, small
 
 KEYS = ["norm", "weight_decay", "seed", "accuracy", "loss", "min_intra", "max_inter", "alpha"]
@@ -112,7 +110,7 @@ def test_models_too_large_are_refused_before_any_run(tmp_path: Path, shape: Shap
 def test_the_estimate_is_that_of_the_parameters() -> None:
     shape = Shape(inputs=7, classes=3, layers=5, width=20)
     parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
-    assert bytes_of(shape, 3) == 3 * 4 * 4 * parameters
+    assert state_bytes(shape, 3) == 3 * 4 * 4 * parameters
 
 
 @pytest.mark.parametrize(
@@ -121,7 +119,7 @@ def test_the_estimate_is_that_of_the_parameters() -> None:
 def test_the_estimate_knows_the_last_layer(sizes: dict[str, int]) -> None:
     shape = Shape(**{"inputs": 7, "classes": 3, "layers": 5, "width": 20, **sizes})  # type: ignore[arg-type]
     parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
-    assert bytes_of(shape, 1) == 4 * 4 * parameters
+    assert state_bytes(shape, 1) == 4 * 4 * parameters
 
 
 def test_groups_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +128,8 @@ def test_groups_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         folder.mkdir(parents=True)
         (folder / "size").write_text(f"{size}\n")
         (folder / "shared_cpu_map").write_text(f"{cores}\n")
-    assert memory.cache_share(tmp_path / "caches") == 4 * 2**20
-    assert memory.cache_share(tmp_path / "none") == memory.USUAL
+    assert train.cache_share(tmp_path / "caches") == 4 * 2**20
+    assert train.cache_share(tmp_path / "none") == train.DEFAULT_CACHE
     monkeypatch.setattr(train, "group_size", lambda shape: 3)
     groups = []
     monkeypatch.setattr(train, "train_group", lambda group, tell: groups.append(len(group.plans)))
@@ -189,5 +187,5 @@ def lacks_a_package(report: ReportStep) -> None:
 def test_what_a_user_can_mend_is_one_line(job: Callable[..., None], words: str) -> None:
     [outcome] = run_jobs([Job("it", job)], workers=0)
     with pytest.raises(NclabError, match=words) as caught:
-        train._raise(outcome)
+        train._raise_failure(outcome)
     assert "\n" not in str(caught.value)

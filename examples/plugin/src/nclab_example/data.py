@@ -4,29 +4,29 @@ from dataclasses import dataclass
 
 import torch
 
-from nclab.training.data.samples import Samples
+from nclab.training.data import Samples
 
 
 @dataclass(frozen=True)
 class Rings:
-    """Classes that are rings around one centre, which no linear classifier tells apart."""
+    """Classes that are rings around one centre, which no linear classifier can separate."""
 
     classes: int = 3
     """Number of rings."""
     samples: int = 300
-    """Points of all rings together."""
+    """Number of points of all rings together."""
     noise: float = 0.05
-    """Spread around each ring."""
+    """Standard deviation around each ring."""
     seed: int = 0
-    """Of the points."""
+    """Seed of the points."""
 
     @property
     def label(self) -> str:
-        """What tables and folders call the data."""
+        """Short name of the data, for tables and folders."""
         return f"rings{self.classes}"
 
     def draw(self) -> Samples:
-        """The samples, the same on every machine."""
+        """Return the samples of the seed."""
         generator = torch.Generator().manual_seed(self.seed)
         labels = torch.arange(self.samples) % self.classes
         angles = torch.rand(self.samples, generator=generator) * 2 * torch.pi

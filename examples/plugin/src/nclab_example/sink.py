@@ -1,4 +1,4 @@
-"""A sink: a callable that takes an Event, made from what follows the colon in its name."""
+"""A sink: a callable that takes an Event; it gets the text after the colon of its name."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from nclab.monitor import Event
 
 
 class LinesSink:
-    """Appends a line of JSON with the scalars of each event to a file."""
+    """Sink that appends the scalars of each event to a file, one JSON object per line."""
 
     def __init__(self, target: str = "collapse.jsonl") -> None:
         self.file = Path(target)

@@ -170,7 +170,7 @@ def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
 
     On the map of imbalance a row without a state has that of its `minority_cosine`: merged or
     apart. Other columns are left alone. The `weight_decay` of a sweep's table is that of the
-    weights, not t sqrt n: `nclab.training.sweep.on_maps.sweep_points` places its networks.
+    weights, not t sqrt n: `nclab.training.sweep.networks_on_map.sweep_points` places its networks.
 
     >>> numbers = with_points({"map": "depth"}, [{"classes": 6, "depth": 2, "state": "orthoplex"}])
     >>> numbers["points"]

@@ -1,9 +1,7 @@
-"""FashionMNIST: 28 × 28 grey images of ten kinds of clothing, 60,000 to train and 10,000 to test.
+"""FashionMNIST: 60,000 training and 10,000 test images, 28 × 28, of ten kinds of clothing."""
 
-Looked for in a folder you name, in `$NCLAB_DATA`, where Debian's package `dataset-fashion-mnist`
-puts it, and in nclab's cache folder; what is not there can be fetched, see `fashion_mnist_fetch`.
-"""
-
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,32 +9,41 @@ import torch
 from torch import Tensor
 
 from nclab.errors import DataError, MissingData
-from nclab.training.data.fashion_mnist_fetch import fetch_files
 from nclab.training.data.fashion_mnist_files import (
     FILES,
-    HOW,
+    INSTALLATION,
+    SIDE,
     cache_folder,
+    fetch_files,
     find_folder,
     read_checked,
 )
+from nclab.training.data.samples import Samples
 
 MEAN, STD = 0.2860, 0.3530
-"""Of the training pixels, 0 to 1; what images are normalised by."""
+"""Mean and standard deviation of the training pixels, from 0 to 1; they normalise the images."""
+CLASSES = 10
+GRID = 2.0**-10
+"""Spacing to which components are rounded, because linear algebra libraries differ in last bits."""
+SLICE = 10_000
+"""Number of images whose products are added up at once."""
 
 
 class Images(NamedTuple):
     """Images and their classes as the files hold them."""
 
     pixels: Tensor
-    """(n, 28, 28) uint8."""
+    """Pixels (n, 28, 28), uint8."""
     labels: Tensor
-    """(n,) int64 in [0, 10)."""
+    """Labels (n,) in [0, 10), int64."""
 
 
 def load(*, part: str = "train", folder: Path | None = None, fetch: bool = True) -> Images:
-    """The training or the test images, checked; fetched into the cache folder if need be.
+    """Return the training or test images; download them into the cache folder if necessary.
 
-    A missing file is a `MissingData`, a damaged one a `DataError`; both say what to do.
+    Without `folder`, the files are searched in `$NCLAB_DATA`, in the folder of Debian's package
+    `dataset-fashion-mnist` and in nclab's cache folder. Missing files raise `MissingData`, damaged
+    files `DataError`; both messages say what to do.
     """
     if part not in ("train", "test"):
         raise DataError(f"Expected part='train' or 'test', got {part!r}.")
@@ -47,14 +54,14 @@ def load(*, part: str = "train", folder: Path | None = None, fetch: bool = True)
     if home is None:
         where = f"in {folder}" if folder else "on this machine"
         raise MissingData(
-            f"Expected FashionMNIST's {files[0].name}[.gz], not found {where}. {HOW}."
+            f"Expected FashionMNIST's {files[0].name}[.gz], not found {where}. {INSTALLATION}."
         )
     pixels, labels = (read_checked(home, file) for file in files)
     return Images(torch.from_numpy(pixels), torch.from_numpy(labels).long())
 
 
 def balanced_subset(labels: Tensor, *, size: int, seed: int) -> Tensor:
-    """(size,) ascending indices of equally many samples of each class, chosen by the seed.
+    """Return (size,) ascending row numbers: equally many samples of each class, chosen by the seed.
 
     >>> labels = torch.tensor([0, 1, 0, 1, 0, 1, 1])
     >>> chosen = balanced_subset(labels, size=4, seed=0)
@@ -63,8 +70,8 @@ def balanced_subset(labels: Tensor, *, size: int, seed: int) -> Tensor:
     """
     counts = labels.bincount()
     classes = len(counts)
-    per_class, rest = divmod(size, classes)
-    if rest or size < classes:
+    per_class, remainder = divmod(size, classes)
+    if remainder or size < classes:
         raise DataError(f"Expected a multiple of the {classes} classes as size, got {size}.")
     if per_class > counts.min():
         raise DataError(
@@ -81,17 +88,102 @@ def balanced_subset(labels: Tensor, *, size: int, seed: int) -> Tensor:
 
 
 def to_inputs(pixels: Tensor, *, side: int = 32) -> Tensor:
-    """(n, 1, side, side) float32: black around the image, then less the mean, over the deviation.
+    """Return normalised float32 images (n, 1, side, side), padded with black pixels.
 
-    The padding is black like the background of the images, so it is (0 − 0.2860)/0.3530, not 0.
+    Black is 0 before the normalisation, hence (0 − 0.2860)/0.3530 after it.
 
     >>> inputs = to_inputs(torch.zeros(2, 28, 28, dtype=torch.uint8))
     >>> inputs.shape, round(inputs[0, 0, 0, 0].item(), 4)
     (torch.Size([2, 1, 32, 32]), -0.8102)
     """
-    before, rest = divmod(side - pixels.shape[-1], 2)
+    before, odd = divmod(side - pixels.shape[-1], 2)
     if before < 0:
         raise DataError(f"Expected a side of at least {pixels.shape[-1]}, got {side}.")
-    padding = (before, before + rest) * 2
+    padding = (before, before + odd) * 2
     padded = torch.nn.functional.pad(pixels, padding)
     return ((padded.float() / 255 - MEAN) / STD).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class FashionMNIST:
+    """Source of training images, equally many of each class, as pixels or principal components."""
+
+    samples: int = 10_000
+    """Number of samples."""
+    components: int | None = None
+    """Number of principal components to use instead of the 784 pixels; 64 keep most of the
+    variance. They are computed from all 60,000 images and divided by one number, so that their
+    mean variance is 1."""
+    seed: int = 0
+    """Seed of the samples."""
+    classes: int = CLASSES
+    """Number of classes to use, from the first on."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.classes <= CLASSES:
+            raise DataError(f"Expected 2 to {CLASSES} classes, got {self.classes}.")
+        if self.components is not None and not 1 <= self.components <= SIDE * SIDE:
+            raise DataError(
+                f"Expected 1 to {SIDE * SIDE} components, or None for pixels; got "
+                f"{self.components}."
+            )
+        if self.seed < 0:
+            raise DataError(f"Expected a seed of 0 or more, got {self.seed}.")
+
+    @property
+    def label(self) -> str:
+        """Short name of the data, for folders and tables."""
+        return "fashion" if self.components is None else f"fashion{self.components}"
+
+    def draw(self) -> Samples:
+        """Return the samples of the seed."""
+        pixels, labels = load()
+        known = (labels < self.classes).nonzero().flatten()
+        rows = known[balanced_subset(labels[known], size=self.samples, seed=self.seed)]
+        if self.components is None:
+            inputs = to_inputs(pixels[rows], side=SIDE).flatten(1)
+        else:
+            inputs = principal_components(pixels.flatten(1), rows, self.components)
+        return Samples(inputs.contiguous(), labels[rows])
+
+
+class Basis(NamedTuple):
+    """Leading principal directions of all images."""
+
+    mean: Tensor
+    directions: Tensor
+    """Directions (pixels, count); the largest entry of each is positive."""
+    scale: float
+    """Root of the mean variance of the coordinates, which divides the coordinates."""
+
+
+_BASES: dict[tuple[int, int], Basis] = {}
+"""Cache by checksum of the images and count, because a sweep draws the same data many times."""
+
+
+def principal_components(pixels: Tensor, rows: Tensor, count: int) -> Tensor:
+    """Return (rows, count) float32 coordinates of some images along the leading directions of all.
+
+    Coordinates are rounded to multiples of 1/1024, so that they are equal on every machine.
+    """
+    key = zlib.crc32(pixels.contiguous().numpy().tobytes()), count
+    if key not in _BASES:
+        _BASES[key] = basis(pixels, count)
+    mean, directions, scale = _BASES[key]
+    scores = (pixels[rows].double() - mean) @ directions
+    return ((scores / scale / GRID).round() * GRID).float()
+
+
+def basis(pixels: Tensor, count: int) -> Basis:
+    """Return the leading directions of images (n, pixels).
+
+    The sums of products of bytes are exact in float64.
+    """
+    products = torch.zeros(pixels.shape[1], pixels.shape[1], dtype=torch.float64)
+    for part in pixels.split(SLICE):
+        products += part.T.double() @ part.double()
+    mean = pixels.sum(0, dtype=torch.int64).double() / len(pixels)
+    variances, directions = torch.linalg.eigh(products / len(pixels) - torch.outer(mean, mean))
+    leading = directions[:, -count:].flip(1)
+    largest = leading.gather(0, leading.abs().argmax(0, keepdim=True))
+    return Basis(mean, leading * largest.sign(), float(variances[-count:].mean().sqrt()))

@@ -20,14 +20,14 @@ DTYPES: dict[int, np.dtype[Any]] = {
     0x0D: np.dtype(">f4"),
     0x0E: np.dtype(">f8"),
 }
-"""Third byte of the file -> what its numbers are; all of them big-endian."""
+"""Number type by the third byte of the file; all numbers are big-endian."""
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_BYTES = 2**32
-"""A header that announces more than this is taken for damaged, not for a reason to fill memory."""
+"""Largest array that is read; a header that announces more counts as damaged."""
 
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of an IDX file; gzip is recognised by content, not by name.
+    """Return the array of an IDX file; recognise gzip by content, not by name.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "labels"
@@ -59,17 +59,21 @@ def _parse(stream: BinaryIO, file: Path) -> NDArray[Any]:
     dtype, dimensions = DTYPES[magic[2]], magic[3]
     header = stream.read(4 * dimensions)
     if len(header) < 4 * dimensions:
-        raise DataError(f"Expected {dimensions} sizes in the header of {file}; it is cut short.")
+        raise DataError(
+            f"Expected {dimensions} sizes in the header of {file}, but the file is cut short."
+        )
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
     if 0 in shape:
         raise DataError(f"Expected data in {file}, got the empty shape {shape}.")
     size = math.prod(shape) * dtype.itemsize
     if size > MOST_BYTES:
-        raise DataError(f"Expected at most {MOST_BYTES} bytes in {file}, its header says {size}.")
-    content = stream.read(size + 1)  # one more: to see what should not be there
-    if len(content) != size:
-        found = "more" if len(content) > size else f"{len(content)}"
         raise DataError(
-            f"Expected {size} bytes of data in {file} for its shape {shape}, found {found}."
+            f"Expected at most {MOST_BYTES} bytes in {file}, but its header says {size}."
+        )
+    content = stream.read(size + 1)  # one byte more shows whether data follow the array
+    if len(content) != size:
+        length = "more" if len(content) > size else f"{len(content)}"
+        raise DataError(
+            f"Expected {size} bytes of data in {file} for its shape {shape}, found {length}."
         )
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""Samples to train on: inputs with labels, checked once."""
+"""Samples to train on: checked inputs with labels, from arrays or from a file."""
 
 import hashlib
 import os
@@ -17,11 +17,12 @@ from nclab.csv_samples import read_csv
 from nclab.errors import DataError
 
 INPUTS = ("X", "features", "inputs")
+"""Accepted names of the input array in a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Inputs (N, d) in float32 and labels (N,) in [0, C) as int64, every class present.
+    """Inputs (N, d) in float32 and labels (N,) in [0, C) as int64; every class has samples.
 
     >>> samples = Samples.checked([[0.0, 1.0], [1.0, 0.0]], [0, 1])
     >>> samples.classes, samples.counts
@@ -33,7 +34,7 @@ class Samples:
 
     @classmethod
     def checked(cls, inputs: Any, labels: Any) -> "Samples":
-        """Samples from arrays, or one line that says why they cannot be trained on."""
+        """Return samples from arrays; raise `DataError` if a network cannot be trained on them."""
         rows = _inputs(_tensor(inputs, "inputs"))
         return cls(rows, _labels(_tensor(labels, "labels"), len(rows)))
 
@@ -41,25 +42,25 @@ class Samples:
         return len(self.inputs)
 
     def __iter__(self) -> Iterator[Tensor]:
-        """`inputs, labels = samples`."""
+        """Iterate over inputs and labels, for `inputs, labels = samples`."""
         return iter((self.inputs, self.labels))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process as bytes: torch would take shared memory, often scarce."""
+        """Pickle the arrays as bytes; torch would use shared memory, which may be scarce."""
         return _from_arrays, (self.inputs.cpu().numpy(), self.labels.cpu().numpy())
 
     @property
     def classes(self) -> int:
-        """C."""
+        """Number of classes, C."""
         return int(self.labels.max()) + 1
 
     @property
     def counts(self) -> list[int]:
-        """Samples of every class."""
+        """Number of samples of every class."""
         return [int(count) for count in torch.bincount(self.labels)]
 
     def standardised(self) -> "Samples":
-        """Every input column with mean 0 and variance 1; constant columns become 0."""
+        """Scale every input column to mean 0 and variance 1; constant columns become 0."""
         rows = self.inputs.double()
         centred = rows - rows.mean(0)
         spread = centred.square().mean(0).sqrt()
@@ -67,32 +68,19 @@ class Samples:
         return Samples(scaled.float(), self.labels)
 
     def digest(self) -> str:
-        """SHA-256 of shape, inputs and labels: equal for equal samples on every machine."""
+        """Return the SHA-256 of shape, inputs and labels, which is equal on every machine."""
         total = hashlib.sha256(repr(tuple(self.inputs.shape)).encode())
         total.update(self.inputs.contiguous().numpy().astype("<f4").tobytes())
         total.update(self.labels.contiguous().numpy().astype("<i8").tobytes())
         return total.hexdigest()
 
 
-def check_artificial(data: Any, *sizes: str) -> None:
-    """Refuse sizes below 1, fewer than two classes or a sample for each, and a seed below 0."""
-    for name in sizes:
-        if getattr(data, name) < 1:
-            raise DataError(f"Expected {name} of 1 or more, got {getattr(data, name)}.")
-    if not 2 <= data.classes <= data.samples:
-        raise DataError(
-            f"Expected 2 to {data.samples} classes, one sample or more for each, "
-            f"got {data.classes}."
-        )
-    if data.seed < 0:
-        raise DataError(f"Expected a seed of 0 or more, got {data.seed}.")
-
-
 def read_samples(path: str | os.PathLike[str]) -> Samples:
-    """The samples of a .npz or .safetensors file: X|features|inputs and y|labels|targets.
+    """Return the samples of a .npz, .safetensors or .csv file.
 
-    Or of a .csv file: a row each, the label in the last column or the one of that name. Labels
-    that are names are numbered in their order in the dictionary.
+    A .npz or .safetensors file holds X|features|inputs and y|labels|targets. In a .csv file every
+    row is a sample; its label is in the last column or in a column called label. Labels that are
+    names are numbered in alphabetical order.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
@@ -112,20 +100,20 @@ def read_samples(path: str | os.PathLike[str]) -> Samples:
 
 @dataclass(frozen=True)
 class SampleFile:
-    """A user's file as a source of samples, beside the artificial ones."""
+    """Source of samples that reads a user's file."""
 
     path: str
     standardise: bool = False
-    """Give every input column mean 0 and variance 1."""
+    """Scale every input column to mean 0 and variance 1."""
 
     @property
     def label(self) -> str:
-        """A short name, safe as part of a folder's."""
+        """Short name of the data, safe in the name of a folder."""
         stem = Path(self.path).stem
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)[:40] or "file"
 
     def draw(self) -> Samples:
-        """The samples."""
+        """Return the samples of the file."""
         samples = read_samples(self.path)
         return samples.standardised() if self.standardise else samples
 
@@ -134,16 +122,16 @@ def _from_arrays(inputs: Any, labels: Any) -> Samples:
     return Samples(torch.from_numpy(inputs), torch.from_numpy(labels))
 
 
-def _tensor(values: Any, what: str) -> Tensor:
+def _tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
         tensor = values.detach().cpu()
     else:
         array = np.asarray(values)
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-            raise DataError(f"Expected numeric {what}, got an array of {array.dtype}.")
+            raise DataError(f"Expected numeric {name}, got an array of {array.dtype}.")
         tensor = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
     if tensor.dtype.is_complex:
-        raise DataError(f"Expected real {what}, got complex numbers.")
+        raise DataError(f"Expected real {name}, got complex numbers.")
     return tensor
 
 
@@ -158,10 +146,10 @@ def _inputs(values: Tensor) -> Tensor:
     rows = values.to(torch.float32).contiguous()
     bad = (~torch.isfinite(rows)).nonzero()
     if len(bad):
-        row, column = (int(place) for place in bad[0])
+        row, column = (int(index) for index in bad[0])
         raise DataError(
             f"Expected finite inputs in float32, got {float(values[row, column])} in row {row}, "
-            f"column {column}. Remove or mend that sample."
+            f"column {column}. Remove or correct that sample."
         )
     return rows
 
@@ -170,7 +158,7 @@ def _labels(values: Tensor, rows: int) -> Tensor:
     if values.dtype.is_floating_point:
         raise DataError(
             f"Expected integer labels, got {str(values.dtype).removeprefix('torch.')}. "
-            "Convert class numbers to integers; one-hot rows with argmax."
+            "Convert class numbers to integers, one-hot labels with argmax."
         )
     if values.ndim != 1:
         raise DataError(f"Expected labels of shape (samples,), got {tuple(values.shape)}.")

@@ -1,4 +1,4 @@
-"""Which of a source's samples are trained on: long tails, noisy labels, a held-out share."""
+"""Selection of training samples: class imbalance, label noise and held-out test samples."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LongTail = Literal["step", "exponential"]
 
 
 class Split(NamedTuple):
-    """Samples to train on, and to look at afterwards."""
+    """Training samples, and test samples if any are held out."""
 
     train: Samples
     test: Samples | None
@@ -23,10 +23,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleSelection:
-    """What is done to samples, from the seed alone; by default nothing.
+    """Imbalance, label noise and test share of a data set; by default samples stay unchanged.
 
-    Held-out samples are chosen first and keep their labels, so that they are the same whatever the
-    imbalance and the noise.
+    The seed alone decides the selection. Test samples are chosen first and keep their labels, so
+    they do not depend on imbalance and noise.
 
     >>> samples = Samples.checked(torch.eye(40), torch.arange(40) % 4)
     >>> train, test = SampleSelection(imbalance=4, test_share=0.2).split(samples)
@@ -37,15 +37,15 @@ class SampleSelection:
     """
 
     imbalance: float = 1.0
-    """Samples of the largest class over those of the smallest; at 1 all samples are taken."""
+    """Size of the largest class over that of the smallest; 1 keeps all samples."""
     tail: LongTail = "step"
-    """How: the latter half of the classes is small, or each smaller than the one before."""
+    """Shape of the imbalance: small second half of the classes, or exponentially falling sizes."""
     label_noise: float = 0.0
-    """Share of the training samples that get the label of another class, each alike."""
+    """Share of the training samples that get the label of another, random class."""
     test_share: float = 0.0
-    """Share of every class that is held out and measured with the class means of training."""
+    """Share of every class that is held out and measured against the training class means."""
     selection_seed: int = 0
-    """Of all three."""
+    """Seed of imbalance, noise and test samples."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < math.inf:
@@ -60,26 +60,26 @@ class SampleSelection:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is done."""
+        """Whether the selection changes the samples."""
         return self.imbalance > 1 or self.label_noise > 0 or self.test_share > 0
 
     def split(self, samples: Samples) -> Split:
-        """The samples to train on, and those held out if any are."""
+        """Return the training samples, and the test samples if any are held out."""
         if not self.changes:
             return Split(samples, None)
         stream = np.random.Generator(np.random.PCG64(self.selection_seed))
         labels = samples.labels.numpy()
-        order, doubt, other = stream.random((3, len(labels)))
+        order, noise_rank, shift = stream.random((3, len(labels)))
         rows = [np.flatnonzero(labels == c) for c in range(samples.classes)]
-        rows = [own[order[own].argsort(kind="stable")] for own in rows]
-        held_out = [self._held_out(len(own), c) for c, own in enumerate(rows)]
-        kept = self._kept([len(own) - out for own, out in zip(rows, held_out, strict=True)])
+        rows = [members[order[members].argsort(kind="stable")] for members in rows]
+        held_out = [self._held_out(len(members), c) for c, members in enumerate(rows)]
+        kept = self._kept([len(members) - out for members, out in zip(rows, held_out, strict=True)])
         parts = list(zip(rows, held_out, kept, strict=True))
-        chosen = np.sort(np.concatenate([own[out : out + count] for own, out, count in parts]))
-        test = np.sort(np.concatenate([own[:out] for own, out, _ in parts]))
-        noisy = self._noisy(labels[chosen], doubt[chosen], other[chosen], samples.classes)
+        train = np.sort(np.concatenate([members[n : n + count] for members, n, count in parts]))
+        test = np.sort(np.concatenate([members[:n] for members, n, _ in parts]))
+        noisy = self._noisy(labels[train], noise_rank[train], shift[train], samples.classes)
         return Split(
-            Samples(samples.inputs[torch.from_numpy(chosen)], torch.from_numpy(noisy)),
+            Samples(samples.inputs[torch.from_numpy(train)], torch.from_numpy(noisy)),
             Samples(samples.inputs[torch.from_numpy(test)], samples.labels[torch.from_numpy(test)])
             if len(test)
             else None,
@@ -90,13 +90,13 @@ class SampleSelection:
             return 0
         if count < 2:
             raise DataError(
-                f"Expected 2 samples or more of every class, to hold one out, got {count} of "
-                f"class {label}."
+                f"Expected 2 samples or more of every class, so that one can be held out, got "
+                f"{count} of class {label}."
             )
         return min(count - 1, max(1, round(self.test_share * count)))
 
     def _kept(self, counts: list[int]) -> list[int]:
-        """As many as the classes have, in the wanted proportions."""
+        """Return the largest class sizes in the requested proportions."""
         if self.imbalance == 1:
             return counts
         C = len(counts)
@@ -105,31 +105,31 @@ class SampleSelection:
         else:
             shares = [self.imbalance ** (-c / (C - 1)) for c in range(C)]
         most = min(count / share for count, share in zip(counts, shares, strict=True))
-        # What lies between two integers only by rounding counts as the larger.
+        # A size below an integer by rounding alone counts as that integer.
         kept = [math.floor(most * share + 1e-9) for share in shares]
         if min(kept) < 1:
             raise DataError(
-                f"Expected a sample or more of every class, but an imbalance of "
-                f"{self.imbalance:g} leaves none beside {kept[0]} of the largest. Take more "
-                "samples or a smaller imbalance."
+                f"Expected a sample or more of every class, but with an imbalance of "
+                f"{self.imbalance:g} the largest class has {kept[0]} samples and the smallest "
+                "none. Use more samples or a smaller imbalance."
             )
         return kept
 
     def _noisy(
         self,
         labels: NDArray[np.int64],
-        doubt: NDArray[np.float64],
-        other: NDArray[np.float64],
+        noise_rank: NDArray[np.float64],
+        shift: NDArray[np.float64],
         classes: int,
     ) -> NDArray[np.int64]:
-        """Labels, those with the least doubt numbers moved on to another class."""
-        wrong = doubt.argsort(kind="stable")[: round(self.label_noise * len(labels))]
+        """Return labels; those with the smallest `noise_rank` are shifted to another class."""
+        wrong = noise_rank.argsort(kind="stable")[: round(self.label_noise * len(labels))]
         noisy = labels.copy()
-        noisy[wrong] = (labels[wrong] + 1 + np.floor(other[wrong] * (classes - 1))) % classes
+        noisy[wrong] = (labels[wrong] + 1 + np.floor(shift[wrong] * (classes - 1))) % classes
         empty = np.flatnonzero(np.bincount(noisy, minlength=classes) == 0)
         if len(empty):
             raise DataError(
                 f"Expected samples of every class, but label noise of {self.label_noise:g} leaves "
-                f"none of class {empty[0]}. Take more samples or less noise."
+                f"none of class {empty[0]}. Use more samples or less noise."
             )
         return noisy

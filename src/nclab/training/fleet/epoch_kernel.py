@@ -1,11 +1,11 @@
 """One epoch of training, compiled by numba (the extra `fast`).
 
-Features are stored transposed, (width, n): a neuron's batch is one row, which bias, activation,
-batch norm and their gradients pass through while it is in the nearest cache, and the three matrix
-products of a layer take less time than in the other order. A layer is updated as soon as the way
-back has left it, and what the next step's gradients are added to is made ready in the same loop:
-for SGD the momentum itself, then momentum v + weight_decay theta, for others a vector of its own.
-All compiled code is in this file: numba's cache looks at no other.
+Features are stored transposed, (width, n). Bias, activation, batch norm and their gradients then
+work on one row, the batch of a neuron, while it is in the nearest cache, and the three matrix
+products of a layer are faster. The backward pass updates a layer as soon as its gradient is
+complete. The same loop initialises the vector to which the next step adds gradients: for plain SGD
+the momenta, set to momentum v + weight_decay theta; for other optimisers a separate vector.
+All compiled code is in this file, because numba's cache notices changes of this file only.
 """
 
 import math
@@ -23,28 +23,28 @@ Array = Any
 
 PLAIN, TRANSPOSED = ord("N"), ord("T")
 SGD, MOMENTUM, ADAM, SIGN = range(4)
-"""How a step is taken; SGD is the common case of MOMENTUM, coupled and without Nesterov."""
+"""Optimisers; SGD is the common case of MOMENTUM, coupled and without Nesterov."""
 CROSS_ENTROPY, LABEL_SMOOTHING, FOCAL, MSE = range(4)
 RELU, GELU, TANH = range(3)
 
 
 def _compiled(function: Function) -> Function:
-    # Sums may be reordered, but inf and nan keep their meaning: divergence must be seen.
-    freedoms = {"reassoc", "contract", "nsz", "arcp"}
-    # All in one piece: a function that is called runs as another copy, which rounds otherwise, in
-    # the process that compiles it than in those that load the caller from the cache.
-    part = function.__name__ != "run_epoch"
-    # Adam divides in every turn of its loop: an error to raise would keep it from being vectorised.
-    zero = "numpy" if function.__name__ == "_adam" else "python"
-    options: Any = {"cache": True, "nogil": True, "forceinline": part, "error_model": zero}
-    return cast(Function, numba.njit(**options, fastmath=freedoms)(function))
+    """Compile a function; sums may be reordered, but inf and nan keep their meaning."""
+    fastmath = {"reassoc", "contract", "nsz", "arcp"}
+    # Inline all functions. Otherwise the process that compiles run_epoch and the processes that
+    # load it from the cache call different copies of a function, which round differently.
+    inline = function.__name__ != "run_epoch"
+    # Adam divides in its loop; a check for division by zero would prevent vectorisation.
+    error_model = "numpy" if function.__name__ == "_adam" else "python"
+    options: Any = {"cache": True, "nogil": True, "forceinline": inline, "error_model": error_model}
+    return cast(Function, numba.njit(**options, fastmath=fastmath)(function))
 
 
 class Choices(NamedTuple):
-    """What is trained, and how."""
+    """Network, loss and optimiser as constants of this module."""
 
-    places: Array
-    """Where the parameters of every layer lie, as `state.places` says."""
+    layout: Array
+    """Positions of the parameters of every layer, from `state.layout_table`."""
     norm: bool
     activation: int
     loss: int
@@ -53,19 +53,19 @@ class Choices(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Flat vectors, which a step changes."""
+    """Flat vectors that a step changes."""
 
     parameters: Array
     momenta: Array
     squares: Array
-    """Of Adam alone."""
-    sums: Array
-    """What a step's gradients are added to: for SGD, the momenta."""
+    """Adam's running mean of the squared gradient."""
+    gradients: Array
+    """Vector to which a step adds its gradients: for plain SGD the momenta."""
     statistics: Array
 
 
 class Numbers(NamedTuple):
-    """Scalars of a step, in the dtype of the weights: others would widen every product."""
+    """Scalars of a step in the dtype of the weights, because float64 would widen every product."""
 
     rate: Any
     momentum: Any
@@ -73,9 +73,10 @@ class Numbers(NamedTuple):
     fresh1: Any
     """1 - beta1, rounded once."""
     fresh2: Any
+    """1 - beta2, rounded once."""
     adam_epsilon: Any
     smoothing: Any
-    focusing: Any
+    focal_gamma: Any
     epsilon: Any
     running: Any
     lowest: Any
@@ -84,27 +85,27 @@ class Numbers(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for one batch."""
+    """Working memory for one batch."""
 
     features: Array
-    """What each linear layer reads, (layers, widest * batch)."""
+    """Inputs of each linear layer, (layers, widest * batch)."""
     active: Array
-    """After the activation, before batch norm; without it, the features of the layer above."""
+    """Output of each activation before batch norm; without batch norm the next layer's input."""
     slopes: Array
-    """Derivatives of GELU, which do not follow from its values."""
+    """Derivatives of GELU, which its outputs do not determine."""
     gradients: Array
-    """Two, taken in turn, (2, widest * batch)."""
+    """Two gradients that are used alternately, (2, widest * batch)."""
     moments: Array
     """Mean and 1 / sigma of the batch, (layers, 2, width)."""
     decays: Array
-    """Of all parameters and of the classifier's bias: what weight decay adds to the gradient, and
-    the share of a parameter that it leaves, (2, 2)."""
+    """Weight decay of all parameters and of the classifier's bias: the factor that is added to the
+    gradient, and the share of a parameter that remains, (2, 2)."""
     corrections: Array
     """Adam's rate / (1 - beta1^t) and sqrt(1 - beta2^t) for every step, (steps, 2)."""
 
 
 class LayerArrays(NamedTuple):
-    """Parameters of one layer, or their part of the sums; what it does not have is empty."""
+    """Parameters or gradients of one layer; empty arrays for those that it does not have."""
 
     weight: Array
     bias: Array
@@ -114,58 +115,64 @@ class LayerArrays(NamedTuple):
 
 @_compiled
 def run_epoch(
-    blas: int, state: Vectors, plan: Choices, data: Any, work: Work, numbers: Numbers, results: Any
+    blas: int,
+    state: Vectors,
+    choices: Choices,
+    data: Any,
+    work: Work,
+    numbers: Numbers,
+    results: Any,
 ) -> None:
-    """Step by step through the order."""
+    """Take every step of the epoch; stop at a loss that is not finite."""
     inputs, labels, order, batch = data
     losses, hits = results
     steps = losses.shape[0]
-    _prepare(state, plan, work.decays, numbers)
+    _prepare(state, choices, work.decays, numbers)
     for step in range(steps):
         rows = order[step * batch : (step + 1) * batch]
-        logits = _forward(blas, state, plan, inputs, rows, work, numbers)
-        if plan.loss == CROSS_ENTROPY:
+        logits = _forward(blas, state, choices, inputs, rows, work, numbers)
+        if choices.loss == CROSS_ENTROPY:
             losses[step], hits[step] = _cross_entropy(logits, labels, rows, numbers)
-        elif plan.loss == LABEL_SMOOTHING:
+        elif choices.loss == LABEL_SMOOTHING:
             losses[step], hits[step] = _label_smoothing(logits, labels, rows, numbers)
-        elif plan.loss == FOCAL:
+        elif choices.loss == FOCAL:
             losses[step], hits[step] = _focal(logits, labels, rows, numbers)
         else:
             losses[step], hits[step] = _mse(logits, labels, rows, numbers)
         if not math.isfinite(losses[step]):
             return
-        _backward(blas, state, plan, logits, work, numbers, step, step + 1 < steps)
+        _backward(blas, state, choices, logits, work, numbers, step, step + 1 < steps)
 
 
 @_compiled
 def _forward(
     blas: int,
     state: Vectors,
-    plan: Choices,
+    choices: Choices,
     inputs: Array,
     rows: Array,
     work: Work,
     numbers: Numbers,
 ) -> Array:
-    """The logits (C, n) of a batch; what the way back needs stays in `work`."""
-    parameters, places = state.parameters, plan.places
-    n, last = rows.shape[0], places.shape[0] - 1
+    """Return the logits (C, n) of a batch; keep in `work` what the backward pass needs."""
+    parameters, layout = state.parameters, choices.layout
+    n, last = rows.shape[0], layout.shape[0] - 1
     H = _matrix(work.features[0], inputs.shape[1], n)
     for i in range(n):
         for k in range(inputs.shape[1]):
             H[k, i] = inputs[rows[i], k]
     for index in range(last):
-        layer = _layer(parameters, places[index])
+        layer = _layer(parameters, layout[index])
         A = _matrix(work.active[index], layer.weight.shape[0], n)
         multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, A)
         H = _matrix(work.features[index + 1], layer.weight.shape[0], n)
-        relu = plan.activation == RELU
+        relu = choices.activation == RELU
         if not relu:
             S = _matrix(work.slopes[index], layer.weight.shape[0], n)
-            _bend(A, S, layer.bias, plan.activation, numbers)
+            _smooth(A, S, layer.bias, choices.activation, numbers)
         moments, statistics = work.moments[index], state.statistics[index]
-        _activate(A, H, layer, plan.norm, relu, moments, statistics, numbers)
-    layer = _layer(parameters, places[last])
+        _activate(A, H, layer, choices.norm, relu, moments, statistics, numbers)
+    layer = _layer(parameters, layout[last])
     logits = _matrix(work.gradients[0], layer.weight.shape[0], n)
     multiply(blas, layer.weight, PLAIN, H, PLAIN, 0.0, logits)
     for c in range(layer.bias.shape[0]):
@@ -178,118 +185,118 @@ def _forward(
 def _backward(
     blas: int,
     state: Vectors,
-    plan: Choices,
+    choices: Choices,
     G: Array,
     work: Work,
     numbers: Numbers,
     step: int,
-    again: bool,
+    more: bool,
 ) -> None:
-    """From the gradient in the logits down to the first layer, each updated on the way."""
-    parameters, places = state.parameters, plan.places
-    n, last = G.shape[1], places.shape[0] - 1
-    v = _layer(state.sums, places[last])
+    """Propagate the gradient G from the logits to the first layer and update every layer."""
+    parameters, layout = state.parameters, choices.layout
+    n, last = G.shape[1], layout.shape[0] - 1
+    v = _layer(state.gradients, layout[last])
     for c in range(v.bias.shape[0]):
         for i in range(n):
             v.bias[c] += G[c, i]
     for index in range(last, -1, -1):
-        layer, v = _layer(parameters, places[index]), _layer(state.sums, places[index])
+        layer, v = _layer(parameters, layout[index]), _layer(state.gradients, layout[index])
         if index < last:
             A = _matrix(work.active[index], layer.weight.shape[0], n)
-            relu = plan.activation == RELU
-            _activate_backward(G, A, layer, v, plan.norm, relu, work.moments[index], numbers)
+            relu = choices.activation == RELU
+            _activate_backward(G, A, layer, v, choices.norm, relu, work.moments[index], numbers)
             if not relu:
                 S = _matrix(work.slopes[index], layer.weight.shape[0], n)
-                _slope_backward(G, A, S, v, plan.activation, numbers)
+                _smooth_backward(G, A, S, v, choices.activation, numbers)
         H = _matrix(work.features[index], layer.weight.shape[1], n)
         multiply(blas, G, PLAIN, H, TRANSPOSED, 1.0, v.weight)
         if index > 0:
             below = _matrix(work.gradients[(last - index + 1) % 2], layer.weight.shape[1], n)
             multiply(blas, layer.weight, TRANSPOSED, G, PLAIN, 0.0, below)
             G = below
-        start, cut, end = places[index, 2], places[index, 6], places[index, 7]
-        if plan.optimizer == SGD:
-            added = work.decays[0, 0]
-            _sgd(parameters[start:cut], state.momenta[start:cut], added, numbers, again)
-            added = work.decays[1, 0]
+        start, cut, end = layout[index, 2], layout[index, 6], layout[index, 7]
+        if choices.optimizer == SGD:
+            coupled = work.decays[0, 0]
+            _sgd(parameters[start:cut], state.momenta[start:cut], coupled, numbers, more)
+            coupled = work.decays[1, 0]
             if cut < end:
-                _sgd(parameters[cut:end], state.momenta[cut:end], added, numbers, again)
+                _sgd(parameters[cut:end], state.momenta[cut:end], coupled, numbers, more)
         else:
-            _descend(state, plan, places[index], work, numbers, step)
+            _descend(state, choices, layout[index], work, numbers, step)
 
 
 @_compiled
-def _matrix(room: Array, rows: int, columns: int) -> Array:
-    return room[: rows * columns].reshape((rows, columns))
+def _matrix(memory: Array, rows: int, columns: int) -> Array:
+    return memory[: rows * columns].reshape((rows, columns))
 
 
 @_compiled
-def _layer(flat: Array, place: Array) -> LayerArrays:
-    """Views of a flat vector, where `places` says."""
-    outputs, inputs = place[0], place[1]
+def _layer(flat: Array, row: Array) -> LayerArrays:
+    """Return views of a flat vector at the positions of one row of the layout."""
+    outputs, inputs = row[0], row[1]
     return LayerArrays(
-        flat[place[2] : place[2] + outputs * inputs].reshape((outputs, inputs)),
-        flat[place[3] : place[3] + outputs] if place[3] >= 0 else flat[:0],
-        flat[place[4] : place[4] + outputs] if place[4] >= 0 else flat[:0],
-        flat[place[5] : place[5] + outputs] if place[5] >= 0 else flat[:0],
+        flat[row[2] : row[2] + outputs * inputs].reshape((outputs, inputs)),
+        flat[row[3] : row[3] + outputs] if row[3] >= 0 else flat[:0],
+        flat[row[4] : row[4] + outputs] if row[4] >= 0 else flat[:0],
+        flat[row[5] : row[5] + outputs] if row[5] >= 0 else flat[:0],
     )
 
 
 @_compiled
-def _prepare(state: Vectors, plan: Choices, decays: Array, numbers: Numbers) -> None:
-    """What the first gradients are added to."""
-    for index in range(plan.places.shape[0]):
+def _prepare(state: Vectors, choices: Choices, decays: Array, numbers: Numbers) -> None:
+    """Initialise the vector to which the first step adds its gradients."""
+    for index in range(choices.layout.shape[0]):
         for part in range(2):
-            theta, v, _, g = _part(state, plan.places[index], part)
-            added = decays[part, 0]
-            if plan.optimizer == SGD:
+            theta, v, _, g = _part(state, choices.layout[index], part)
+            coupled = decays[part, 0]
+            if choices.optimizer == SGD:
                 for i in range(theta.shape[0]):
-                    v[i] = numbers.momentum * v[i] + added * theta[i]
+                    v[i] = numbers.momentum * v[i] + coupled * theta[i]
             else:
                 for i in range(theta.shape[0]):
-                    g[i] = added * theta[i]
+                    g[i] = coupled * theta[i]
 
 
 @_compiled
-def _part(state: Vectors, place: Array, part: int) -> Any:
-    """A layer's vectors: of what has the weight decay of all, and of what has its own."""
-    first, end = place[2 if part == 0 else 6], place[6 + part]
+def _part(state: Vectors, row: Array, part: int) -> Any:
+    """Return a layer's vectors: part 0 has the common weight decay, part 1 is the head's bias."""
+    first, end = row[2 if part == 0 else 6], row[6 + part]
     return (
         state.parameters[first:end],
         state.momenta[first:end],
         state.squares[first:end],
-        state.sums[first:end],
+        state.gradients[first:end],
     )
 
 
 @_compiled
 def _descend(
     state: Vectors,
-    plan: Choices,
-    place: Array,
+    choices: Choices,
+    row: Array,
     work: Work,
     numbers: Numbers,
     step: int,
 ) -> None:
-    """A step of one layer; then its sums are ready for the gradients of the next."""
-    for part in range(2 if place[6] < place[7] else 1):
-        theta, m, s, g = _part(state, place, part)
-        added, left = work.decays[part, 0], work.decays[part, 1]
-        if plan.optimizer == MOMENTUM:
-            _momentum(theta, m, g, added, left, numbers, plan.nesterov)
-        elif plan.optimizer == ADAM:
-            _adam(theta, m, s, g, added, left, numbers, work.corrections[step])
+    """Take a step of one layer and initialise its gradients for the next step."""
+    for part in range(2 if row[6] < row[7] else 1):
+        theta, m, s, g = _part(state, row, part)
+        coupled, kept = work.decays[part, 0], work.decays[part, 1]
+        if choices.optimizer == MOMENTUM:
+            _momentum(theta, m, g, coupled, kept, numbers, choices.nesterov)
+        elif choices.optimizer == ADAM:
+            _adam(theta, m, s, g, coupled, kept, numbers, work.corrections[step])
         else:
-            _sign(theta, m, g, added, left, numbers)
+            _sign(theta, m, g, coupled, kept, numbers)
 
 
 @_compiled
-def _sgd(theta: Array, v: Array, added: Any, numbers: Numbers, again: bool) -> None:
-    """theta <- theta - rate v, then v <- momentum v + added theta if another step follows."""
-    if again:
+def _sgd(theta: Array, v: Array, coupled: Any, numbers: Numbers, more: bool) -> None:
+    """theta <- theta - rate v, then v <- momentum v + coupled theta if another step follows."""
+    if more:
         for i in range(theta.shape[0]):
             theta[i] -= numbers.rate * v[i]
-            v[i] = numbers.momentum * v[i] + added * theta[i]
+            v[i] = numbers.momentum * v[i] + coupled * theta[i]
     else:
         for i in range(theta.shape[0]):
             theta[i] -= numbers.rate * v[i]
@@ -297,14 +304,14 @@ def _sgd(theta: Array, v: Array, added: Any, numbers: Numbers, again: bool) -> N
 
 @_compiled
 def _momentum(
-    theta: Array, v: Array, g: Array, added: Any, left: Any, numbers: Numbers, nesterov: bool
+    theta: Array, v: Array, g: Array, coupled: Any, kept: Any, numbers: Numbers, nesterov: bool
 ) -> None:
-    """v <- momentum v + g; theta <- left theta - rate v, or rate (g + momentum v) by Nesterov."""
+    """v <- momentum v + g; theta <- kept theta - rate v, or rate (g + momentum v) by Nesterov."""
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]
         step = g[i] + numbers.momentum * v[i] if nesterov else v[i]
-        theta[i] = left * theta[i] - numbers.rate * step
-        g[i] = added * theta[i]
+        theta[i] = kept * theta[i] - numbers.rate * step
+        g[i] = coupled * theta[i]
 
 
 @_compiled
@@ -313,44 +320,44 @@ def _adam(
     m: Array,
     s: Array,
     g: Array,
-    added: Any,
-    left: Any,
+    coupled: Any,
+    kept: Any,
     numbers: Numbers,
     corrections: Array,
 ) -> None:
-    """m, s <- means of g, g^2; theta <- left theta - rate m / (sqrt(s) / root + epsilon)."""
+    """m, s <- means of g, g^2; theta <- kept theta - rate m / (sqrt(s) / root + epsilon)."""
     rate, root = corrections[0], corrections[1]
     for i in range(theta.shape[0]):
         m[i] += numbers.fresh1 * (g[i] - m[i])
         s[i] = numbers.beta2 * s[i] + numbers.fresh2 * g[i] * g[i]
-        theta[i] = left * theta[i] - rate * m[i] / (math.sqrt(s[i]) / root + numbers.adam_epsilon)
-        g[i] = added * theta[i]
+        theta[i] = kept * theta[i] - rate * m[i] / (math.sqrt(s[i]) / root + numbers.adam_epsilon)
+        g[i] = coupled * theta[i]
 
 
 @_compiled
-def _sign(theta: Array, v: Array, g: Array, added: Any, left: Any, numbers: Numbers) -> None:
-    """v <- momentum v + g; theta <- left theta - rate sign(v)."""
+def _sign(theta: Array, v: Array, g: Array, coupled: Any, kept: Any, numbers: Numbers) -> None:
+    """v <- momentum v + g; theta <- kept theta - rate sign(v)."""
     for i in range(theta.shape[0]):
         v[i] = numbers.momentum * v[i] + g[i]
         up = numbers.one if v[i] > numbers.zero else numbers.zero
         down = numbers.one if v[i] < numbers.zero else numbers.zero
-        theta[i] = left * theta[i] - numbers.rate * (up - down)
-        g[i] = added * theta[i]
+        theta[i] = kept * theta[i] - numbers.rate * (up - down)
+        g[i] = coupled * theta[i]
 
 
 @_compiled
-def _bend(A: Array, S: Array, bias: Array, activation: int, numbers: Numbers) -> None:
-    """A <- tanh(A + bias) or GELU(A + bias), whose slope is kept."""
+def _smooth(A: Array, S: Array, bias: Array, activation: int, numbers: Numbers) -> None:
+    """A <- tanh(A + bias) or GELU(A + bias); S <- slope of GELU."""
     half, root_half = A.dtype.type(0.5), A.dtype.type(math.sqrt(0.5))
     density = A.dtype.type(1 / math.sqrt(2 * math.pi))
     for j in range(A.shape[0]):
-        own = bias[j] if bias.shape[0] > 0 else numbers.zero
+        shift = bias[j] if bias.shape[0] > 0 else numbers.zero
         for i in range(A.shape[1]):
-            z = A[j, i] + own
+            z = A[j, i] + shift
             if activation == TANH:
                 A[j, i] = math.tanh(z)
             else:
-                below = half * (numbers.one + math.erf(z * root_half))  # of the normal distribution
+                below = half * (numbers.one + math.erf(z * root_half))  # normal CDF
                 A[j, i] = z * below
                 S[j, i] = below + z * density * math.exp(-half * z * z)
 
@@ -368,7 +375,7 @@ def _activate(
 ) -> None:
     """A <- relu(A + bias); H <- scale (A - mean) / sigma + shift, neuron by neuron.
 
-    A stays as it is for other activations, which come before it.
+    `_smooth` has applied other activations already, which leave A unchanged here.
     """
     n = A.shape[1]
     count, unbiased = A.dtype.type(n), A.dtype.type(n / max(n - 1, 1))
@@ -379,7 +386,7 @@ def _activate(
         total = numbers.zero
         for i in range(n):
             z = A[j, i] + bias
-            z = floor if z < floor else z  # a nan stays one
+            z = floor if z < floor else z  # nan stays nan
             A[j, i] = z
             total += z
         if not norm:
@@ -412,7 +419,7 @@ def _activate_backward(
 ) -> None:
     """G <- [A > 0] scale / sigma (G - mean(G) - X mean(G X)), where X = (A - mean) / sigma.
 
-    Without [A > 0] and the bias for other activations, whose slope comes after it.
+    Other activations have no factor [A > 0] and no bias here; `_smooth_backward` adds both.
     """
     n = G.shape[1]
     count = G.dtype.type(n)
@@ -443,10 +450,10 @@ def _activate_backward(
 
 
 @_compiled
-def _slope_backward(
+def _smooth_backward(
     G: Array, A: Array, S: Array, v: LayerArrays, activation: int, numbers: Numbers
 ) -> None:
-    """G <- slope G: 1 - A^2 of tanh, or what the way up has kept of GELU."""
+    """G <- slope G, with slope 1 - A^2 for tanh and S for GELU."""
     for j in range(G.shape[0]):
         total = numbers.zero
         for i in range(G.shape[1]):
@@ -458,16 +465,23 @@ def _slope_backward(
 
 
 @_compiled
+def _top_class(logits: Array, i: int) -> int:
+    """Return the first class with the largest logit of sample i."""
+    top = 0
+    for c in range(1, logits.shape[0]):
+        if logits[c, i] > logits[top, i]:
+            top = c
+    return top
+
+
+@_compiled
 def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Mean loss and hits; the logits become their gradient, (p - onehot) / n."""
+    """Return mean loss and hits; replace the logits by their gradient, (p - onehot) / n."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
     for i in range(n):
-        label, top = labels[rows[i]], 0
-        for c in range(1, classes):
-            if logits[c, i] > logits[top, i]:
-                top = c
+        label, top = labels[rows[i]], _top_class(logits, i)
         highest, lost = logits[top, i], logits[top, i] - logits[label, i]
         others = numbers.zero
         for c in range(classes):
@@ -484,16 +498,13 @@ def _cross_entropy(logits: Array, labels: Array, rows: Array, numbers: Numbers) 
 
 @_compiled
 def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Cross-entropy with the targets (1 - smoothing) onehot + smoothing / C; as above."""
+    """Do the same for cross-entropy with targets (1 - smoothing) onehot + smoothing / C."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     spread = numbers.smoothing / logits.dtype.type(classes)
     loss, hits = 0.0, 0
     for i in range(n):
-        label, top = labels[rows[i]], 0
-        for c in range(1, classes):
-            if logits[c, i] > logits[top, i]:
-                top = c
+        label, top = labels[rows[i]], _top_class(logits, i)
         highest, lost = logits[top, i], logits[top, i] - logits[label, i]
         others, deficits = numbers.zero, numbers.zero
         for c in range(classes):
@@ -511,15 +522,12 @@ def _label_smoothing(logits: Array, labels: Array, rows: Array, numbers: Numbers
 
 @_compiled
 def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Mean of -(1 - p)^focusing log p, p that of the label; as above."""
+    """Do the same for the mean of -(1 - p)^gamma log p, with p of the label."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
     for i in range(n):
-        label, top = labels[rows[i]], 0
-        for c in range(1, classes):
-            if logits[c, i] > logits[top, i]:
-                top = c
+        label, top = labels[rows[i]], _top_class(logits, i)
         highest, lost = logits[top, i], logits[top, i] - logits[label, i]
         others, wrong = numbers.zero, numbers.zero
         for c in range(classes):
@@ -530,10 +538,10 @@ def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
                 wrong += logits[c, i]
         total = numbers.one + others
         missing, surprise = wrong / total, lost + math.log1p(others)  # 1 - p and -log p
-        power = missing**numbers.focusing
+        power = missing**numbers.focal_gamma
         ratio = surprise / missing if missing > numbers.zero else numbers.one
-        # -p dloss/dp, by which the gradient of cross-entropy is multiplied
-        weight = power * (numbers.one + numbers.focusing * ratio * logits[label, i] / total)
+        # -p dloss/dp, the factor of the gradient of cross-entropy
+        weight = power * (numbers.one + numbers.focal_gamma * ratio * logits[label, i] / total)
         for c in range(classes):
             logits[c, i] *= share * weight / total
         logits[label, i] = -share * weight * missing
@@ -544,15 +552,12 @@ def _focal(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
 
 @_compiled
 def _mse(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
-    """Mean of |z - onehot|^2 / 2; as above."""
+    """Do the same for the mean of |z - onehot|^2 / 2."""
     classes, n = logits.shape
     share = numbers.one / logits.dtype.type(n)
     loss, hits = 0.0, 0
     for i in range(n):
-        label, top = labels[rows[i]], 0
-        for c in range(1, classes):
-            if logits[c, i] > logits[top, i]:
-                top = c
+        label, top = labels[rows[i]], _top_class(logits, i)
         logits[label, i] -= numbers.one
         squares = numbers.zero
         for c in range(classes):
@@ -565,7 +570,7 @@ def _mse(logits: Array, labels: Array, rows: Array, numbers: Numbers) -> Any:
 
 @intrinsic
 def _call_by_reference(context: Any, address: Any, arguments: Any) -> Any:
-    """Call what is at an address as Fortran does: addresses as they are, others by one."""
+    """Call the Fortran function at an address; pass integers of type uintp as pointers."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -585,7 +590,7 @@ def _call_by_reference(context: Any, address: Any, arguments: Any) -> Any:
 
 @_compiled
 def multiply(address: int, A: Any, A_as: int, B: Any, B_as: int, beta: float, C: Any) -> None:
-    """C <- op(A) op(B) + beta C, for arrays that lie row by row: to BLAS, their transposes."""
+    """C <- op(A) op(B) + beta C, for row-major arrays, which BLAS reads as their transposes."""
     one, factor = C.dtype.type(1), C.dtype.type(beta)
     rows, columns = np.int32(C.shape[0]), np.int32(C.shape[1])
     inner = np.int32(A.shape[0] if A_as == TRANSPOSED else A.shape[1])

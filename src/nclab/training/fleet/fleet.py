@@ -1,40 +1,39 @@
-"""The fleet: many models of one shape trained in lock-step, epoch by epoch, each independently."""
+"""The fleet of MLPs: many models of one shape, trained by a compiled kernel or by plain torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from nclab.compute import has_numba
 from nclab.errors import NclabError
-from nclab.training.fleet.backend import Backend, find_backend
-from nclab.training.fleet.course import Course, EpochStats
-from nclab.training.fleet.fleet_checks import check_batches, check_data
+from nclab.training.fleet import torch_backend
+from nclab.training.fleet.base import BaseFleet, EpochStats, Statistics
 from nclab.training.fleet.recipe import Member, Recipe
 from nclab.training.fleet.state import State
 from nclab.training.models.mlp import MLP, Shape
 
-Statistics = Literal["running", "full"]
-"""Batch norm by the running averages of training, or by the statistics of the whole data."""
+Backend = Literal["auto", "kernel", "torch"]
+"""Code that trains: the compiled kernel (CPU, extra `fast`), plain torch (any device), or the
+kernel wherever it works."""
+TrainEpoch = Callable[..., tuple[Tensor, Tensor]]
 
 
-class Fleet:
+class Fleet(BaseFleet):
     """Models of one shape that differ in norm, weight decay and seed, trained together.
 
-    Each has its own weights and batch order from its own seed; its numbers do not depend on which
-    others train beside it. A CPU's one thread does the work: take a process per core. A member
-    takes exactly the steps of this script:
+    Each member has its own weights and batch order from its own seed. Its numbers do not depend on
+    the other members. A fleet uses one thread of a CPU, so use one process per core. A member takes
+    exactly the steps of this script:
 
         torch.manual_seed(member.seed); model = MLP(shape, member.norm)
         optimiser = torch.optim.SGD(model.parameters(), recipe.rate, recipe.momentum,
                                     weight_decay=member.weight_decay)  # or the recipe's
         for epoch: for rows in torch.randperm(n).split(recipe.batch): a step on those rows
 
-    Numbers below 1.2e-38 are zeros (`torch.set_flush_denormal`), else a network that died by
-    weight decay takes three times as long.
-
-    A member whose loss or weights stop being finite is dead: it keeps the state of the last epoch
-    that ended well, and the others go on.
+    Numbers below 1.2e-38 become 0 (`torch.set_flush_denormal`). Without this, a network whose
+    weights decay to 0 takes three times as long.
 
     >>> inputs = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
     >>> members = [Member("affine", 1e-3, seed=0), Member("none", 1e-2, seed=0)]
@@ -56,24 +55,10 @@ class Fleet:
         dtype: torch.dtype = torch.float32,
         backend: Backend = "auto",
     ) -> None:
-        self.shape = shape
-        self.members = tuple(members)
-        self.recipe = recipe
-        where = torch.device(device)
-        self.inputs, self.labels = check_data(inputs, labels, shape, where, dtype)
-        self._train_epoch = find_backend(backend, where, recipe)
-        check_batches(len(self.inputs), recipe, self.members)
-        self._states = [State.start(shape, m, recipe, where, dtype) for m in self.members]
-        self._course = Course(self.members, recipe)
-
-    @property
-    def epoch(self) -> int:
-        """Epochs done; the members must be at the same one."""
-        return self._course.epoch
-
-    def train_epoch(self) -> list[EpochStats]:
-        """One epoch of every member."""
-        return self._course.train_epoch(self._train)
+        super().__init__(shape, members, recipe, inputs, labels, device=device, dtype=dtype)
+        device = torch.device(device)
+        self._train_epoch = _train_function(choose_backend(backend, device))
+        self._states = [State.start(shape, m, recipe, device, dtype) for m in self.members]
 
     def _train(self, index: int, epoch: int, rate: float) -> EpochStats:
         state, member = self._states[index], self.members[index]
@@ -81,45 +66,71 @@ class Fleet:
         order = torch.randperm(len(self.inputs), generator=state.generator)
         steps, batch = self.recipe.steps(len(order)), self.recipe.batch
         order = order[: steps * batch]
-        data = (self.inputs, self.labels, order.to(self.inputs.device))
-        how = {"rate": rate, "weight_decay": member.weight_decay, "taken": epoch * steps}
-        losses, hits = self._train_epoch(state, *data, self.recipe, **how)
-        broken = _first_broken(losses, state)
-        if broken is not None:
+        losses, hits = self._train_epoch(
+            state,
+            self.inputs,
+            self.labels,
+            order.to(self.inputs.device),
+            self.recipe,
+            rate=rate,
+            weight_decay=member.weight_decay,
+            first_step=epoch * steps + 1,
+        )
+        problem = _first_not_finite(losses, state)
+        if problem is not None:
             state.restore()
-            return self._course.dies(index, broken, rate)
+            return self._fail(index, problem, rate)
         sizes = torch.full((steps,), float(batch), dtype=torch.float64)
         sizes[-1] = len(order) - (steps - 1) * batch
         loss = float(losses @ sizes) / len(order)
         return EpochStats(loss, int(hits.sum()) / len(order), True, "")
 
     def model(self, index: int, *, statistics: Statistics = "running") -> MLP:
-        """A copy of one member in evaluation mode, its batch norms by either statistics."""
+        """Return a copy of one member in evaluation mode, with either statistics of batch norm."""
         if statistics not in get_args(Statistics):
             raise NclabError(f"Expected statistics 'running' or 'full', got {statistics!r}.")
         model = self._states[index].model()
         return model if statistics == "running" else model.with_full_statistics(self.inputs)
 
     def tensors(self, index: int) -> dict[str, Tensor]:
-        """Copies of what one member needs to go on bit for bit, for `load`."""
+        """Return copies of all that one member needs to continue bit for bit, for `load`."""
         return self._states[index].tensors()
 
-    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
-        """Put one member back to where `tensors` found it, at the end of that epoch.
-
-        Args:
-            why: how it died, as its `EpochStats` said; empty for one that goes on.
-        """
+    def _restore(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         self._states[index].load(tensors)
-        self._course.put(index, epoch, why)
 
 
-def _first_broken(losses: Tensor, state: State) -> str | None:
-    """What stopped being finite first, if anything did."""
+def choose_backend(backend: Backend, device: torch.device) -> Literal["kernel", "torch"]:
+    """Return the code that trains on a device; raise if the requested backend cannot.
+
+    >>> choose_backend("auto", torch.device("cuda"))
+    'torch'
+    """
+    if backend not in get_args(Backend):
+        raise NclabError(f"Expected backend 'auto', 'kernel' or 'torch', got {backend!r}.")
+    if backend == "kernel" and device.type != "cpu":
+        raise NclabError(f"Expected the device cpu for the kernel, got {device}. Use 'torch'.")
+    if backend == "kernel" and not has_numba():
+        raise NclabError("The kernel needs numba, which is not installed: pip install nclab[fast].")
+    if backend == "torch" or device.type != "cpu":
+        return "torch"
+    return "kernel" if has_numba() else "torch"
+
+
+def _train_function(backend: Literal["kernel", "torch"]) -> TrainEpoch:
+    if backend == "torch":
+        return torch_backend.train_epoch
+    from nclab.training.fleet import kernel_backend  # late: it needs numba
+
+    return kernel_backend.train_epoch
+
+
+def _first_not_finite(losses: Tensor, state: State) -> str | None:
+    """Describe the first loss, or else the weights, that are not finite; None if all are."""
     finite = losses.isfinite()
     if not finite.all():
         step = int(finite.long().argmin())
         return f"the loss became {float(losses[step])} at step {step + 1}"
-    if not all(bound.isfinite() for bound in state.parameters.aminmax()):  # a nan is both
+    if not all(bound.isfinite() for bound in state.parameters.aminmax()):  # nan is both bounds
         return "the weights became infinite"
     return None

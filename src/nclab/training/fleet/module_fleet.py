@@ -1,7 +1,7 @@
-"""A fleet of any modules, by autograd: for networks and optimisers that plugins bring.
+"""A fleet of arbitrary modules, trained by autograd, for networks of plugins.
 
-Slower than the fleet's own code, which knows its one kind of network by heart; the numbers of a
-member are those of an ordinary training loop.
+It is slower than `Fleet`, whose code is written for one kind of network. The numbers of a member
+are those of an ordinary training loop.
 """
 
 import copy
@@ -14,21 +14,18 @@ from torch import Tensor, nn
 
 from nclab import plugins
 from nclab.errors import ModelError, NclabError
-from nclab.training.fleet.course import Course, EpochStats
-from nclab.training.fleet.fleet import Fleet, Statistics
-from nclab.training.fleet.fleet_checks import check_batches, check_data
-from nclab.training.fleet.losses import mean_loss
+from nclab.training.fleet.base import BaseFleet, EpochStats, Statistics
+from nclab.training.fleet.fleet import Fleet
 from nclab.training.fleet.recipe import Member, Recipe
+from nclab.training.fleet.torch_backend import mean_loss
 from nclab.training.models.mlp import MLP, Shape
 
 MODEL, OPTIMIZER, GENERATOR = "model.", "optimizer.", "generator"
-"""Beginnings of the names under which a checkpoint keeps its tensors."""
-NUMBER = "#number"
-"""Behind the name of what is a number in an optimiser's state."""
+"""Prefixes of the names of tensors in a checkpoint."""
 
 
-class ModuleFleet:
-    """Members that are modules, each with an optimiser of its own; used as a `Fleet` is."""
+class ModuleFleet(BaseFleet):
+    """Members that are modules, each with its own optimiser of `torch.optim`."""
 
     def __init__(
         self,
@@ -40,35 +37,22 @@ class ModuleFleet:
         *,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.shape, self.members, self.recipe = shape, tuple(members), recipe
-        where = torch.device(device)
-        self.inputs, self.labels = check_data(inputs, labels, shape, where, torch.float32)
-        check_batches(len(self.inputs), recipe, self.members)
+        super().__init__(shape, members, recipe, inputs, labels, device=device, dtype=torch.float32)
         if recipe.head_bias_decay is not None:
             raise NclabError(
-                "Expected head_bias_decay with our own networks and optimisers only, got "
-                f"{recipe.head_bias_decay:g} beside a plugin's."
+                "Expected head_bias_decay only with the networks of nclab, got "
+                f"{recipe.head_bias_decay:g} with the plugin network {shape.model!r}."
             )
         self._modules: list[nn.Module] = []
         self._generators: list[torch.Generator] = []
         for member in self.members:
             module, generator = _seeded(shape, member)
-            self._modules.append(module.to(where))
+            self._modules.append(module.to(device))
             self._generators.append(generator)
         pairs = zip(self._modules, self.members, strict=True)
         self._optimizers = [_optimizer(recipe, module, member) for module, member in pairs]
-        self._course = Course(self.members, recipe)
 
-    @property
-    def epoch(self) -> int:
-        """Epochs done; the members must be at the same one."""
-        return self._course.epoch
-
-    def train_epoch(self) -> list[EpochStats]:
-        """One epoch of every member."""
-        return self._course.train_epoch(self._train)
-
-    def _train(self, index: int, _: int, rate: float) -> EpochStats:
+    def _train(self, index: int, epoch: int, rate: float) -> EpochStats:
         before = self.tensors(index)
         module, optimizer = self._modules[index].train(), self._optimizers[index]
         for group in optimizer.param_groups:
@@ -82,7 +66,7 @@ class ModuleFleet:
         finite = math.isfinite(total) and all(bool(p.isfinite().all()) for p in module.parameters())
         if not finite:
             self._restore(index, before)
-            return self._course.dies(index, "loss or weights became infinite", rate)
+            return self._fail(index, "loss or weights became infinite", rate)
         return EpochStats(total / len(order), hits / len(order), True, "")
 
     def _step(self, index: int, inputs: Tensor, labels: Tensor, rate: float) -> tuple[float, int]:
@@ -92,12 +76,12 @@ class ModuleFleet:
         if not isinstance(logits, Tensor) or logits.shape != (len(labels), self.shape.classes):
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ModelError(
-                f"Expected logits of shape ({len(labels)}, {self.shape.classes}) of the network "
-                f"{self.shape.model!r}, got {got}."
+                f"Expected the network {self.shape.model!r} to return logits of shape "
+                f"({len(labels)}, {self.shape.classes}), got {got}."
             )
-        loss, G = mean_loss(logits.detach().T.clone(), labels, self.recipe)
-        logits.backward(G.T)
-        if not self.recipe.plugged_optimizer and self.recipe.optimizer == "sgdw":
+        loss, gradient = mean_loss(logits.detach().T.clone(), labels, self.recipe)
+        logits.backward(gradient.T)
+        if self.recipe.optimizer == "sgdw":
             with torch.no_grad():
                 for parameter in module.parameters():
                     parameter.mul_(1 - rate * self.members[index].weight_decay)
@@ -105,52 +89,38 @@ class ModuleFleet:
         return float(loss), int((logits.argmax(1) == labels).sum())
 
     def model(self, index: int, *, statistics: Statistics = "running") -> nn.Module:
-        """A copy of one member in evaluation mode."""
+        """Return a copy of one member in evaluation mode."""
         module = copy.deepcopy(self._modules[index]).eval()
         if statistics == "running":
             return module
         if not isinstance(module, MLP):
             raise NclabError(
-                f"Expected statistics 'running' for the network {self.shape.model!r} of a plugin, "
+                f"Expected statistics 'running' for the plugin network {self.shape.model!r}, "
                 f"got {statistics!r}."
             )
         return module.with_full_statistics(self.inputs)
 
     def tensors(self, index: int) -> dict[str, Tensor]:
-        """Copies of what one member needs to go on bit for bit, for `load`."""
-        found = {MODEL + name: one for name, one in self._modules[index].state_dict().items()}
-        for place, own in self._optimizers[index].state_dict()["state"].items():
-            for name, value in own.items():
-                key = f"{OPTIMIZER}{place}.{name}"
-                if isinstance(value, Tensor):
-                    found[key] = value
-                elif isinstance(value, (bool, int, float)):
-                    found[key + NUMBER] = torch.tensor(float(value), dtype=torch.float64)
-                elif value is not None:
-                    raise NclabError(
-                        f"Expected tensors and numbers in the state of the optimiser "
-                        f"{self.recipe.optimizer!r}, got a {type(value).__name__} as {name}."
-                    )
-        found[GENERATOR] = self._generators[index].get_state()
-        return {name: one.detach().cpu().clone().contiguous() for name, one in found.items()}
-
-    def load(self, index: int, tensors: Mapping[str, Tensor], epoch: int, why: str = "") -> None:
-        """Put one member back to where `tensors` found it, at the end of that epoch."""
-        self._restore(index, tensors)
-        self._course.put(index, epoch, why)
+        """Return copies of all that one member needs to continue bit for bit, for `load`."""
+        weights = self._modules[index].state_dict()
+        tensors = {MODEL + name: value for name, value in weights.items()}
+        for number, state in self._optimizers[index].state_dict()["state"].items():
+            for name, value in state.items():
+                if value is not None:  # the momentum buffer of SGD without momentum
+                    tensors[f"{OPTIMIZER}{number}.{name}"] = value
+        tensors[GENERATOR] = self._generators[index].get_state()
+        return {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
 
     def _restore(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         optimizer = self._optimizers[index]
-        own = {k.removeprefix(MODEL): v for k, v in tensors.items() if k.startswith(MODEL)}
-        state: dict[int, dict[str, Any]] = {}
+        weights = {k.removeprefix(MODEL): v for k, v in tensors.items() if k.startswith(MODEL)}
+        state: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             if key.startswith(OPTIMIZER):
-                place, _, name = key.removeprefix(OPTIMIZER).partition(".")
-                number = name.endswith(NUMBER)
-                told = float(value) if number else value.clone()
-                state.setdefault(int(place), {})[name.removesuffix(NUMBER)] = told
+                number, _, name = key.removeprefix(OPTIMIZER).partition(".")
+                state.setdefault(int(number), {})[name] = value.clone()
         try:
-            self._modules[index].load_state_dict(own)
+            self._modules[index].load_state_dict(weights)
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
             self._generators[index].set_state(tensors[GENERATOR])
@@ -161,7 +131,7 @@ class ModuleFleet:
             ) from error
 
 
-def fleet_for(
+def make_fleet(
     shape: Shape,
     members: Sequence[Member],
     recipe: Recipe,
@@ -170,25 +140,16 @@ def fleet_for(
     *,
     device: torch.device | str = "cpu",
 ) -> Fleet | ModuleFleet:
-    """The fleet that can train this: our own code, or autograd where a plugin is asked for."""
-    kind = ModuleFleet if needs_autograd(shape, recipe) else Fleet
+    """Return a `Fleet` for the networks of nclab, a `ModuleFleet` for those of plugins."""
+    kind = ModuleFleet if shape.from_plugin else Fleet
     return kind(shape, members, recipe, inputs, labels, device=device)
 
 
-def needs_autograd(shape: Shape, recipe: Recipe) -> bool:
-    """Whether the network or the optimiser is a plugin's.
-
-    >>> needs_autograd(Shape(), Recipe())
-    False
-    """
-    return shape.plugged or recipe.plugged_optimizer
-
-
 def _seeded(shape: Shape, member: Member) -> tuple[nn.Module, torch.Generator]:
-    """The module as a script builds it after `torch.manual_seed(seed)`, and the batch order."""
+    """Return the module built after `torch.manual_seed(seed)`, and the generator of its batches."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(member.seed)
-        if shape.plugged:
+        if shape.from_plugin:
             module = plugins.plugin("models", shape.model)(shape.inputs, shape.classes)
             if not isinstance(module, nn.Module):
                 raise ModelError(
@@ -203,26 +164,17 @@ def _seeded(shape: Shape, member: Member) -> tuple[nn.Module, torch.Generator]:
 
 
 def _optimizer(recipe: Recipe, module: nn.Module, member: Member) -> torch.optim.Optimizer:
-    decay, ours = member.weight_decay, list(module.parameters())
-    if recipe.plugged_optimizer:
-        make = plugins.plugin("optimizers", recipe.optimizer)
-        made = make(ours, lr=recipe.rate, weight_decay=decay)
-        if not isinstance(made, torch.optim.Optimizer):
-            raise NclabError(
-                f"Expected the plugin {recipe.optimizer!r} to return a torch.optim.Optimizer, got "
-                f"a {type(made).__name__}."
-            )
-        return made
+    decay, parameters = member.weight_decay, list(module.parameters())
     if recipe.rule == "sgd":
-        own = 0.0 if recipe.decoupled else decay
+        coupled = 0.0 if recipe.decoupled else decay
         return torch.optim.SGD(
-            ours, recipe.rate, recipe.momentum, weight_decay=own, nesterov=recipe.nesterov
+            parameters, recipe.rate, recipe.momentum, weight_decay=coupled, nesterov=recipe.nesterov
         )
     if recipe.rule == "adam":
         kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
         betas = (recipe.beta1, recipe.beta2)
-        return kind(ours, recipe.rate, betas, recipe.epsilon, weight_decay=decay)
+        return kind(parameters, recipe.rate, betas, recipe.epsilon, weight_decay=decay)
     raise NclabError(
-        "Expected the optimiser sgd, sgdw, adam, adamw or a plugin's for a plugin's network, got "
+        "Expected optimizer sgd, sgdw, adam or adamw for the network of a plugin, got "
         f"{recipe.optimizer!r}."
     )

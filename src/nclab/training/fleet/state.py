@@ -1,4 +1,4 @@
-"""Everything that changes while one member trains, in flat vectors with named views."""
+"""The training state of one member: flat vectors with named views."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from nclab.training.fleet.recipe import Member, Recipe
 from nclab.training.models.mlp import MLP, Norm, Shape
 
 ALIGNMENT = 16
-"""Every parameter begins at a multiple of this, for aligned vector loads: 64 bytes in float32."""
+"""Multiple of entries at which every parameter begins: 64 bytes in float32, for vector loads."""
 
 
 class LayerTensors(NamedTuple):
-    """The parameters of one layer, or what goes with them: views of a flat vector."""
+    """Views of a flat vector for the parameters of one layer; None if the layer has no such one."""
 
     weight: Tensor
     bias: Tensor | None
@@ -28,25 +28,25 @@ class LayerTensors(NamedTuple):
 
 @dataclass(eq=False)
 class State:
-    """Parameters, moments and running statistics of one member, and its random generator.
+    """Parameters, optimiser moments, running statistics and random generator of one member.
 
-    The updates of an optimiser then are operations on whole vectors.
+    Flat vectors let an optimiser update all parameters with a few operations.
     """
 
     shape: Shape
     norm: Norm
     parameters: Tensor
     momenta: Tensor
-    """Momentum, or Adam's running mean of the gradient."""
+    """Momenta, or Adam's running mean of the gradient."""
     squares: Tensor
     """Adam's running mean of the squared gradient; empty for other optimisers."""
     statistics: Tensor
-    """Running means and variances, (hidden layers, 2, neurons of the widest)."""
+    """Running means and variances, (hidden layers, 2, neurons of the widest layer)."""
     generator: torch.Generator
-    """Draws the batch order; always on the CPU, so that every device trains on the same batches."""
+    """Generator of the batch order, on the CPU, so that every device trains on equal batches."""
 
     def __post_init__(self) -> None:
-        self._kept: list[Tensor] = []
+        self._backup: list[Tensor] = []
 
     @classmethod
     def start(
@@ -57,7 +57,7 @@ class State:
         device: torch.device,
         dtype: torch.dtype,
     ) -> "State":
-        """The model of a seed, as a script would build it after `torch.manual_seed(seed)`."""
+        """Return the initial state, as a script builds it after `torch.manual_seed(seed)`."""
         norm = member.norm
         model, random_state = MLP.seeded(shape, norm, seed=member.seed)
         generator = torch.Generator()
@@ -73,7 +73,7 @@ class State:
         return state
 
     def named(self) -> dict[str, Tensor]:
-        """Views under the names of the model's own `state_dict`, without the batch counters."""
+        """Return views by the names of the model's `state_dict`, without batch counters."""
         views = named_views(self.parameters, self.shape, self.norm)
         if self.norm != "none":
             for index, width in enumerate(self.shape.hidden):
@@ -82,79 +82,81 @@ class State:
                 views[f"hidden.{index}.norm.running_var"] = variance
         return views
 
-    def layers(self, sums: Tensor) -> list[tuple[LayerTensors, LayerTensors]]:
-        """Parameters of every layer, from the first to the classifier, and their part of `sums`."""
+    def layers(self, gradients: Tensor) -> list[tuple[LayerTensors, LayerTensors]]:
+        """Return parameters and gradients of every layer, from the first to the classifier."""
 
         def of(vector: Tensor) -> list[LayerTensors]:
             views = named_views(vector, self.shape, self.norm)
             return [LayerTensors(*map(views.get, names)) for names in _names(self.shape)]  # type: ignore[arg-type]
 
-        return list(zip(of(self.parameters), of(sums), strict=True))
+        return list(zip(of(self.parameters), of(gradients), strict=True))
 
     def model(self) -> MLP:
-        """A copy as a module in evaluation mode."""
+        """Return a copy as a module in evaluation mode."""
         model, _ = MLP.seeded(self.shape, self.norm, seed=0)
         model.to(device=self.parameters.device, dtype=self.parameters.dtype)
-        own = model.state_dict()
+        values = model.state_dict()
         for name, view in self.named().items():
-            own[name].copy_(view)
+            values[name].copy_(view)
         return model.eval()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Copies of everything that is needed to go on bit for bit."""
+        """Return copies of all that is needed to continue bit for bit."""
         views = {name: view.clone() for name, view in self._views().items()}
         return {**views, "generator": self.generator.get_state()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` gave."""
+        """Set the state to what `tensors` returned."""
         views = self._views()
-        for name, own in {**views, "generator": self.generator.get_state()}.items():
-            got = tensors.get(name)
-            if got is None or got.shape != own.shape or got.dtype != own.dtype:
-                what = "none" if got is None else f"{tuple(got.shape)} {got.dtype}"
+        for name, view in {**views, "generator": self.generator.get_state()}.items():
+            value = tensors.get(name)
+            if value is None or value.shape != view.shape or value.dtype != view.dtype:
+                got = "none" if value is None else f"{tuple(value.shape)} {value.dtype}"
                 raise ModelError(
-                    f"Expected {name} as {tuple(own.shape)} {own.dtype}, got {what}. Load what "
-                    "a fleet of the same shape, norm, optimizer and dtype saved."
+                    f"Expected {name} as {tuple(view.shape)} {view.dtype}, got {got}. Load tensors "
+                    "of a fleet of the same shape, norm, optimizer and dtype."
                 )
         for name, view in views.items():
             view.copy_(tensors[name])
         self.generator.set_state(tensors["generator"].cpu())
 
     def keep(self) -> None:
-        """Remember this state, for `restore`, in memory that is taken only once."""
-        if not self._kept:
-            self._kept = [torch.empty_like(vector) for vector in self._vectors()]
-        for copy, vector in zip(self._kept, self._vectors(), strict=True):
+        """Back up this state for `restore`, in memory that is allocated only once."""
+        if not self._backup:
+            self._backup = [torch.empty_like(vector) for vector in self._vectors()]
+        for copy, vector in zip(self._backup, self._vectors(), strict=True):
             copy.copy_(vector)
-        self._kept_generator = self.generator.get_state()
+        self._backup_generator = self.generator.get_state()
 
     def restore(self) -> None:
-        """Go back to what `keep` remembered."""
-        for copy, vector in zip(self._kept, self._vectors(), strict=True):
+        """Return to the state that `keep` backed up."""
+        for copy, vector in zip(self._backup, self._vectors(), strict=True):
             vector.copy_(copy)
-        self.generator.set_state(self._kept_generator)
+        self.generator.set_state(self._backup_generator)
 
     def _vectors(self) -> tuple[Tensor, ...]:
         return self.parameters, self.momenta, self.squares, self.statistics
 
     def _views(self) -> dict[str, Tensor]:
         views = {f"model.{name}": view for name, view in self.named().items()}
-        for what, vector in (("momentum", self.momenta), ("square", self.squares)):
+        for prefix, vector in (("momentum", self.momenta), ("square", self.squares)):
             if len(vector):
-                own = named_views(vector, self.shape, self.norm)
-                views |= {f"{what}.{name}": view for name, view in own.items()}
+                moments = named_views(vector, self.shape, self.norm)
+                views |= {f"{prefix}.{name}": view for name, view in moments.items()}
         return views
 
 
 def named_views(flat: Tensor, shape: Shape, norm: Norm) -> dict[str, Tensor]:
-    """The parameters that a flat vector holds, by the names of the module's parameters."""
+    """Return views of a flat vector by the names of the module's parameters."""
     return {
-        place.name: flat[place.start : place.start + math.prod(place.size)].view(place.size)
-        for place in _layout(shape, norm)
+        block.name: flat[block.start : block.start + math.prod(block.size)].view(block.size)
+        for block in _layout(shape, norm)
     }
 
 
-class _Place(NamedTuple):
+class _Block(NamedTuple):
+    """Position of one parameter in the flat vector; `end` includes padding."""
+
     name: str
     size: tuple[int, ...]
     start: int
@@ -162,27 +164,28 @@ class _Place(NamedTuple):
 
 
 @cache
-def _layout(shape: Shape, norm: Norm) -> list[_Place]:
-    """Where the parameters of such a model lie in the flat vector."""
+def _layout(shape: Shape, norm: Norm) -> list[_Block]:
+    """Return the positions of a model's parameters in the flat vector."""
     with torch.device("meta"):
         model = MLP(shape, norm)
-    places: list[_Place] = []
+    blocks: list[_Block] = []
     start = 0
     for name, value in model.named_parameters():
         end = start + -(-value.numel() // ALIGNMENT) * ALIGNMENT
-        places.append(_Place(name, tuple(value.shape), start, end))
+        blocks.append(_Block(name, tuple(value.shape), start, end))
         start = end
-    return places
+    return blocks
 
 
 @cache
-def places(shape: Shape, norm: Norm) -> Tensor:
-    """By layer: outputs, inputs, where weight, bias, scale and shift start (or -1), its ends.
+def layout_table(shape: Shape, norm: Norm) -> Tensor:
+    """Return a row of eight integers for each layer, from the first to the classifier.
 
-    The first end is that of what has the weight decay of all, the second that of what has its own:
-    the classifier's bias.
+    They are: outputs, inputs, the starts of weight, bias, scale and shift (-1 without one), the
+    end of the parameters with the common weight decay, and the end of all parameters. The two ends
+    differ for the classifier, whose bias may have a different weight decay.
     """
-    known = {place.name: place for place in _layout(shape, norm)}
+    known = {block.name: block for block in _layout(shape, norm)}
     rows = []
     for names in _names(shape):
         parts = [known[name] for name in names if name in known]
@@ -193,7 +196,7 @@ def places(shape: Shape, norm: Norm) -> Tensor:
 
 
 def _names(shape: Shape) -> list[tuple[str, str, str, str]]:
-    """Names of weight, bias, scale and shift of every layer; not every model has them all."""
+    """Return the names of weight, bias, scale and shift of every layer; some may not exist."""
     prefixes = [f"hidden.{index}." for index in range(shape.layers - 1)]
     pairs = [(f"{prefix}linear", f"{prefix}norm") for prefix in prefixes]
     return [

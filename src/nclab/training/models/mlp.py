@@ -12,17 +12,17 @@ from nclab import plugins
 from nclab.errors import ModelError
 
 Norm = Literal["affine", "plain", "none"]
-"""Batch norm with scale and shift, batch norm without them, or no batch norm."""
+"""Batch norm with scale and shift, without them, or no batch norm."""
 Activation = Literal["relu", "gelu", "tanh"]
-"""As `nn.ReLU`, `nn.GELU` (the exact one, by erf) and `nn.Tanh`."""
+"""Activation: `nn.ReLU`, `nn.GELU` (the exact one, by erf) or `nn.Tanh`."""
 Model = Literal["mlp"]
-"""The network; plugins bring others."""
+"""Name of a network of nclab; plugins add others."""
 MODULES: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The sizes and the activation of an MLP; the defaults are those of pan2023.
+    """Sizes and activation of an MLP; the defaults are those of pan2023.
 
     >>> Shape(layers=3, width=8).widths, Shape(layers=3, width=8, features=2).widths
     ((16, 8, 8, 4), (16, 8, 2, 4))
@@ -33,19 +33,19 @@ class Shape:
     classes: int = 4
     """Number of classes, the dimension of the logits."""
     layers: int = 6
-    """Linear layers, the classifier included."""
+    """Number of linear layers, including the classifier."""
     width: int = 300
-    """Neurons of each hidden layer."""
+    """Number of neurons in each hidden layer."""
     bias: bool = True
     """Whether linear layers have a bias."""
     features: int | None = None
-    """Neurons of the last hidden layer, d, fewer than the classes or more; `width` by default."""
+    """Number of neurons in the last hidden layer, d; `width` by default."""
     activation: Activation = "relu"
-    """Between a linear layer and its batch norm."""
+    """Activation between a linear layer and its batch norm."""
     head_bias: bool = True
-    """Whether the classifier has a bias, where linear layers have one."""
+    """Whether the classifier has a bias; without `bias` it has none."""
     model: Model = "mlp"
-    """The network; one of a plugin is made from inputs and classes alone."""
+    """Name of the network; a plugin builds its network from inputs and classes alone."""
 
     def __post_init__(self) -> None:
         lowest_sizes = {"inputs": 1, "classes": 2, "layers": 1, "width": 1, "features": 1}
@@ -63,20 +63,19 @@ class Shape:
             raise ModelError(
                 f"Expected activation 'relu', 'gelu' or 'tanh', got {self.activation!r}."
             )
-
         networks = (*get_args(Model), *plugins.names("models"))
         if self.model not in networks:
             known = ", ".join(map(repr, networks))
-            raise ModelError(f"Expected model among {known}; got {self.model!r}.")
+            raise ModelError(f"Expected model as one of {known}; got {self.model!r}.")
 
     @property
-    def plugged(self) -> bool:
-        """Whether the network is a plugin's."""
+    def from_plugin(self) -> bool:
+        """Whether a plugin builds the network."""
         return self.model not in get_args(Model)
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Neurons of every hidden layer."""
+        """Number of neurons in every hidden layer."""
         if self.layers == 1:
             return ()
         return (*[self.width] * (self.layers - 2), self.features or self.width)
@@ -90,8 +89,8 @@ class Shape:
 class MLP(nn.Module):
     """Hidden blocks of linear, activation and batch norm, then a linear classifier.
 
-    What a layer's features are is what the next linear map reads: the output of its batch norm.
-    `nclab.measure(model, loader, layers="all")` takes the same.
+    The features of a layer are what the next linear map reads, the output of its batch norm.
+    `nclab.measure(model, loader, layers="all")` measures the same features.
 
     Source: pan2023, Sec. 3.1.1
 
@@ -114,24 +113,24 @@ class MLP(nn.Module):
 
     @classmethod
     def seeded(cls, shape: Shape, norm: Norm = "affine", *, seed: int) -> tuple[Self, Tensor]:
-        """The model built after `torch.manual_seed(seed)`, and the random state it leaves.
+        """Return the model built after `torch.manual_seed(seed)`, and the random state after it.
 
-        The caller's random state stays as it was. Equal seeds give equal linear layers whatever
-        the norm, as batch norm draws nothing.
+        The caller's random state does not change. Equal seeds give equal linear layers for every
+        norm, because batch norm draws no random numbers.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(shape, norm), torch.get_rng_state()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The logits (n, C)."""
+        """Return the logits (n, C)."""
         for block in self.hidden:
             inputs = block(inputs)
         logits: Tensor = self.classifier(inputs)
         return logits
 
     def features(self, inputs: Tensor) -> list[Tensor]:
-        """The features (n, neurons) of every hidden layer, after batch norm where there is one."""
+        """Return the features (n, neurons) of every hidden layer, after its batch norm if any."""
         features = []
         for block in self.hidden:
             inputs = block(inputs)
@@ -139,10 +138,10 @@ class MLP(nn.Module):
         return features
 
     def with_full_statistics(self, inputs: Tensor, *, batch: int = 4096) -> Self:
-        """A copy in evaluation mode whose batch norms use the statistics of all these inputs.
+        """Return a copy in evaluation mode whose batch norms use the statistics of all inputs.
 
-        Layer by layer, so that each sees what the exact layers below return: the same outputs as
-        training mode with the whole data as one batch. Sums are taken in float64.
+        The copy returns the outputs of training mode with all inputs as one batch. Statistics are
+        set layer by layer, since each depends on the layers below, with sums in float64.
         """
         model = copy.deepcopy(self).eval()
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""VGG-13 for images of 32 × 32, with one linear classifier on top."""
+"""VGG-13 for images of 32 × 32 pixels, with a single linear classifier."""
 
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from nclab.errors import ModelError
 BLOCKS = (64, 128, 256, 512, 512)
 """Channels of the five blocks, each of two convolutions and a pooling that halves the image."""
 SIDE = 2 ** len(BLOCKS)
+"""Height and width of an image."""
 
 
 @dataclass(frozen=True)
@@ -17,16 +18,16 @@ class VGGShape:
     """Sizes of a VGG-13."""
 
     classes: int = 10
-    """Outputs."""
+    """Number of classes."""
     channels: int = 1
-    """Channels of the images."""
+    """Number of channels of the images."""
     width: float = 1.0
-    """Multiplies the channels of every layer; 1 is the published network."""
+    """Factor of the channels of every layer; 1 is the published network."""
     batch_norm: bool = True
-    """Batch norm with scale and bias between every convolution and its ReLU."""
+    """Whether batch norm with scale and bias follows every convolution."""
     dense: int = 0
-    """Outputs of each of two fully connected layers before the classifier, times the width; 4096
-    is the published network, 0 leaves them out."""
+    """Size of two fully connected layers before the classifier, to be multiplied by `width`; 4096
+    in the published network, 0 for no such layers."""
 
     def __post_init__(self) -> None:
         if self.classes < 2:
@@ -35,8 +36,8 @@ class VGGShape:
             raise ModelError(f"Expected at least 1 channel, got {self.channels}.")
         if not BLOCKS[0] * self.width >= 1:
             raise ModelError(
-                f"Expected a width of at least 1/{BLOCKS[0]}, got {self.width:g}: "
-                "the first layer would have no channel."
+                f"Expected a width of at least 1/{BLOCKS[0]}, so that the first layer has a "
+                f"channel; got {self.width:g}."
             )
         if self.dense and not self.dense * self.width >= 1:
             raise ModelError(f"Expected dense layers of at least 1 output, got {self.dense}.")
@@ -54,16 +55,16 @@ class VGGShape:
 class VGG13(nn.Module):
     """Ten convolutions of 3 × 3 in five blocks, then one linear map.
 
-    The published network has two hidden linear layers of 4096 for images of 224 × 224; as is usual
-    for small images there are none here, unless `dense` asks for them (without dropout). A 32 × 32
-    image arrives at the end as 1 × 1, so flattening and global pooling are the same thing, and the
-    features that the classifier reads are the last convolution's, after batch norm, ReLU and
-    pooling, or the last dense layer's after its ReLU.
+    The published network has two hidden linear layers of size 4096 for images of 224 × 224. Small
+    images usually need none, so this network has them only with `dense`, without dropout. A 32 × 32
+    image becomes 1 × 1 after the last pooling, so flattening equals global pooling. The classifier
+    reads the last convolution after batch norm, ReLU and pooling, or the last dense layer after
+    its ReLU.
 
-    Start: PyTorch's own for every layer, uniform with variance 1/(3 fan in), which is usual for
-    such networks. Without batch norm the signal would die out on its way through ten layers, so
-    there the convolutions are He-normal over the fan out, their biases 0. With batch norm they
-    have no bias: it would have no effect.
+    Initialisation: PyTorch's default for every layer, uniform with variance 1/(3 fan in). Without
+    batch norm the signal would vanish over ten layers, so the convolutions are He-normal over the
+    fan out with zero biases. With batch norm the convolutions have no bias, which would have no
+    effect.
 
     >>> network = VGG13(VGGShape(width=0.125))
     >>> network(torch.zeros(2, 1, 32, 32)).shape, network.features(torch.zeros(2, 1, 32, 32)).shape
@@ -89,10 +90,10 @@ class VGG13(nn.Module):
         self.body = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels, self.shape.classes)
         if not self.shape.batch_norm:
-            _keep_the_signal(self.body)
+            _initialise_he(self.body)
 
     def features(self, images: Tensor) -> Tensor:
-        """(n, d) what the classifier reads."""
+        """Return the features (n, d) that the classifier reads."""
         expected = (self.shape.channels, SIDE, SIDE)
         if tuple(images.shape[1:]) != expected:
             raise ModelError(
@@ -103,13 +104,13 @@ class VGG13(nn.Module):
         return result
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, C) the logits."""
+        """Return the logits (n, C)."""
         result: Tensor = self.classifier(self.features(images))
         return result
 
 
 def vgg13(shape: VGGShape | None = None, *, seed: int) -> VGG13:
-    """A VGG-13 whose start is decided by the seed; the global random state stays as it was.
+    """Return a VGG-13 initialised from a seed; the global random state does not change.
 
     >>> first, second = vgg13(VGGShape(width=0.1), seed=3), vgg13(VGGShape(width=0.1), seed=3)
     >>> torch.equal(first.classifier.weight, second.classifier.weight)
@@ -126,8 +127,8 @@ def _convolution(source: int, target: int, *, batch_norm: bool) -> list[nn.Modul
     return [convolution, *normalisation, nn.ReLU()]
 
 
-def _keep_the_signal(body: nn.Module) -> None:
-    """He-normal weights: the size of what a layer reads is the size of what it gives."""
+def _initialise_he(body: nn.Module) -> None:
+    """Set He-normal weights, which keep the size of the signal from layer to layer."""
     for module in body.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,11 +1,11 @@
-"""Sweeps: every combination of data, network and recipe, trained by fleets, kept on disk."""
+"""Sweeps: every combination of data, network and recipe, trained by fleets and kept on disk."""
 
-from nclab.training.sweep.axes import Axes
 from nclab.training.sweep.config import SweepConfig
 from nclab.training.sweep.cost import Forecast, forecast
-from nclab.training.sweep.plan import SweepPlan, plan_sweep
-from nclab.training.sweep.results_table import results, write_results
-from nclab.training.sweep.rows import Row, rows_of
+from nclab.training.sweep.networks_on_map import sweep_points
+from nclab.training.sweep.plan import Axes, SweepPlan, plan_sweep
+from nclab.training.sweep.rows import Row, results, rows_of, write_results
+from nclab.training.sweep.rows_only import TrainedNetwork, train_rows
 from nclab.training.sweep.train import train_plan, train_sweep
 
 __all__ = [
@@ -14,11 +14,14 @@ __all__ = [
     "Row",
     "SweepConfig",
     "SweepPlan",
+    "TrainedNetwork",
     "forecast",
     "plan_sweep",
     "results",
     "rows_of",
+    "sweep_points",
     "train_plan",
+    "train_rows",
     "train_sweep",
     "write_results",
 ]

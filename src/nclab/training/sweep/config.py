@@ -1,4 +1,4 @@
-"""What a sweep trains and measures, and the names of its runs."""
+"""The configuration of a sweep: what it trains and measures, and the names of its runs."""
 
 import dataclasses
 import hashlib
@@ -11,58 +11,38 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nclab.errors import NclabError
+from nclab.records.fleet_config import stored
 from nclab.text import scientific
-from nclab.training.data.conic_hull import ConicHull
-from nclab.training.data.fashion_mnist_samples import FashionMNIST
-from nclab.training.data.modular_addition import ModularAddition
-from nclab.training.data.plugged import draw_samples, plugged_data
+from nclab.training.data.artificial import Teacher
+from nclab.training.data.fashion_mnist import FashionMNIST
 from nclab.training.data.samples import SampleFile, Samples
 from nclab.training.data.selection import SampleSelection, Split
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.sources import Source, draw_samples, source_name
 from nclab.training.fleet import Member, Recipe
 from nclab.training.models.mlp import Norm, Shape
 
-Source = Teacher | ConicHull | FashionMNIST | ModularAddition | SampleFile
 Layers = Literal["last", "all"]
 Statistics = Literal["running", "full"]
 
-KINDS = {
-    Teacher: "teacher",
-    ConicHull: "conic",
-    FashionMNIST: "fashion",
-    ModularAddition: "modular",
-    SampleFile: "file",
-}
-ALWAYS = {
+ALWAYS_STORED = {
     "shape": ("inputs", "classes", "layers", "width", "bias"),
     "recipe": ("epochs", "batch", "rate", "momentum", "milestones", "decay", "drop_last"),
 }
-"""Fields in the configuration of every run. Others are there only where they are not the default,
-so that the names of runs stay when options are added."""
-LATER: dict[type, tuple[str, ...]] = {FashionMNIST: ("classes",)}
-"""Fields of data for which the same holds."""
+"""Fields that the configuration of every run stores. Other fields are stored only if they differ
+from their default, so that runs keep their names when options are added."""
+OMITTED_AT_DEFAULT: dict[type, tuple[str, ...]] = {FashionMNIST: ("classes",)}
+"""Fields of data sets that are stored only if they differ from their default."""
 MOMENTS = 12
 EPOCHS_PER_MOMENT = 20
-"""A measurement costs about as much as one or two epochs."""
+"""Epochs of training for each measurement, which costs about as much as one or two epochs."""
 CHECKPOINT_SECONDS = 5.0
-"""About so long one model trains between two checkpoints."""
+"""Approximate training time of one model between two checkpoints."""
 LEAST_CHECKPOINTS = 4
-
-
-def kind_of(source: Any) -> str:
-    """What a source of samples is called: by us, or by the entry point of its plugin."""
-    known = {**KINDS, **{kind: name for name, kind in plugged_data().items()}}
-    if type(source) not in known:
-        raise NclabError(
-            f"Expected a source of samples, {', '.join(one.__name__ for one in known)}; got a "
-            f"{type(source).__name__}. Install yours as a plugin, nclab.data."
-        )
-    return known[type(source)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """The models of a sweep: one for every norm, weight decay and seed.
+    """A sweep that trains one model for every norm, weight decay and seed.
 
     >>> config = SweepConfig(norms=("affine",), weight_decays=(1e-3,), seeds=(0, 1))
     >>> [member.seed for member in config.members]
@@ -70,31 +50,32 @@ class SweepConfig:
     """
 
     data: Source = field(default_factory=Teacher)
-    """Where the samples come from."""
+    """Source of the samples."""
     selection: SampleSelection = field(default_factory=SampleSelection)
-    """Which of them are trained on: long tails, label noise, a held-out share."""
+    """Selection of training samples: imbalance, label noise, test share."""
     shape: Shape = field(default_factory=Shape)
-    """Layers and width; inputs and classes are taken from the data."""
+    """Layers and width; inputs and classes come from the data."""
     norms: tuple[Norm, ...] = ("affine", "plain", "none")
     """Batch norm: affine, plain (no scale and shift), none."""
     weight_decays: tuple[float, ...] = (1e-4, 3e-4, 5e-4, 1e-3, 3e-3, 7e-3, 1e-2)
-    """On every parameter."""
+    """Weight decay of every parameter."""
     seeds: tuple[int, ...] = (0,)
-    """Of first weights and batch order: a list, 0,1,2, or a range, 0:3; the data have their own."""
+    """Seeds of initial weights and batch order: a list, 0,1,2, or a range, 0:3."""
     recipe: Recipe = field(default_factory=Recipe)
-    """Epochs, batch, rate, optimiser, loss."""
+    """Epochs, batch size, learning rate, optimiser and loss."""
     moments: int | None = None
-    """About so many epochs are measured; up to 12 by default. They are logarithmically spaced, the
-    last included, and by default so few that measuring costs little beside training."""
+    """Approximate number of epochs to measure, up to 12 by default. They are spaced
+    logarithmically and include the last epoch. By default they are so few that measuring costs
+    little compared with training."""
     layers: Layers = "last"
-    """Layers to measure: what the classifier reads, or every one."""
+    """Layers to measure: the input of the classifier, or all."""
     statistics: Statistics = "running"
-    """Measure with running averages of batch norm, or with those of the full data."""
+    """Statistics of batch norm when measuring: running averages, or those of the full data."""
     converged: float = 0.99
-    """A model has converged if its training accuracy is at least this."""
+    """Training accuracy from which a model counts as converged."""
     checkpoint_every: int | None = None
-    """Epochs between checkpoints; some seconds by default. It changes no number
-    and is a rule of epochs, not of time, so that resumed and undisturbed runs are equal."""
+    """Epochs between checkpoints; by default about 5 seconds of training. The option does not
+    change any number."""
 
     def __post_init__(self) -> None:
         for name in ("norms", "weight_decays", "seeds"):
@@ -107,28 +88,26 @@ class SweepConfig:
             raise NclabError(f"Expected epochs of at least 1, got {self.recipe.epochs}.")
         if self.shape.layers < 2:
             raise NclabError(
-                f"Expected at least 2 layers, a hidden one and the classifier, "
+                "Expected at least 2 layers, a hidden layer and the classifier; "
                 f"got {self.shape.layers}."
             )
-        if self.moments is not None and self.moments < 1:
-            raise NclabError(f"Expected moments of at least 1, got {self.moments}.")
-        if self.checkpoint_every is not None and self.checkpoint_every < 1:
-            raise NclabError(
-                f"Expected checkpoint_every of at least 1, got {self.checkpoint_every}."
-            )
-        for name, known in (("layers", Layers), ("statistics", Statistics)):
-            if getattr(self, name) not in get_args(known):
-                choices = " or ".join(map(repr, get_args(known)))
-                raise NclabError(f"Expected {name} {choices}, got {getattr(self, name)!r}.")
-        _ = self.members  # refuses unknown norms and negative weight decays
+        for name in ("moments", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise NclabError(f"Expected {name} of at least 1, got {value}.")
+        for name, choices in (("layers", Layers), ("statistics", Statistics)):
+            if getattr(self, name) not in get_args(choices):
+                known = " or ".join(map(repr, get_args(choices)))
+                raise NclabError(f"Expected {name} {known}, got {getattr(self, name)!r}.")
+        _ = self.members  # raises for unknown norms and negative weight decays
 
     @property
     def members(self) -> list[Member]:
-        """One for every norm, weight decay and seed, in this order.
+        """One member for every norm, weight decay and seed, in this order.
 
-        A plugin's network has the norms that it has: there is one of it, called none.
+        The network of a plugin defines its own layers, so there the only norm is none.
         """
-        norms: tuple[Norm, ...] = ("none",) if self.shape.plugged else self.norms
+        norms: tuple[Norm, ...] = ("none",) if self.shape.from_plugin else self.norms
         return [
             Member(norm=norm, weight_decay=weight_decay, seed=seed)
             for norm in norms
@@ -140,45 +119,49 @@ class SweepConfig:
     def measured_epochs(self) -> list[int]:
         """Epochs after which the models are measured."""
         epochs = self.recipe.epochs
-        few = min(MOMENTS, max(1, epochs // EPOCHS_PER_MOMENT))
-        return measured_epochs(epochs, few if self.moments is None else self.moments)
+        default = min(MOMENTS, max(1, epochs // EPOCHS_PER_MOMENT))
+        return measured_epochs(epochs, default if self.moments is None else self.moments)
 
     def checkpoint_epochs(self, samples: Samples) -> int:
-        """Epochs between checkpoints on these data."""
+        """Return the number of epochs between checkpoints on these samples.
+
+        The default follows from an estimate of the arithmetic, not from a clock, so that an
+        interrupted run and an undisturbed run write the same checkpoints.
+        """
         if self.checkpoint_every is not None:
             return self.checkpoint_every
         shape = self.shape_for(samples)
         pairs = itertools.pairwise(shape.widths)
         work = 6 * len(samples) * sum(rows * columns for rows, columns in pairs)
         steps = self.recipe.steps(len(samples))
-        seconds = work / 3e10 + steps * shape.layers * 5e-5  # a core's arithmetic and its overhead
+        seconds = work / 3e10 + steps * shape.layers * 5e-5  # arithmetic of a core, and overhead
         most = max(1, self.recipe.epochs // LEAST_CHECKPOINTS)
         return max(1, min(most, round(CHECKPOINT_SECONDS / seconds)))
 
     def shape_for(self, samples: Samples) -> Shape:
-        """The shape with the inputs and classes of the data."""
+        """Return the shape with the inputs and classes of the samples."""
         return dataclasses.replace(
             self.shape, inputs=samples.inputs.shape[1], classes=samples.classes
         )
 
     def draw(self) -> Split:
-        """The samples to train on, and those held out if any are."""
+        """Return the training samples, and the test samples if any are held out."""
         return self.selection.split(draw_samples(self.data))
 
     def plan(self, samples: Samples, test: Samples | None = None) -> "list[RunPlan]":
-        """A run for every member."""
-        data: dict[str, Any] = {"kind": kind_of(self.data), "label": self.data.label}
-        if not isinstance(self.data, SampleFile):
-            always = {one.name for one in fields(self.data)} - {*LATER.get(type(self.data), ())}
-            data |= plain(self.data, always)  # of a file the digest counts, not its place
+        """Return the planned run of every member."""
+        data: dict[str, Any] = {"kind": source_name(self.data), "label": self.data.label}
+        if not isinstance(self.data, SampleFile):  # a file is known by its digest, not by its path
+            optional = OMITTED_AT_DEFAULT.get(type(self.data), ())
+            data |= changed_fields(self.data, {f.name for f in fields(self.data)} - {*optional})
         if self.selection.changes:
-            data["selection"] = plain(self.selection)
+            data["selection"] = changed_fields(self.selection)
         if test is not None:
             data["test_digest"] = test.digest()
         common = {
             "data": {**data, "digest": samples.digest()},
-            "shape": plain(self.shape_for(samples), ALWAYS["shape"]),
-            "recipe": plain(self.recipe, ALWAYS["recipe"]),
+            "shape": changed_fields(self.shape_for(samples), ALWAYS_STORED["shape"]),
+            "recipe": stored(changed_fields(self.recipe, ALWAYS_STORED["recipe"])),
             "measure": {
                 "epochs": self.measured_epochs,
                 "layers": self.layers,
@@ -193,18 +176,19 @@ class SweepConfig:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A member and everything that decides its numbers, as plain JSON values."""
+    """A member and everything that determines its numbers, as plain JSON values."""
 
     member: Member
     config: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """Readable, and unique by a hash of the configuration."""
+        """Readable name that is unique by a hash of the configuration."""
         shape, recipe = self.config["shape"], self.config["recipe"]
+        sizes = (f"L{shape['layers']}", f"w{shape['width']}")
         parts = (
             self.config["data"]["label"],
-            *_sizes(shape),
+            *((shape["model"],) if "model" in shape else sizes),  # a plugin ignores our sizes
             *(recipe[name] for name in ("optimizer", "loss") if name in recipe),
             self.member.norm,
             f"wd{scientific(self.member.weight_decay)}",
@@ -214,20 +198,13 @@ class RunPlan:
         return "_".join(parts)
 
 
-def _sizes(shape: dict[str, Any]) -> tuple[str, ...]:
-    """The sizes of our network, or the name of a plugin's, which has sizes of its own."""
-    if "model" in shape:
-        return (shape["model"],)
-    return f"L{shape['layers']}", f"w{shape['width']}"
+def changed_fields(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a config that differ from their default, and those in `always`.
 
-
-def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
-    """The fields of a config that are not the default, and some whatever they are.
-
-    >>> plain(SampleSelection(imbalance=10), always=["tail"])
+    >>> changed_fields(SampleSelection(imbalance=10), always=["tail"])
     {'imbalance': 10, 'tail': 'step'}
     """
-    values = {one.name: (one.default, getattr(config, one.name)) for one in fields(config)}
+    values = {field.name: (field.default, getattr(config, field.name)) for field in fields(config)}
     return {
         name: value
         for name, (default, value) in values.items()
@@ -236,7 +213,7 @@ def plain(config: Any, always: Collection[str] = ()) -> dict[str, Any]:
 
 
 def measured_epochs(epochs: int, moments: int) -> list[int]:
-    """Logarithmically spaced epochs, the last included.
+    """Return logarithmically spaced epochs, including the last.
 
     >>> measured_epochs(300, 12)
     [1, 2, 3, 5, 8, 13, 22, 38, 63, 106, 179, 300]

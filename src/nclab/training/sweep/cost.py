@@ -1,4 +1,4 @@
-"""How long a sweep will take and how much it will write, from a short look at every network."""
+"""Forecast of a sweep's time and disk space, from timing every kind of network briefly."""
 
 import dataclasses
 import json
@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,24 +16,24 @@ from nclab.progress import track
 from nclab.records.run import KEPT
 from nclab.text import number
 from nclab.training.data.samples import Samples
-from nclab.training.fleet import fleet_for
-from nclab.training.sweep.measure import Measured, measure_member
+from nclab.training.fleet import make_fleet
+from nclab.training.sweep.measure import MemberMeasurement, measure_member
 from nclab.training.sweep.plan import FleetPlan, SweepPlan
-from nclab.training.sweep.train import check_place
+from nclab.training.sweep.train import check_resources
 
 STEPS = 8
-"""So many steps are timed."""
+"""Number of steps that are timed."""
 EPOCH_SECONDS, CHECKPOINT_SECONDS, RUN_SECONDS = 3e-4, 0.01, 0.03
-"""What an epoch's record, a checkpoint, and opening, ending and reading a run add."""
+"""Times of an epoch's record, of a checkpoint, and of opening, ending and reading a run."""
 EPOCH_BYTES, RUN_BYTES = 160, 3 * 4096
-"""A line of the journal; manifest, state and lock in blocks of a disk."""
-SHOWN = 12
-"""Values of an axis that a plan lists."""
+"""Sizes of a line of the journal, and of manifest, state and lock in blocks of a disk."""
+MOST_VALUES = 12
+"""Largest number of values of an axis that a forecast lists."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a sweep will train, for how long, and what it will leave on disk."""
+    """Networks that a sweep will train, with their time and disk space."""
 
     networks: int
     missing: int
@@ -42,66 +41,72 @@ class Forecast:
     fleets: int
     """Combinations of data, shape and recipe."""
     axes: dict[str, list[Any]]
-    """Every setting that differs with its values."""
+    """Values of every setting that differs."""
     seconds: float
-    """Of the missing networks on all cores, if nothing else runs on them."""
+    """Time for the missing networks if all cores are idle."""
     cores: int
     bytes: int
-    """What the missing networks will write."""
+    """Disk space of the missing networks."""
     free: int
-    """Bytes that the disk has left."""
+    """Free bytes on the disk."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {**vars(self), "hours": self.seconds / 3600}
 
     def __str__(self) -> str:
         lines = [f"{name}: {_listed(values)}" for name, values in self.axes.items()]
-        there = self.networks - self.missing
-        reused = f", {there} of them there already" if there else ""
+        finished = self.networks - self.missing
+        reused = f", {finished} already trained" if finished else ""
         lines.append(
             f"{_count(self.networks, 'network')} in {_count(self.fleets, 'fleet')}{reused}"
         )
         if self.missing:
             lines[-1] += (
-                f"; about {duration(self.seconds)} on {_count(self.cores, 'core')}, "
-                f"{size(self.bytes)} on disk"
+                f"; about {_duration(self.seconds)} on {_count(self.cores, 'core')}, "
+                f"{_size(self.bytes)} on disk"
             )
         if self.bytes > self.free:
-            lines.append(f"The disk has only {size(self.free)} left.")
+            lines.append(f"Only {_size(self.free)} are free on the disk.")
         return "\n".join(lines)
 
 
 def forecast(
     plan: SweepPlan, *, workers: int | None = None, device: str = "cpu", engine: Engine = LOCAL
 ) -> Forecast:
-    """A look at every kind of network that is missing: some steps and one measurement are timed.
+    """Time some steps and one measurement of every kind of missing network; write nothing.
 
-    By processor time, so that it says what idle cores would take; nothing is written.
+    On a CPU the forecast uses processor time, so it assumes idle cores.
     """
-    slots = check_place(plan, workers=workers, device=device, engine=engine)
-    looks: dict[Any, _Look] = {}
+    slots = check_resources(plan, workers=workers, device=device, engine=engine)
+    timings: dict[Any, _Timing] = {}
     seconds = written = 0.0
-    for fleet in track([one for one in plan.fleets if one.missing], "timing networks"):
+    for fleet in track([fleet for fleet in plan.fleets if fleet.missing], "timing networks"):
         config, recipe = fleet.config, fleet.config.recipe
         shape = config.shape_for(fleet.samples)
         kind = (shape, recipe.optimizer, recipe.loss, recipe.batch, config.layers, config.norms)
-        if kind not in looks:
-            looks[kind] = _look(fleet, device)
-        look, moments = looks[kind], len(config.measured_epochs)
+        if kind not in timings:
+            timings[kind] = _time_network(fleet, device)
+        timing, moments = timings[kind], len(config.measured_epochs)
         rows = len(fleet.samples) + (len(fleet.test) if fleet.test else 0)
+        records = moments * (2 if fleet.test else 1)
         steps = recipe.epochs * recipe.steps(len(fleet.samples))
-        saved = -(-recipe.epochs // config.checkpoint_epochs(fleet.samples))
-        each = RUN_SECONDS + recipe.epochs * EPOCH_SECONDS + saved * CHECKPOINT_SECONDS
-        each += steps * look.step
-        each += moments * (rows * look.measured_row + look.recorded * (2 if fleet.test else 1))
-        seconds += len(fleet.missing) * each
-        kept = min(KEPT, saved)
-        parts = look.record_bytes + (look.layer_bytes if fleet.test else 0)
-        one = RUN_BYTES + _blocks(recipe.epochs * EPOCH_BYTES + moments * parts)
-        written += len(fleet.missing) * (one + kept * _blocks(look.state_bytes))
+        checkpoints = -(-recipe.epochs // config.checkpoint_epochs(fleet.samples))
+        seconds += len(fleet.missing) * (
+            RUN_SECONDS
+            + recipe.epochs * EPOCH_SECONDS
+            + checkpoints * CHECKPOINT_SECONDS
+            + steps * timing.step
+            + moments * rows * timing.measured_row
+            + records * timing.record
+        )
+        record_bytes = timing.record_bytes + (timing.layer_bytes if fleet.test else 0)
+        journal = _blocks(recipe.epochs * EPOCH_BYTES + moments * record_bytes)
+        kept = min(KEPT, checkpoints) * _blocks(timing.state_bytes)
+        written += len(fleet.missing) * (RUN_BYTES + journal + kept)
     missing = len(plan.missing)
     cores = max(1, min(slots, missing))
+    out = plan.out.absolute()
     return Forecast(
         networks=len(plan.runs),
         missing=missing,
@@ -110,85 +115,80 @@ def forecast(
         seconds=seconds / cores,
         cores=cores,
         bytes=round(written),
-        free=shutil.disk_usage(_existing(plan.out)).free,
+        free=shutil.disk_usage(next(p for p in (out, *out.parents) if p.exists())).free,
     )
 
 
-class _Look(NamedTuple):
-    """One network, looked at for a moment."""
+class _Timing(NamedTuple):
+    """Times and sizes of one kind of network."""
 
     step: float
     """Seconds of a step."""
     measured_row: float
-    """Seconds of a measurement for each sample."""
-    recorded: float
-    """Seconds until a measurement is a record."""
+    """Seconds of a measurement per sample."""
+    record: float
+    """Seconds to convert a measurement to a record."""
     state_bytes: int
     layer_bytes: int
     record_bytes: int
 
 
-def _look(fleet: FleetPlan, device: str) -> _Look:
+def _time_network(fleet: FleetPlan, device: str) -> _Timing:
+    """Train and measure one network of a fleet on a few samples with random labels."""
     config, samples = fleet.config, fleet.samples
     shape = config.shape_for(samples)
     rows = min(len(samples), max(STEPS * config.recipe.batch, shape.classes))
     rows = len(samples) if config.recipe.steps(rows) * config.recipe.batch != rows else rows
-    labels = torch.arange(rows) % shape.classes  # whatever they are, if only all are there
-    # Hardly any rate, so that nothing diverges while it is timed.
+    labels = torch.arange(rows) % shape.classes  # every class occurs
+    # With a tiny rate no network diverges while it is timed.
     recipe = dataclasses.replace(config.recipe, rate=1e-9)
     member = fleet.missing[0].member
     with one_thread():
-        probe = fleet_for(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
+        probe = make_fleet(shape, [member], recipe, samples.inputs[:rows], labels, device=device)
         step = _seconds(probe.train_epoch, device) / recipe.steps(rows)
         model = probe.model(0, statistics=config.statistics)
-        seen = Samples(probe.inputs, probe.labels)
-        found: list[Measured] = []
-        row = _seconds(
-            lambda: found.append(measure_member(model, seen, layers=config.layers)), device
+        inputs = Samples(probe.inputs, probe.labels)
+        measured: list[MemberMeasurement] = []
+        measuring = _seconds(
+            lambda: measured.append(measure_member(model, inputs, layers=config.layers)), device
         )
-        fresh = iter(found)  # a collapse keeps what it has once worked out
-        recorded = _seconds(lambda: [one.to_dict() for one in next(fresh).layers], device)
-    state = sum(one.numel() * one.element_size() for one in probe.tensors(0).values())
-    layers = len(json.dumps([one.to_dict() for one in found[-1].layers]))
-    record = layers + len(json.dumps(found[-1].geometry))
-    return _Look(step, row / rows, recorded, state, layers, record)
+        fresh = iter(measured)  # a Collapse caches what it has computed
+        record = _seconds(lambda: [layer.to_dict() for layer in next(fresh).layers], device)
+    state = sum(value.numel() * value.element_size() for value in probe.tensors(0).values())
+    layers = len(json.dumps([layer.to_dict() for layer in measured[-1].layers]))
+    record_bytes = layers + len(json.dumps(measured[-1].geometry))
+    return _Timing(step, measuring / rows, record, state, layers, record_bytes)
 
 
 def _seconds(work: Callable[[], object], device: str) -> float:
-    """The better of two after a first that may compile."""
+    """Return the shorter of two times, after a first call that may compile."""
     clock = time.process_time if device == "cpu" else time.perf_counter
-    found = []
+    times = []
     for _ in range(3):
-        begun = clock()
+        started = clock()
         work()
-        found.append(clock() - begun)
-    return min(found[1:])
+        times.append(clock() - started)
+    return min(times[1:])
 
 
 def _blocks(count: float) -> int:
     return -(-int(count) // 4096) * 4096
 
 
-def _existing(folder: Path) -> Path:
-    """The folder, or the one in which it will be made."""
-    place = folder.absolute()
-    return next(one for one in (place, *place.parents) if one.exists())
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _listed(values: list[Any]) -> str:
-    some = [number(one) if type(one) is float else str(one) for one in values[:SHOWN]]
-    more = f", … {len(values)} values" if len(values) > SHOWN else ""
-    return ", ".join(some) + more
+    texts = [number(value) if type(value) is float else str(value) for value in values]
+    more = f", … {len(values)} values" if len(values) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + more
 
 
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
+def _duration(seconds: float) -> str:
+    """Return a duration in a suitable unit.
 
-    >>> duration(0.25), duration(600), duration(9000), duration(1e6)
+    >>> _duration(0.25), _duration(600), _duration(9000), _duration(1e6)
     ('0.25 seconds', '10 minutes', '2.5 hours', '278 hours')
     """
     for unit, length in (("hours", 3600), ("minutes", 60)):
@@ -197,10 +197,10 @@ def duration(seconds: float) -> str:
     return f"{_digits(seconds)} seconds"
 
 
-def size(count: float) -> str:
-    """Bytes in the unit that suits them.
+def _size(count: float) -> str:
+    """Return a number of bytes in a suitable unit.
 
-    >>> size(1200), size(760_000), size(3.45e9)
+    >>> _size(1200), _size(760_000), _size(3.45e9)
     ('1.2 kB', '760 kB', '3.5 GB')
     """
     for unit, power in (("GB", 1e9), ("MB", 1e6)):

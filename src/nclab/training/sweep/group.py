@@ -1,4 +1,4 @@
-"""Trains and measures a group of members in one process, from wherever their records stand."""
+"""Training and measurement of a group of members in one process, continuing their records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -25,20 +25,19 @@ from nclab.records.schema import (
     split_of,
 )
 from nclab.training.data.samples import Samples
-from nclab.training.fleet import EpochStats, fleet_for
-from nclab.training.fleet.backend import choose_backend
-from nclab.training.fleet.module_fleet import needs_autograd
+from nclab.training.fleet import EpochStats, make_fleet
+from nclab.training.fleet.fleet import choose_backend
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.measure import measure_member
 from nclab.training.sweep.rows import TEST, summary
 
-Tell = Callable[[int], None]
-"""Is told the model-steps done since the last time."""
+OnSteps = Callable[[int], None]
+"""Callback with the number of model-steps since the last call."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Members that one process trains in lock-step."""
+    """Members that one process trains epoch by epoch."""
 
     config: SweepConfig
     plans: tuple[RunPlan, ...]
@@ -46,83 +45,95 @@ class Group:
     out: Path
     device: str = "cpu"
     test: Samples | None = None
-    """Held out; measured with the class means of the samples."""
+    """Test samples, measured against the class means of the training samples."""
     sinks: tuple[str, ...] = ()
-    """Names of sinks that are told every measurement; {run} and {folder} are those of a run."""
+    """Names of sinks that receive every measurement; {run} and {folder} are those of a run."""
 
     @property
     def steps(self) -> int:
-        """Steps of one member in one epoch."""
+        """Number of steps of one member in one epoch."""
         return self.config.recipe.steps(len(self.samples))
 
     @property
     def total(self) -> int:
-        """Model-steps of the whole group."""
+        """Number of model-steps of the whole group."""
         return self.steps * self.config.recipe.epochs * len(self.plans)
 
 
-def train_group(group: Group, tell: Tell = lambda steps: None) -> None:
-    """Train every member to its end; what is on disk already is not done again."""
+def train_group(group: Group, on_steps: OnSteps = lambda steps: None) -> None:
+    """Train every member to its end; continue from what is on disk."""
     with one_thread(), ExitStack() as stack:
         runs = [stack.enter_context(_open(group, plan)) for plan in group.plans]
-        for start, indices in meeting_points([run.steps() for run in runs]):
-            _Training(group, [runs[index] for index in indices], tell).run(start)
+        for start, indices in resume_points([run.steps() for run in runs]):
+            _Training(group, [runs[index] for index in indices], on_steps).run(start)
 
 
-def run_sinks(words: Sequence[str], folder: Path) -> SinkCalls:
-    """The sinks of one run; names of runs and folders take the place of {run} and {folder}."""
-    names = (one.replace("{run}", folder.name).replace("{folder}", str(folder)) for one in words)
-    return SinkCalls(named_sink(name) for name in names)
+def step_counter(report: Callable[[int, int], None], total: int) -> OnSteps:
+    """Return a callback that adds up model-steps and reports their sum and the total."""
+    done = 0
+
+    def count(steps: int) -> None:
+        nonlocal done
+        done += steps
+        report(done, total)
+
+    return count
 
 
-def meeting_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
-    """Where to resume whom: the last step that all have, else by the last step of each.
+def run_sinks(names: Sequence[str], folder: Path) -> SinkCalls:
+    """Return the sinks of one run; replace {run} and {folder} in their names."""
+    filled = (name.replace("{run}", folder.name).replace("{folder}", str(folder)) for name in names)
+    return SinkCalls(named_sink(name) for name in filled)
 
-    >>> list(meeting_points([[10, 20], [20, 30]]))
+
+def resume_points(steps: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
+    """Yield steps and the members that resume there, given the checkpoint steps of every member.
+
+    Members resume together at the last common step. If they have none, each resumes at its own
+    last step.
+
+    >>> list(resume_points([[10, 20], [20, 30]]))
     [(20, [0, 1])]
-    >>> list(meeting_points([[10, 20], [30, 40], [10, 20], []]))
+    >>> list(resume_points([[10, 20], [30, 40], [10, 20], []]))
     [(0, [3]), (20, [0, 2]), (40, [1])]
     """
-    common = set.intersection(*(set(own) for own in steps))
-    last = [max(common) if common else max(own, default=0) for own in steps]
+    common = set.intersection(*(set(checkpoints) for checkpoints in steps))
+    last = [max(common) if common else max(checkpoints, default=0) for checkpoints in steps]
     for start in sorted(set(last)):
-        yield start, [index for index, own in enumerate(last) if own == start]
+        yield start, [index for index, step in enumerate(last) if step == start]
 
 
 def _open(group: Group, plan: RunPlan) -> Run:
+    if group.config.shape.from_plugin:
+        backend = "autograd"
+    else:
+        backend = choose_backend("auto", torch.device(group.device))
     return open_run(
         group.out / plan.name,
         kind="fleet",
         config=plan.config,
         seed=plan.member.seed,
         device=group.device,
-        backend=_backend(group),
+        backend=backend,
     )
 
 
-def _backend(group: Group) -> str:
-    recipe = group.config.recipe
-    if needs_autograd(group.config.shape, recipe):
-        return "autograd"
-    return choose_backend("auto", torch.device(group.device), recipe)
-
-
 class _Training:
-    """Some members under way, at the same epoch."""
+    """Training of members that are at the same epoch."""
 
-    def __init__(self, group: Group, runs: list[Run], tell: Tell) -> None:
+    def __init__(self, group: Group, runs: list[Run], on_steps: OnSteps) -> None:
         config = group.config
         plans = {plan.name: plan for plan in group.plans}
         self.group = group
         self.runs = runs
-        self.tell = tell
+        self.on_steps = on_steps
         self.measured = set(config.measured_epochs)
         self.epochs = config.recipe.epochs
-        self.every = config.checkpoint_epochs(group.samples)
+        self.checkpoint_every = config.checkpoint_epochs(group.samples)
         self.total = self.epochs * group.steps
         self.ended = [False] * len(runs)
         self.sinks = [run_sinks(group.sinks, run.folder) for run in runs]
-        self.fleet = fleet_for(
+        self.fleet = make_fleet(
             config.shape_for(group.samples),
             [plans[run.folder.name].member for run in runs],
             config.recipe,
@@ -131,24 +142,24 @@ class _Training:
         )
 
     def run(self, start: int) -> None:
-        """From a checkpoint to the end."""
+        """Train from the checkpoint at a step to the end."""
         checkpoints = [run.resume(start) for run in self.runs]
         for index, checkpoint in enumerate(checkpoints):
             if checkpoint is not None:
                 epoch, why = start // self.group.steps, checkpoint.extra.get("why", "")
                 self.fleet.load(index, checkpoint.tensors, epoch, why)
-        for index, checkpoint in enumerate(checkpoints):  # was it killed just before its end?
+        for index, checkpoint in enumerate(checkpoints):  # a run killed just before its end
             self._end_if_over(index, checkpoint.extra.get("why") if checkpoint else None)
-        self.tell(start * len(self.runs))
+        self.on_steps(start * len(self.runs))
         while not all(self.ended):
             rate = self.group.config.recipe.rate_at(self.fleet.epoch)
             for index, stats in enumerate(self.fleet.train_epoch()):
                 if not self.ended[index]:
                     self._record(index, stats, rate)
-            self.tell(self.group.steps * len(self.runs))
+            self.on_steps(self.group.steps * len(self.runs))
 
     def _record(self, index: int, stats: EpochStats, rate: float) -> None:
-        """What one member's epoch leaves on disk; a diverged one keeps its last finite state."""
+        """Write the epoch of one member; a diverged member keeps its last finite state."""
         run, epoch = self.runs[index], self.fleet.epoch
         step = epoch * self.group.steps
         train: Train = {}
@@ -158,30 +169,31 @@ class _Training:
         if epoch in self.measured or not stats.alive:
             self._measure(index, epoch if stats.alive else epoch - 1, train)
         over = epoch == self.epochs or not stats.alive
-        if over or epoch % self.every == 0:
+        if over or epoch % self.checkpoint_every == 0:
             why = {} if stats.alive else {"why": stats.why}
             run.checkpoint(step, self.fleet.tensors(index), {"epoch": epoch, **why})
         run.beat(step=step, total=self.total, epoch=epoch, epochs=self.epochs)
         self._end_if_over(index, stats.why or None)
 
     def _end_if_over(self, index: int, why: str | None) -> None:
-        """The end is written from the journal alone, so that it may follow a kill."""
+        """End a run that is complete or failed, from its journal alone, as after a kill."""
         if why is None and self.fleet.epoch < self.epochs:
             return
         run = self.runs[index]
         records = read_run(run.folder, kinds=(MEASUREMENT,)).records
         last = {split_of(record): record for record in records}
-        found = summary(last.get(TRAIN), last.get(TEST))
-        if self.group.config.recipe.loss != "cross_entropy":  # which `loss` is, whatever is trained
-            found["trained_loss"] = last.get(TRAIN, {}).get("train", {}).get("loss")
+        numbers = summary(last.get(TRAIN), last.get(TEST))
+        if self.group.config.recipe.loss != "cross_entropy":  # `loss` is always cross-entropy
+            numbers["trained_loss"] = last.get(TRAIN, {}).get("train", {}).get("loss")
         self.sinks[index].close(None if why is None else NclabError(why))
         if why is None:
-            run.finish(**found)
+            run.finish(**numbers)
         else:
-            run.fail(**{**found, "why": why})
+            run.fail(**{**numbers, "why": why})
         self.ended[index] = True
 
     def _measure(self, index: int, epoch: int, train: Train) -> None:
+        """Measure a member over training and test samples, and write the records."""
         config, run = self.group.config, self.runs[index]
         step = epoch * self.group.steps
         record = MeasurementRecord(kind=MEASUREMENT, step=step, epoch=epoch, layers=[], train=train)
@@ -189,28 +201,30 @@ class _Training:
         samples = Samples(self.fleet.inputs, self.fleet.labels)
         try:
             measured = measure_member(model, samples, layers=config.layers)
-            held_out = self._measure_test(model, measured.layers)
+            test_layers = self._measure_test(model, measured.layers)
         except DataError as error:  # features that overflow have no geometry
             run.append({**record, "why": str(error)})
             return
         record["layers"] = [collapse.to_dict() for collapse in measured.layers]
         run.append(record)
-        self._tell(index, step, epoch, measured.layers, TRAIN)
-        if held_out:
-            self._tell(index, step, epoch, held_out, TEST)
-            layers = [collapse.to_dict() for collapse in held_out]
+        self._call_sinks(index, step, epoch, measured.layers, TRAIN)
+        if test_layers:
+            self._call_sinks(index, step, epoch, test_layers, TEST)
+            layers = [collapse.to_dict() for collapse in test_layers]
             run.append({**record, "split": TEST, "layers": layers, "train": {}})
         run.append({"kind": GEOMETRY, "step": step, "epoch": epoch, **measured.geometry})
 
-    def _tell(self, index: int, step: int, epoch: int, layers: list[Collapse], split: str) -> None:
-        """Hand a measurement to the sinks of a run, as a monitor would."""
+    def _call_sinks(
+        self, index: int, step: int, epoch: int, layers: list[Collapse], split: str
+    ) -> None:
+        """Pass a measurement to the sinks of a run, as a monitor does."""
         if self.group.sinks:
             report = Report(tuple(layers), "classifier", layers[-1].samples, {}, (), split)
             event = Event(step, epoch, "loader", report, split=split)
             self.sinks[index](replace(event, total_steps=self.total, total_epochs=self.epochs))
 
     def _measure_test(self, model: nn.Module, train: Sequence[Collapse]) -> list[Collapse]:
-        """The same layers over the held-out samples; nothing where there are none."""
+        """Measure the same layers over the test samples; return nothing if there are none."""
         test = self.group.test
         if test is None:
             return []

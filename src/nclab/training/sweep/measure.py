@@ -1,4 +1,4 @@
-"""Measures a member at a moment of its training."""
+"""Measurement of one member of a fleet during training."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,28 +17,28 @@ from nclab.training.models.mlp import MLP
 from nclab.training.sweep.config import Layers
 
 SLICE = 8192
-"""Rows that are propagated together."""
+"""Number of rows in one forward pass."""
 NOT_THE_LAST = "the classifier does not read this layer"
 
 
-class Measured(NamedTuple):
-    """A member at one moment."""
+class MemberMeasurement(NamedTuple):
+    """Measured layers of a member after some epoch."""
 
     layers: list[Collapse]
     geometry: dict[str, Any]
-    """Where the features of the last layer lie, for a picture."""
+    """Coordinates of the last layer's features, for a figure."""
 
 
 def measure_member(
     model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
-) -> Measured:
-    """The last hidden layer, or every one, over all samples; one forward pass.
+) -> MemberMeasurement:
+    """Measure the last hidden layer, or all layers, over all samples in one forward pass.
 
-    Layer by layer, so that the features of two layers at most are in memory. Held-out samples are
-    compared with the class means of a `reference`, the same layers over the training samples.
+    At most two layers' features are in memory. With a `reference`, the layers measured over the
+    training samples, test samples are compared with the class means of training.
     """
     if not isinstance(model, MLP):
-        return measure_module(model, samples, layers=layers, reference=reference)
+        return _measure_module(model, samples, layers=layers, reference=reference)
     means = {collapse.layer: collapse for collapse in reference}
     measured = []
     picture: dict[str, Any] = {}
@@ -52,29 +52,29 @@ def measure_member(
             picture = {"layer": name, **geometry(features, samples.labels, classifier.weight)}
         elif layers == "all":
             measured.append(_measure(features, samples.labels, None, name, model, means))
-    return Measured(measured, picture)
+    return MemberMeasurement(measured, picture)
 
 
-def measure_module(
+def _measure_module(
     model: nn.Module, samples: Samples, *, layers: Layers, reference: Sequence[Collapse] = ()
-) -> Measured:
-    """The same of a plugin's network, its layers and classifier found as `nclab.measure` does."""
+) -> MemberMeasurement:
+    """Measure the network of a plugin; find layers and classifier as `nclab.measure` does."""
     pairs = zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True)
     loader = list(pairs)
     train = Report(tuple(reference), "", 0, {}, ()) if reference else None
     report = measure(model, loader, layers=layers, reference=train, group="own")
     classifier = model.get_submodule(report.classifier)
-    read: list[Tensor] = []
-    hook = classifier.register_forward_pre_hook(lambda _, given: read.append(given[0].detach()))
+    parts: list[Tensor] = []
+    hook = classifier.register_forward_pre_hook(lambda _, args: parts.append(args[0].detach()))
     try:
         with torch.no_grad():
             for inputs, _ in loader:
                 model(inputs)
     finally:
         hook.remove()
-    features = torch.cat(read).flatten(1)
-    seen = geometry(features, samples.labels, getattr(classifier, "weight", None))
-    return Measured(list(report.layers), {"layer": report.last.layer, **seen})
+    features = torch.cat(parts).flatten(1)
+    picture = geometry(features, samples.labels, getattr(classifier, "weight", None))
+    return MemberMeasurement(list(report.layers), {"layer": report.last.layer, **picture})
 
 
 def _features(model: MLP, inputs: Tensor) -> Iterator[Tensor]:

@@ -1,61 +1,200 @@
-"""What a sweep would train: its fleets with their data drawn, and which networks are missing."""
+"""The plan of a sweep: combinations of settings, the data they need, and which runs are missing."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from nclab.errors import NclabError
 from nclab.records import glance
-from nclab.training.data.plugged import draw_samples
 from nclab.training.data.samples import Samples
-from nclab.training.fleet.fleet_checks import check_batches
-from nclab.training.sweep.axes import Axes
+from nclab.training.data.sources import draw_samples
+from nclab.training.fleet.base import check_batches
 from nclab.training.sweep.config import RunPlan, SweepConfig
 from nclab.training.sweep.rows import Row, differing, settings_of
+
+PARTS = ("data", "selection", "shape", "recipe")
+"""Parts of a config; an axis is a field of one of them, or the data as a whole."""
+Condition = tuple[str, Callable[[Any], bool]]
+"""Path of a field, and whether a value of this field makes another field matter."""
+ADAM: Condition = ("recipe.optimizer", lambda name: name in ("adam", "adamw"))
+MOMENTUM = ("sgd", "sgdw", "signum", "signumw")
+OUR_NETWORK: Condition = ("shape.model", lambda name: name == "mlp")
+READ_IF: dict[str, Condition] = {
+    "recipe.momentum": ("recipe.optimizer", lambda name: name in MOMENTUM),
+    "recipe.nesterov": ("recipe.optimizer", lambda name: name in ("sgd", "sgdw")),
+    "recipe.beta1": ADAM,
+    "recipe.beta2": ADAM,
+    "recipe.epsilon": ADAM,
+    "recipe.milestones": ("recipe.schedule", lambda name: name == "milestones"),
+    "recipe.decay": ("recipe.schedule", lambda name: name == "milestones"),
+    "recipe.smoothing": ("recipe.loss", lambda name: name == "label_smoothing"),
+    "recipe.focal_gamma": ("recipe.loss", lambda name: name == "focal"),
+    **{
+        f"shape.{name}": OUR_NETWORK
+        for name in ("layers", "width", "bias", "features", "activation", "head_bias")
+    },
+    "selection.tail": ("selection.imbalance", lambda ratio: ratio > 1),
+}
+"""Fields that matter only if another field has a certain value."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The product of several values of some fields, with a fleet for every combination.
+
+    A combination ignores fields that it does not read, such as the smoothing of cross-entropy.
+    Those fields keep their default there, and the network is trained once.
+
+    >>> axes = Axes(SweepConfig(), {"recipe.loss": ("cross_entropy", "focal"),
+    ...                             "recipe.focal_gamma": (1.0, 3.0), "shape.width": (32, 64)})
+    >>> recipes = [(config.recipe, config.shape.width) for config in axes.configs[:3]]
+    >>> [(recipe.loss, recipe.focal_gamma, width) for recipe, width in recipes]
+    [('cross_entropy', 2.0, 32), ('cross_entropy', 2.0, 64), ('focal', 1.0, 32)]
+    >>> len(axes.configs)
+    6
+    """
+
+    config: SweepConfig
+    """Config with the values that all combinations share."""
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Values by path, for example `recipe.rate`, `selection.imbalance` or `data.samples`."""
+
+    def __post_init__(self) -> None:
+        for path, values in self.values.items():
+            part, _, name = path.partition(".")
+            if part not in PARTS or (part != "data" and not name):
+                raise NclabError(
+                    f"Expected axes to be fields of {', '.join(PARTS)}, for example 'recipe.rate'; "
+                    f"got {path!r}."
+                )
+            if path in ("shape.inputs", "shape.classes"):
+                raise NclabError(
+                    f"Expected {name} as an axis of the data, which set it for the network; "
+                    f"got {path!r}."
+                )
+            if isinstance(values, str) or not isinstance(values, Sequence):
+                raise NclabError(f"Expected a list of values of {path}, got {values!r}.")
+            if not values:
+                raise NclabError(f"Expected at least one value of {path}, got none.")
+            if len(set(map(repr, values))) < len(values):
+                raise NclabError(f"Expected {path} without repetition, got {list(values)}.")
+        _ = self.configs  # raises for unknown fields and for values that a field does not accept
+
+    @property
+    def configs(self) -> list[SweepConfig]:
+        """One sweep over norm, weight decay and seed for every distinct combination."""
+        configs = {repr(config): config for config in combinations(self.config, self.values)}
+        return list(configs.values())
+
+    def never_read(self, paths: Iterable[str]) -> dict[str, tuple[str, list[Any]]]:
+        """Return the fields that no combination reads, with the deciding field and its values.
+
+        >>> Axes(SweepConfig()).never_read(["recipe.smoothing", "recipe.rate"])
+        {'recipe.smoothing': ('recipe.loss', ['cross_entropy'])}
+        """
+        unread: dict[str, tuple[str, list[Any]]] = {}
+        for path in paths:
+            if path in READ_IF:
+                deciding, condition = READ_IF[path]
+                values = list(dict.fromkeys(_get(config, deciding) for config in self.configs))
+                if not any(map(condition, values)):
+                    unread[path] = deciding, values
+        return unread
+
+
+def combinations(config: Any, values: Mapping[str, Sequence[Any]]) -> Iterator[Any]:
+    """Yield a config for every combination of values of its fields; the last field varies fastest.
+
+    >>> from nclab.training.data import Teacher
+    >>> [data.label for data in combinations(Teacher(), {"depth": (2, 3)})]
+    ['teacher2', 'teacher3']
+    """
+    for chosen in itertools.product(*values.values()):
+        combination = dict(zip(values, chosen, strict=True))
+        for path in combination:
+            if not _is_read(path, combination, config):
+                part, _, name = path.partition(".")
+                defaults = {f.name: f.default for f in dataclasses.fields(_get(config, part))}
+                combination[path] = defaults[name]
+        yield _replace(config, combination)
+
+
+def _is_read(path: str, combination: Mapping[str, Any], config: Any) -> bool:
+    if path not in READ_IF:
+        return True
+    deciding, condition = READ_IF[path]
+    return condition(combination[deciding] if deciding in combination else _get(config, deciding))
+
+
+def _get(config: Any, path: str) -> Any:
+    """Return the value at a path."""
+    for name in path.split("."):
+        config = getattr(config, name)
+    return config
+
+
+def _replace(config: Any, values: Mapping[str, Any]) -> Any:
+    """Return a config with new values by path, set together because checks may need all of them."""
+    known = [field.name for field in dataclasses.fields(config)]
+    replaced = {path: value for path, value in values.items() if "." not in path}
+    nested: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        name, dot, inner_path = path.partition(".")
+        if name not in known:
+            raise NclabError(
+                f"Expected a field of {type(config).__name__} ({', '.join(known)}), got {name!r}."
+            )
+        if dot:
+            nested.setdefault(name, {})[inner_path] = value
+    for name, inner in nested.items():
+        replaced[name] = _replace(replaced.get(name, getattr(config, name)), inner)
+    return dataclasses.replace(config, **replaced)
 
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """The networks of one data, shape and recipe."""
+    """The planned networks of one combination of data, shape and recipe."""
 
     config: SweepConfig
     samples: Samples
     test: Samples | None
     runs: tuple[RunPlan, ...]
     missing: tuple[RunPlan, ...]
-    """Those that have not ended in the folder."""
+    """Runs that have not ended in the folder."""
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """The fleets of a sweep, none of which has been written to."""
+    """The planned fleets of a sweep and the folder of its runs."""
 
     fleets: tuple[FleetPlan, ...]
     out: Path
 
     @property
     def runs(self) -> list[RunPlan]:
-        """All networks."""
+        """All planned runs."""
         return [run for fleet in self.fleets for run in fleet.runs]
 
     @property
     def missing(self) -> list[RunPlan]:
-        """The networks that have not ended."""
+        """Planned runs that have not ended in the folder."""
         return [run for fleet in self.fleets for run in fleet.missing]
 
     @property
     def settings(self) -> dict[str, Row]:
-        """By the name of a run, the settings in which fleets differ: its place on every axis."""
-        whole = {run.name: settings_of(run.config) for run in self.runs}
-        firsts = [whole[fleet.runs[0].name] for fleet in self.fleets]
-        names = differing(firsts)
-        return {run: {name: one.get(name) for name in names} for run, one in whole.items()}
+        """Values, by the name of a run, of the settings in which fleets differ."""
+        settings = {run.name: settings_of(run.config) for run in self.runs}
+        names = differing([settings[fleet.runs[0].name] for fleet in self.fleets])
+        return {run: {name: row.get(name) for name in names} for run, row in settings.items()}
 
     @property
     def axes(self) -> dict[str, list[object]]:
-        """Every setting that differs, norm, weight decay and seed included, with its values."""
+        """Values of every setting that differs, including norm, weight decay and seed."""
         members = {run.name: dataclasses.asdict(run.member) for run in self.runs}
-        rows = [{**own, **members[name]} for name, own in self.settings.items()]
+        rows = [{**settings, **members[name]} for name, settings in self.settings.items()]
         return {
             name: list({repr(row[name]): row[name] for row in rows}.values())
             for name in differing(rows)
@@ -63,14 +202,18 @@ class SweepPlan:
 
 
 def plan_sweep(sweep: SweepConfig | Axes | Sequence[SweepConfig], out: Path) -> SweepPlan:
-    """Draw the data, check every fleet and find what the folder holds already; writes nothing.
+    """Draw the data, check every fleet and find the runs that are missing in `out`; write nothing.
 
-    A network that two configs have in common is planned once.
+    A network that several configs share is planned once.
     """
+    if isinstance(sweep, SweepConfig):
+        configs: Sequence[SweepConfig] = [sweep]
+    else:
+        configs = sweep.configs if isinstance(sweep, Axes) else sweep
     drawn: dict[str, Samples] = {}
     known: set[str] = set()
     fleets = []
-    for config in configs_of(sweep):
+    for config in configs:
         source = repr(config.data)
         if source not in drawn:
             drawn[source] = draw_samples(config.data)
@@ -84,13 +227,6 @@ def plan_sweep(sweep: SweepConfig | Axes | Sequence[SweepConfig], out: Path) -> 
     return SweepPlan(tuple(fleets), out)
 
 
-def configs_of(sweep: SweepConfig | Axes | Sequence[SweepConfig]) -> Sequence[SweepConfig]:
-    """One for every fleet."""
-    if isinstance(sweep, SweepConfig):
-        return [sweep]
-    return sweep.configs if isinstance(sweep, Axes) else sweep
-
-
 def has_ended(folder: Path) -> bool:
-    """Whether a run is there and came to its end, good or bad."""
+    """Whether a folder has a run that ended, finished or failed."""
     return (folder / "manifest.json").exists() and glance(folder).end is not None

@@ -1,16 +1,25 @@
-"""The rows of a sweep: one flat summary per model, from the records alone."""
+"""The rows of a sweep: one flat summary per network, from its records, and tables of rows."""
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nclab.errors import NclabError
+from nclab.errors import NclabError, NclabWarning, RecordError
+from nclab.files import write_whole
 from nclab.metrics.catalogue import plugged
 from nclab.records import RunView, glance
-from nclab.records.fleet_config import completed
+from nclab.records.fleet_config import FLEET, completed, current
 from nclab.records.health import has_converged
 from nclab.records.schema import last_layer
-from nclab.training.sweep.config import ALWAYS
+from nclab.text import number, scientific
+from nclab.training.sweep.config import ALWAYS_STORED
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = dict[str, Any]
 
@@ -33,11 +42,11 @@ MEASURED = (
     "nc4_ncc_accuracy",
     "zero_features",
 )
-"""What a row takes from the measurement of the last layer."""
+"""Numbers of a row that come from the measurement of the last layer."""
 RENAMED = {"loss": "objective"}
-"""Options whose name is a metric's: what is trained on, and the cross-entropy that is measured."""
+"""Options that share their name with a metric: `loss` is the measured cross-entropy."""
 TEST = "test"
-HELD_OUT = (
+TEST_MEASURED = (
     "accuracy",
     "loss",
     "nc1_trace_pinv",
@@ -46,46 +55,52 @@ HELD_OUT = (
     "weak_test_collapse",
     "reference_mean_shift",
 )
-"""What a row takes, as test_..., from that of the held-out samples where there are some."""
+"""Numbers of a row, as test_..., that come from the measurement of test samples."""
+TABLE_COLUMNS = {
+    "accuracy": "accuracy",
+    "loss": "loss",
+    "min_intra": "intra",
+    "max_inter": "inter",
+    "alpha": "α",
+    "beta": "β",
+}
+MEMBER = ("norm", "weight_decay", "seed")
+MOST_LINES = 200
+"""Largest number of lines in a table on the terminal."""
+CSV, PARQUET = "results.csv", "results.parquet"
 
 
 def measured_names() -> tuple[str, ...]:
-    """What a row takes from the last layer: ours, and the metrics of plugins."""
+    """Return the names of measured numbers in a row, including the metrics of plugins."""
     return (*MEASURED, *(metric.name for metric in plugged()))
 
 
 def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:
-    """The numbers of a row, from the last measurement records; None where there is none."""
+    """Return the numbers of a row from the last measurement records; None for missing numbers."""
     last = last_layer(measurement)
     record = measurement or {}
     numbers = {name: last.get(name) for name in measured_names()}
-    held_out = {f"{TEST}_{name}": last_layer(test).get(name) for name in HELD_OUT} if test else {}
-    return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers, **held_out}
+    test_layer = last_layer(test) if test else {}
+    test_numbers = {f"{TEST}_{name}": test_layer.get(name) for name in TEST_MEASURED if test}
+    return {"epoch": record.get("epoch"), "why": record.get("why"), **numbers, **test_numbers}
 
 
 def rows_of(out: Path, names: Sequence[str], *, threshold: float = 0.99) -> list[Row]:
-    """The rows of ended runs, in the order of their names."""
-    return [row_of(out / name, threshold=threshold) for name in names]
-
-
-def row_of(folder: Path, *, threshold: float = 0.99) -> Row:
-    """The row of one ended run."""
-    return row_from(glance(folder), threshold=threshold)
+    """Return the rows of ended runs in the order of their names."""
+    return [row_from(glance(out / name), threshold=threshold) for name in names]
 
 
 def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
-    """The row of an ended run that was read."""
+    """Return the row of an ended run."""
     end = view.end
     if end is None:
         raise NclabError(
             f"Expected a run that has ended, but {view.folder} has not. Run the sweep again to "
-            "go on."
+            "continue it."
         )
     config = view.manifest.config
     row = {
-        "norm": config["member"]["norm"],
-        "weight_decay": config["member"]["weight_decay"],
-        "seed": config["member"]["seed"],
+        **{name: config["member"][name] for name in MEMBER},
         **{name: end.get(name) for name in measured_names()},
         **{name: end[name] for name in end if name.startswith((f"{TEST}_", "trained_"))},
     }
@@ -97,34 +112,115 @@ def row_from(view: RunView, *, threshold: float = 0.99) -> Row:
         "data": config["data"]["label"],
         "layers": config["shape"]["layers"],
         "width": config["shape"]["width"],
-        **_later_options(config),
+        **_changed_options(config),
         "run": view.name,
     }
 
 
-def _later_options(config: dict[str, Any]) -> Row:
-    """Options that a run's configuration has only where they are not the default."""
-    later = {**config["data"].get("selection", {})}
-    for part, always in ALWAYS.items():
-        later |= {name: value for name, value in config[part].items() if name not in always}
-    return {RENAMED.get(name, name): value for name, value in later.items()}
+def _changed_options(config: dict[str, Any]) -> Row:
+    """Return the options that a run's configuration stores only if they differ from the default."""
+    options = {**config["data"].get("selection", {})}
+    for part, always in ALWAYS_STORED.items():
+        stored = current(config[part])
+        options |= {name: value for name, value in stored.items() if name not in always}
+    return {RENAMED.get(name, name): value for name, value in options.items()}
 
 
 def settings_of(config: dict[str, Any]) -> Row:
-    """All that a run was told but its norm, weight decay and seed, under the names of rows."""
+    """Return all settings of a run except norm, weight decay and seed, named as in rows."""
     whole = completed(config)
     data = {name: value for name, value in whole["data"].items() if "digest" not in name}
     selection, label = data.pop("selection"), data.pop("label")
-    own = {f"data_{name}": value for name, value in data.items()}
-    found = {"data": label, **own, **selection, **whole["shape"], **whole["recipe"]}
-    return {RENAMED.get(name, name): value for name, value in found.items()}
+    of_data = {f"data_{name}": value for name, value in data.items()}
+    settings = {"data": label, **of_data, **selection, **whole["shape"], **whole["recipe"]}
+    return {RENAMED.get(name, name): value for name, value in settings.items()}
 
 
 def differing(settings: Sequence[Row]) -> list[str]:
-    """The settings of which there is more than one value.
+    """Return the names of settings that have more than one value.
 
     >>> differing([{"rate": 0.1, "batch": 8}, {"rate": 0.2, "batch": 8}, {"rate": 0.2}])
     ['rate', 'batch']
     """
-    names = dict.fromkeys(name for one in settings for name in one)
-    return [name for name in names if len({repr(one.get(name)) for one in settings}) > 1]
+    names = dict.fromkeys(name for row in settings for name in row)
+    return [name for name in names if len({repr(row.get(name)) for row in settings}) > 1]
+
+
+def rows_table(rows: Sequence[Row], axes: Collection[str] = ()) -> "Table":
+    """Return a table for the terminal with one line per network and a column per axis.
+
+    Networks that have not converged are dim and have a reason. The table shows 200 lines at most.
+    """
+    from rich.table import Table
+
+    others = [name for name in axes if name not in MEMBER]
+    more = f"and {len(rows) - MOST_LINES:,} more" if len(rows) > MOST_LINES else None
+    table = Table(header_style="bold", caption=more)
+    for name in (*others, "norm"):
+        table.add_column(name)
+    for title in ("decay", "seed", *TABLE_COLUMNS.values()):
+        table.add_column(title, justify="right")
+    table.add_column("converged")
+    for row in rows[:MOST_LINES]:
+        values = [row.get(name) for name in others]
+        settings = [number(v) if isinstance(v, float | None) else str(v) for v in values]
+        member = [row["norm"], scientific(row["weight_decay"]), str(row["seed"])]
+        cells = [number(row[name]) for name in TABLE_COLUMNS]
+        end, style = ("yes", None) if row["converged"] else (_not_converged(row), "dim")
+        table.add_row(*settings, *member, *cells, end, style=style)
+    return table
+
+
+def _not_converged(row: Row) -> str:
+    """Return in a few words why a network has not converged."""
+    if row["why"]:
+        return "not measured" if row["min_intra"] is None else "diverged"
+    return "no, zero features" if row["zero_features"] else "no"
+
+
+def results(out: Path, *, threshold: float = 0.99) -> list[Row]:
+    """Return a row for every ended network of a folder, all with the same columns.
+
+    Settings come first, including defaults, then measured numbers. A run that cannot be read or
+    that does not belong to a sweep is skipped with a warning.
+    """
+    rows = []
+    for manifest in sorted(out.glob("*/manifest.json")):
+        try:
+            view = glance(manifest.parent)
+            if view.manifest.kind == FLEET and view.end is not None:
+                row = row_from(view, threshold=threshold)
+                rows.append({"run": row["run"], **settings_of(view.manifest.config), **row})
+        except (RecordError, LookupError, TypeError, AttributeError) as error:
+            reason = error if isinstance(error, RecordError) else "no sweep wrote its configuration"
+            warnings.warn(
+                f"{manifest.parent} is skipped in the table of results: {reason}",
+                NclabWarning,
+                stacklevel=2,
+            )
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: _cell(row.get(name)) for name in columns} for row in rows]
+
+
+def write_results(out: Path, *, threshold: float = 0.99) -> list[Path]:
+    """Write the results of a folder as `results.csv`, and as `results.parquet` with pyarrow."""
+    rows = results(out, threshold=threshold)
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]) if rows else ["run"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(out / CSV, stream.getvalue().encode())
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        return [out / CSV]
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(arrow.Table.from_pylist(rows), sink)
+    write_whole(out / PARQUET, bytes(sink.getvalue().to_pybytes()))
+    return [out / CSV, out / PARQUET]
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a table holds it: lists and dicts become JSON."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value

@@ -1,8 +1,8 @@
-"""Trains a sweep: what is missing on disk, in groups, one process for each."""
+"""Training of the missing runs of a sweep, in groups that fit the cache, one process each."""
 
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,23 @@ from nclab import errors
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import NclabError
 from nclab.progress import Bar, bar
-from nclab.training.sweep.axes import Axes
+from nclab.training.models.mlp import Shape
 from nclab.training.sweep.config import RunPlan, SweepConfig
-from nclab.training.sweep.group import Group, run_sinks, train_group
-from nclab.training.sweep.memory import check_memory, group_size
-from nclab.training.sweep.plan import FleetPlan, SweepPlan, plan_sweep
+from nclab.training.sweep.group import Group, run_sinks, step_counter, train_group
+from nclab.training.sweep.plan import Axes, FleetPlan, SweepPlan, plan_sweep
 from nclab.training.sweep.rows import Row, rows_of
 
 TRIES = 3
-"""So often a group is begun whose process or machine is lost; it goes on where it stopped."""
+"""Number of times that a group is started if its process or machine is lost; it resumes."""
+VECTORS = 4
+"""Vectors per member: parameters, momenta and a backup of both. Adam needs more."""
+FLOAT_BYTES = 4
+"""Bytes of a float32."""
+MOST_MEMBERS = 64
+"""Largest number of runs whose files are open in one process."""
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+DEFAULT_CACHE = 2**21
+"""Bytes of a core's share of a cache if the system does not report its caches."""
 
 
 def train_sweep(
@@ -30,17 +38,20 @@ def train_sweep(
     engine: Engine = LOCAL,
     sinks: Sequence[str] = (),
 ) -> list[Row]:
-    """Train every member of a sweep and give a row for each, in the order of `config.members`.
+    """Train every member of a sweep; return a row for each, in the order of `config.members`.
 
-    Every member has a folder `out/<name>`. Ended runs are reused and stopped ones go on; the
-    numbers do not depend on either, nor on `workers`: one process a core by default, 0 for this
-    process alone, nor on the `engine`: `nclab.engine.ray.Cluster` trains on many machines, which
-    must share the folder. `sinks` are names, as for a `Monitor`, told of every measurement. Rows of
-    several fleets have their place on every axis.
+    Every member has a folder `out/<name>`. Ended runs are reused, and stopped runs continue. The
+    numbers depend neither on this nor on `workers` and `engine`. Rows of several fleets also have
+    their settings on every axis.
+
+    Args:
+        workers: number of processes, by default one per core; 0 trains in this process.
+        engine: where to train; `nclab.engine.ray.Cluster` uses many machines with a shared folder.
+        sinks: names of sinks, as for a `Monitor`, that receive every measurement.
 
     >>> import tempfile
-    >>> from nclab.training.data.teacher import Teacher
-    >>> from nclab.training.models.mlp import Shape
+    >>> from nclab.training.data import Teacher
+    >>> from nclab.training.models import Shape
     >>> from nclab.training.fleet import Recipe
     >>> config = SweepConfig(
     ...     data=Teacher(samples=200, width=20), shape=Shape(layers=3, width=16), norms=("affine",),
@@ -62,17 +73,22 @@ def train_plan(
     engine: Engine = LOCAL,
     sinks: Sequence[str] = (),
 ) -> list[Row]:
-    """The same for a plan that was made before."""
-    run_sinks(sinks, plan.out)  # refuses what there is not before anything is trained
-    slots = check_place(plan, workers=workers, device=device, engine=engine)
-    groups = [group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device)]
-    groups = [replace(group, sinks=tuple(sinks)) for group in groups]
+    """Train the missing runs of a plan; return a row for every run, as `train_sweep` does."""
+    run_sinks(sinks, plan.out)  # raises for unknown sinks before training
+    slots = check_resources(plan, workers=workers, device=device, engine=engine)
+    groups = [
+        group for fleet in plan.fleets for group in _groups(fleet, plan, slots, device, sinks)
+    ]
     if groups:
-        alone = engine.here and len(groups) == 1
-        _run(groups, engine, 0 if alone or _is_cuda(device) else workers)
-    own = plan.settings
+        single = engine.here and len(groups) == 1
+        jobs = [
+            Job(f"group {n} of {len(groups)}", _job, (group,))
+            for n, group in enumerate(groups, start=1)
+        ]
+        run_groups(jobs, groups, engine, 0 if single or _is_cuda(device) else workers)
+    settings = plan.settings
     return [
-        {**row, **own[row["run"]]}
+        {**row, **settings[row["run"]]}
         for fleet in plan.fleets
         for row in rows_of(
             plan.out, [run.name for run in fleet.runs], threshold=fleet.config.converged
@@ -80,11 +96,11 @@ def train_plan(
     ]
 
 
-def check_place(plan: SweepPlan, *, workers: int | None, device: str, engine: Engine) -> int:
-    """How many groups are trained at once; refuses what is too large or not there."""
+def check_resources(plan: SweepPlan, *, workers: int | None, device: str, engine: Engine) -> int:
+    """Return how many groups train at once; raise if memory or device are not sufficient."""
     if workers is not None:
         slots = max(1, workers)
-    else:  # what is there already needs no cluster
+    else:  # a finished sweep needs no cluster
         slots = engine.slots() if any(fleet.missing for fleet in plan.fleets) else 1
     if _is_cuda(device):
         if not engine.here:
@@ -92,84 +108,75 @@ def check_place(plan: SweepPlan, *, workers: int | None, device: str, engine: En
         return 1  # one process feeds the device
     for fleet in plan.fleets if engine.here else ():
         shape = fleet.config.shape_for(fleet.samples)
-        check_memory(shape, min(len(fleet.missing), slots * group_size(shape)))
+        _check_memory(shape, min(len(fleet.missing), slots * group_size(shape)))
     return slots
 
 
-def _groups(fleet: FleetPlan, plan: SweepPlan, slots: int, device: str) -> list[Group]:
-    """Enough of them, together with those of other fleets, for all cores."""
+def _groups(
+    fleet: FleetPlan, plan: SweepPlan, slots: int, device: str, sinks: Sequence[str]
+) -> list[Group]:
+    """Return so many groups that all fleets together use all slots."""
     size = group_size(fleet.config.shape_for(fleet.samples))
-    begun = sum(1 for one in plan.fleets if one.missing)
-    hands = deal(fleet.missing, max(-(-slots // max(1, begun)), -(-len(fleet.missing) // size)))
-    # Absolute, as a cluster's processes have working folders of their own.
-    where = (plan.out.absolute(), device, fleet.test)
-    return [Group(fleet.config, hand, fleet.samples, *where) for hand in hands]
+    incomplete = sum(1 for other in plan.fleets if other.missing)
+    count = max(-(-slots // max(1, incomplete)), -(-len(fleet.missing) // size))
+    # The path is absolute because processes of a cluster have other working folders.
+    common = (plan.out.absolute(), device, fleet.test, tuple(sinks))
+    return [
+        Group(fleet.config, plans, fleet.samples, *common) for plans in deal(fleet.missing, count)
+    ]
 
 
 def _is_cuda(device: str) -> bool:
-    """Whether to train on a graphics card; refuses what is not there."""
+    """Whether the device is a graphics card; raise if the device does not exist."""
     if device == "cpu":
         return False
     import torch
 
     if device.split(":")[0] != "cuda" or not torch.cuda.is_available():
-        raise NclabError(f"Expected device 'cpu', or 'cuda' where there is one, got {device!r}.")
+        raise NclabError(f"Expected device 'cpu', or 'cuda' if there is one, got {device!r}.")
     return True
 
 
-def deal(plans: Sequence[RunPlan], hands: int) -> list[tuple[RunPlan, ...]]:
-    """Groups of about equal cost, as members cost about the same and neighbours most of all.
+def deal(plans: Sequence[RunPlan], groups: int) -> list[tuple[RunPlan, ...]]:
+    """Distribute plans in turn over groups, because neighbouring members cost about the same.
 
     >>> config = SweepConfig(weight_decays=(1e-3, 1e-2), norms=("affine", "none"))
-    >>> [len(hand) for hand in deal(config.plan(config.data.draw()), 3)]
+    >>> [len(group) for group in deal(config.plan(config.data.draw()), 3)]
     [2, 1, 1]
     """
-    dealt = [tuple(plans[start::hands]) for start in range(hands)]
-    return [hand for hand in dealt if hand]
-
-
-def _run(groups: Sequence[Group], engine: Engine, workers: int | None) -> None:
-    jobs = [Job(f"group {n} of {len(groups)}", _job, (g,)) for n, g in enumerate(groups, start=1)]
-    run_groups(jobs, groups, engine, workers)
+    dealt = [tuple(plans[start::groups]) for start in range(groups)]
+    return [group for group in dealt if group]
 
 
 def run_groups(
     jobs: Sequence[Job], groups: Sequence[Group], engine: Engine, workers: int | None
 ) -> None:
-    """A job for each group, with a bar of model-steps; raises what any of them raised."""
+    """Run a job for each group with a progress bar; raise what a job raised."""
     total = sum(group.total for group in groups)
-    with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as moving:
-        pace = _Pace(moving)
-        outcomes = engine.run_jobs(
-            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=pace.hear
+    with bar(f"training {sum(len(g.plans) for g in groups)} models", total=total) as progress_bar:
+        speed = _Speed(progress_bar)
+        results = engine.run_jobs(
+            jobs, folder=groups[0].out, workers=workers, tries=TRIES, on_progress=speed.update
         )
-    for outcome in outcomes:
-        _raise(outcome)
+    for result in results:
+        _raise_failure(result)
 
 
 def _job(report: Any, group: Group) -> None:
-    """The whole group in a worker process; tells how many model-steps are done."""
-    done = 0
-
-    def tell(steps: int) -> None:
-        nonlocal done
-        done += steps
-        report(done, group.total)
-
-    train_group(group, tell)
+    train_group(group, step_counter(report, group.total))
 
 
-class _Pace:
-    """Moves the bar: model-steps of all workers, and how many there are in a second."""
+class _Speed:
+    """Updates the bar with the model-steps of all workers and their number per second."""
 
-    def __init__(self, moving: Bar) -> None:
-        self._bar = moving
+    def __init__(self, progress_bar: Bar) -> None:
+        self._bar = progress_bar
         self._first: dict[int, int] = {}
         self._done: dict[int, int] = {}
         self._started: float | None = None
 
-    def hear(self, progress: Progress) -> None:
-        """One worker's word; its first is what was on disk already."""
+    def update(self, progress: Progress) -> None:
+        """Add the progress of one job; its first step was on disk already."""
         self._first.setdefault(progress.index, progress.step)
         self._done[progress.index] = progress.step
         done = sum(self._done.values())
@@ -180,20 +187,76 @@ class _Pace:
         self._bar.update(done, f"{speed:.0f} models·steps/s")
 
 
-def _raise(outcome: JobResult) -> None:
-    """One clear line for what a user can mend, the whole story for a defect."""
-    if outcome.error is None:
+def _raise_failure(result: JobResult) -> None:
+    """Raise a one-line error for what a user can correct, with the traceback for a bug."""
+    if result.error is None:
         return
-    kind, _, line = outcome.error.partition(": ")
+    kind, _, line = result.error.partition(": ")
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, NclabError):
-        # An optional package's error makes its own message, which the line already is.
+        # MissingExtra builds its message from other arguments; the line is that message.
         raise (NclabError if known is errors.MissingExtra else known)(line)
     if kind.endswith("MemoryError") or "allocate memory" in line:
         raise NclabError(
-            f"Expected enough memory for {outcome.name}, got too little. Take a smaller width, "
+            f"Expected enough memory for {result.name}, got too little. Use a smaller width, "
             "fewer models or fewer workers."
         )
-    if outcome.trace is None:
-        raise NclabError(f"{outcome.error} What it wrote is kept: the same command goes on.")
-    raise RuntimeError(f"{outcome.name} failed.\n{outcome.trace}")
+    if result.trace is None:
+        raise NclabError(f"{result.error} Finished epochs are kept. Run the same command again.")
+    raise RuntimeError(f"{result.name} failed.\n{result.trace}")
+
+
+def state_bytes(shape: Shape, members: int) -> int:
+    """Return a lower bound of the memory of members, by arithmetic as sizes may be absurd.
+
+    >>> state_bytes(Shape(inputs=2, classes=3, layers=3, width=10), members=2)
+    5536
+    """
+    bias, features = int(shape.bias), shape.features or shape.width
+    deep = shape.layers > 2
+    between = max(0, shape.layers - 3) * (shape.width + bias) * shape.width
+    between += (shape.width + bias) * features if deep else 0
+    first = shape.width if deep else features
+    ends = (shape.inputs + bias) * first + (features + bias) * shape.classes
+    return VECTORS * FLOAT_BYTES * members * (between + ends)
+
+
+def physical_bytes() -> int | None:
+    """Return the memory of this machine; None if the system does not report it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _check_memory(shape: Shape, members: int) -> None:
+    """Raise if the models cannot fit into memory, before anything is written."""
+    needed, available = state_bytes(shape, members), physical_bytes()
+    if available is not None and needed > available:
+        raise NclabError(
+            f"Expected models that fit into the memory of {available / 1e9:.3g} GB, got {members} "
+            f"of width {shape.width} and {shape.layers} layers, which need {needed / 1e9:.3g} GB "
+            "or more. Use a smaller width, fewer layers or fewer models."
+        )
+
+
+def group_size(shape: Shape) -> int:
+    """Return how many members train together so that their states fit a core's share of the cache.
+
+    >>> 1 <= group_size(Shape(width=5000)) <= group_size(Shape(width=8)) <= MOST_MEMBERS
+    True
+    """
+    return max(1, min(MOST_MEMBERS, cache_share() // state_bytes(shape, 1)))
+
+
+def cache_share(caches: Path = CACHES) -> int:
+    """Return the bytes of the largest cache divided by the number of cores that share it."""
+    shares = [DEFAULT_CACHE]
+    for cache in caches.glob("index*"):
+        try:
+            size, cores = ((cache / name).read_text() for name in ("size", "shared_cpu_map"))
+            sharing = bin(int(cores.replace(",", ""), 16)).count("1")
+            shares.append(int(size.strip().removesuffix("K")) * 1024 // max(1, sharing))
+        except (OSError, ValueError):  # another format, or no such file
+            continue
+    return max(shares)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import DataError, NclabWarning
-from nclab.training.data.teacher import Teacher
+from nclab.training.data.artificial import Teacher
 from nclab.training.fleet import Fleet, Recipe
 from nclab.training.models.mlp import Shape
-from nclab.training.sweep import SweepConfig, lean
+from nclab.training.sweep import Row, SweepConfig, rows_only
 from nclab.training.sweep.group import Group
-from nclab.training.sweep.lean import FOLDER, Ended, Measured, train_lean
+from nclab.training.sweep.rows_only import FOLDER, TrainedNetwork, train_rows
 
 DECAYS = (1e-3, 1e-2)
 
@@ -27,12 +27,16 @@ def config(seed: int = 0, **recipe: float) -> SweepConfig:
     )
 
 
-def norms(ended: Ended) -> Measured:
+def norms(ended: TrainedNetwork) -> Row:
     """A number that depends on every step."""
     return {"norm": float(ended.model.classifier.weight.detach().norm()), "n": len(ended.train)}
 
 
-def refusing(ended: Ended) -> Measured:
+def count(network: TrainedNetwork) -> Row:
+    return {"samples": len(network.train)}
+
+
+def refusing(ended: TrainedNetwork) -> Row:
     if ended.weight_decay > 5e-3:
         raise DataError("nothing to measure")
     return {"norm": 1.0}
@@ -40,7 +44,7 @@ def refusing(ended: Ended) -> Measured:
 
 def test_rows_are_those_of_a_fleet_in_the_order_of_the_configs(tmp_path: Path) -> None:
     configs = [config(seed) for seed in (0, 1)]
-    found = train_lean(configs, tmp_path, norms, workers=0)
+    found = train_rows(configs, tmp_path, norms, workers=0)
     for one, rows in zip(configs, found, strict=True):
         samples = one.draw().train
         fleet = Fleet(one.shape_for(samples), one.members, one.recipe, *samples)
@@ -60,39 +64,39 @@ def test_what_is_there_is_not_trained_again_and_what_is_new_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a kill: the groups that ended are files, the others are not."""
-    whole = train_lean([config(0), config(1)], tmp_path / "whole", norms, workers=0)
-    first = train_lean([config(0)], tmp_path / "part", norms, workers=0)
+    whole = train_rows([config(0), config(1)], tmp_path / "whole", norms, workers=0)
+    first = train_rows([config(0)], tmp_path / "part", norms, workers=0)
     trained: list[int] = []
-    before = lean.train_lean_group
+    before = rows_only.train_rows_group
 
     def counted(group: Group, *rest: object) -> Path:
         trained.append(group.plans[0].member.seed)
         return before(group, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lean, "train_lean_group", counted)
+    monkeypatch.setattr(rows_only, "train_rows_group", counted)
     leftover = tmp_path / "part" / FOLDER / ".abc.json.0123456789ab"
     leftover.write_text("{")  # of a writer that was killed
-    assert train_lean([config(1), config(0)], tmp_path / "part", norms, workers=0) == whole[::-1]
+    assert train_rows([config(1), config(0)], tmp_path / "part", norms, workers=0) == whole[::-1]
     assert set(trained) == {1}
     assert not leftover.exists()
     assert first == whole[:1]
-    train_lean([config(0)], tmp_path / "part", lean.trained_on, workers=0)
+    train_rows([config(0)], tmp_path / "part", count, workers=0)
     assert 0 in trained, "another measure has other rows"
 
 
 def test_a_damaged_file_is_warned_of_and_its_networks_trained_again(tmp_path: Path) -> None:
-    rows = train_lean([config()], tmp_path, norms, workers=0)
+    rows = train_rows([config()], tmp_path, norms, workers=0)
     for file in (tmp_path / FOLDER).iterdir():
         file.write_text(file.read_text()[:-9])
-    with pytest.warns(NclabWarning, match="left out"):
-        assert train_lean([config()], tmp_path, norms, workers=0) == rows
+    with pytest.warns(NclabWarning, match="is skipped and its networks are trained again"):
+        assert train_rows([config()], tmp_path, norms, workers=0) == rows
 
 
 def test_a_network_without_numbers_says_why(tmp_path: Path) -> None:
-    [[good, bad]] = train_lean([config()], tmp_path, refusing, workers=0)
+    [[good, bad]] = train_rows([config()], tmp_path, refusing, workers=0)
     assert good["norm"] == 1.0
     assert bad["why"] == "nothing to measure"
-    [[dead, _]] = train_lean([config(rate=1e30)], tmp_path, norms, workers=0)
+    [[dead, _]] = train_rows([config(rate=1e30)], tmp_path, norms, workers=0)
     assert "in epoch" in dead["why"]
     assert "norm" not in dead
 
@@ -101,7 +105,7 @@ def test_a_group_travels_to_another_process(tmp_path: Path) -> None:
     one = config()
     samples = one.draw().train
     group = Group(one, tuple(one.plan(samples)), samples, tmp_path)
-    job, arguments = pickle.loads(pickle.dumps((lean._job, (group, lean.trained_on))))
+    job, arguments = pickle.loads(pickle.dumps((rows_only._job, (group, count))))
     steps: list[tuple[int, int]] = []
     job(lambda *word: steps.append(word), *arguments)
     assert steps[-1] == (18, 18), "two models, three epochs of three steps"

@@ -11,11 +11,11 @@ from nclab.errors import DataError
 from nclab.records import find_runs, glance
 from nclab.records.schema import last_layer
 from nclab.theory.targets import phase_maps
+from nclab.training.data.artificial import Teacher
 from nclab.training.data.selection import SampleSelection
-from nclab.training.data.teacher import Teacher
 from nclab.training.fleet import Recipe
 from nclab.training.sweep import train_sweep
-from nclab.training.sweep.on_maps import APART, FRAME, MERGED, SIMPLEX, sweep_points
+from nclab.training.sweep.networks_on_map import APART, FRAME, MERGED, SIMPLEX, sweep_points
 from tests.cli.runner import call
 from tests.training.sweep.small import small
 
@@ -41,10 +41,10 @@ def test_imbalance(runs: Path) -> None:
     found = sweep_points("imbalance", runs)
     assert found.options == {"large": 2, "small": 2}
     assert len(found.rows) == 2
-    assert found.left_out == {
+    assert found.skipped == {
         "trained on mse": 2,
-        "of adamw, whose decay is no penalty": 2,
-        "with more than two counts": 2,
+        "trained by adamw, whose weight decay is no penalty": 2,
+        "with more than two class sizes": 2,
     }
     for row in found.rows:
         view = glance(runs / row["run"])
@@ -73,7 +73,7 @@ def test_means_that_coincide_are_merged(tmp_path: Path) -> None:
     features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 2.0]]
     collapse = nclab.measure_features(features, [0, 1, 2, 3], weight=features)
     row = collapse.to_dict()
-    from nclab.training.sweep.on_maps import _mean_cosine
+    from nclab.training.sweep.networks_on_map import _mean_cosine
 
     assert _mean_cosine(row, range(2, 4)) == pytest.approx(1.0)
     assert _mean_cosine(row, range(2)) == pytest.approx(0.0)
@@ -100,7 +100,7 @@ def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_bad_folders_are_one_line(runs: Path, tmp_path: Path) -> None:
     for kind, folder, words in (
-        ("depth", runs, "imbalance or bias, got depth"),
+        ("depth", runs, "imbalance or bias, got --map depth"),
         ("imbalance", tmp_path / "none", "a folder of runs"),
         ("imbalance", tmp_path, "got none: no runs"),
     ):

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from nclab.errors import NclabError
-from nclab.records.fleet_config import UNSAID, completed
-from nclab.training.data.conic_hull import ConicHull
-from nclab.training.data.teacher import Teacher
+from nclab.records.fleet_config import OMITTED_DEFAULTS, completed, stored
+from nclab.training.data.artificial import ConicHull, Teacher
 from nclab.training.sweep import (
     Axes,
     SweepConfig,
@@ -23,9 +22,9 @@ from nclab.training.sweep import (
     train_sweep,
     write_results,
 )
-from nclab.training.sweep.config import ALWAYS
+from nclab.training.sweep.config import ALWAYS_STORED
 from nclab.training.sweep.cost import Forecast
-from nclab.training.sweep.group import Group, Tell, train_group
+from nclab.training.sweep.group import Group, OnSteps, train_group
 from tests.training.sweep.small import contents, small
 
 ONE: dict[str, Any] = {"norms": ("affine",), "weight_decays": (1e-3,)}
@@ -73,7 +72,7 @@ def test_what_is_not_read_is_no_axis() -> None:
     [
         (
             {"rate": (0.1,)},
-            "fields of data, selection, shape, recipe, as 'recipe.rate', got 'rate'",
+            "fields of data, selection, shape, recipe, for example 'recipe.rate'; got 'rate'",
         ),
         ({"seeds": (1, 2)}, "got 'seeds'"),
         ({"recipe": (1, 2)}, "got 'recipe'"),
@@ -122,7 +121,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
     whole = train_sweep(axes, tmp_path / "whole", workers=0)
 
-    def dies(group: Group, tell: Tell) -> None:
+    def dies(group: Group, tell: OnSteps) -> None:
         seen = 0
 
         def heard(steps: int) -> None:
@@ -191,17 +190,17 @@ def test_a_plan_counts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert 0.5 < look.bytes / there < 2
     again = forecast(plan_sweep(axes, tmp_path / "runs"), workers=0)
     assert (again.missing, again.seconds, again.bytes) == (0, 0, 0)
-    assert str(again).endswith("16 networks in 2 fleets, 16 of them there already")
+    assert str(again).endswith("16 networks in 2 fleets, 16 already trained")
 
 
 def test_a_full_disk_is_said() -> None:
     look = Forecast(1, 1, 1, {}, 9000.0, 1, 10**9, 10**6)
-    assert str(look).splitlines()[-1] == "The disk has only 1 MB left."
+    assert str(look).splitlines()[-1] == "Only 1 MB are free on the disk."
     assert "2.5 hours on 1 core, 1 GB on disk" in str(look)
 
 
-def test_what_is_unsaid_is_the_default() -> None:
-    """Names hash what is said, so that these can change on neither side."""
+def test_omitted_options_have_the_defaults_of_the_format() -> None:
+    """Names of runs are hashes of the stored options, so neither side may change."""
     config = SweepConfig()
     found: dict[str, Any] = {}
     parts: dict[str, Any] = {
@@ -210,9 +209,13 @@ def test_what_is_unsaid_is_the_default() -> None:
         "data.selection": config.selection,
     }
     for part, one in parts.items():
-        values = dataclasses.asdict(one)
-        found |= {f"{part}.{k}": v for k, v in values.items() if k not in ALWAYS.get(part, ())}
-    assert found == UNSAID
+        values = stored(dataclasses.asdict(one))
+        found |= {
+            f"{part}.{k}": v
+            for k, v in stored(values).items()
+            if k not in ALWAYS_STORED.get(part, ())
+        }
+    assert found == OMITTED_DEFAULTS
     [first, *_] = small().plan(small().data.draw())
     assert completed(first.config)["recipe"]["loss"] == "cross_entropy"
     assert "loss" not in first.config["recipe"]

@@ -1,9 +1,9 @@
-"""Trains very many small networks, of which one row of numbers stays and nothing else.
+"""Training of very many small networks of which only one row of numbers is kept.
 
-A sweep keeps a folder with journal and checkpoints for every network, which takes as long as half
-of the training where that is half a second. Here the networks of a group, some seconds of work,
-leave one file when all of them have ended: whoever is killed loses the groups under way, and the
-same call goes on with what is missing.
+An ordinary sweep keeps a folder with journal and checkpoints for every network. For networks that
+train in half a second, writing these takes half as long again. Here a group of networks, some
+seconds of work, writes one file when all its members have ended. If the process is killed, only
+unfinished groups are lost, and the same call continues with them.
 """
 
 import hashlib
@@ -21,61 +21,63 @@ from nclab.files import remove_leftovers, write_whole
 from nclab.training.data.samples import Samples
 from nclab.training.data.selection import Split
 from nclab.training.fleet import Fleet
-from nclab.training.fleet.fleet_checks import check_batches
+from nclab.training.fleet.base import check_batches
 from nclab.training.models.mlp import MLP
 from nclab.training.sweep.config import RunPlan, SweepConfig
-from nclab.training.sweep.group import Group, Tell
+from nclab.training.sweep.group import Group, OnSteps, step_counter
 from nclab.training.sweep.rows import Row
 from nclab.training.sweep.train import deal, run_groups
 
 FOLDER = "rows"
-Measured = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrainedNetwork:
     """A network at the end of its training."""
 
     model: MLP
-    """In evaluation mode."""
+    """The model in evaluation mode."""
     train: Samples
     test: Samples | None
     config: SweepConfig
     weight_decay: float
 
 
-Measure = Callable[[Ended], Measured]
-"""A top-level function: what stays of a network, as plain JSON values. A network whose numbers do
-not exist raises a `DataError`."""
+MeasureRow = Callable[[TrainedNetwork], Row]
+"""A top-level function that returns the numbers to keep, as plain JSON values. It raises
+`DataError` if a network has no such numbers."""
 
 
-def train_lean(
+def train_rows(
     configs: Sequence[SweepConfig],
     out: Path,
-    measure: Measure,
+    measure: MeasureRow,
     *,
     workers: int | None = None,
     engine: Engine = LOCAL,
 ) -> list[list[Row]]:
-    """Train what `out/rows` does not have; for every config the rows of its members, in order.
+    """Train the networks that are missing in `out/rows`; return the rows of every config.
 
-    A row has the member's `weight_decay` and `seed`, `why` there are no numbers or None, and what
-    `measure` gave. Moments, layers and checkpoints of a config are not looked at.
+    A row has `weight_decay` and `seed` of the member, the values of `measure`, and `why`: None, or
+    the reason for missing values. The options of a config on measurements and checkpoints have no
+    effect.
 
     >>> import tempfile
-    >>> from nclab.training.data.teacher import Teacher
-    >>> from nclab.training.models.mlp import Shape
+    >>> from nclab.training.data import Teacher
+    >>> from nclab.training.models import Shape
     >>> from nclab.training.fleet import Recipe
     >>> config = SweepConfig(
     ...     data=Teacher(samples=200, width=20), shape=Shape(layers=3, width=16), norms=("affine",),
     ...     weight_decays=(1e-3, 1e-2), recipe=Recipe(epochs=3, batch=50),
     ... )
-    >>> rows = train_lean([config], Path(tempfile.mkdtemp()), trained_on, workers=0)
+    >>> def count(network):
+    ...     return {"samples": len(network.train)}
+    >>> rows = train_rows([config], Path(tempfile.mkdtemp()), count, workers=0)
     >>> rows[0][1]
     {'weight_decay': 0.01, 'seed': 0, 'why': None, 'samples': 200}
     """
     folder = (out / FOLDER).absolute()
-    known = _read(folder, _name(measure))
+    known = _read_rows(folder, _name(measure))
     drawn: dict[str, Split] = {}
     planned: list[list[RunPlan]] = []
     missing: list[tuple[SweepConfig, Split, list[RunPlan]]] = []
@@ -85,16 +87,15 @@ def train_lean(
         check_batches(len(split.train), config.recipe, config.members)
         plans = config.plan(*split)
         planned.append(plans)
-        own = [plan for plan in plans if plan.name not in known]
-        if own:
-            missing.append((config, split, own))
+        new_plans = [plan for plan in plans if plan.name not in known]
+        if new_plans:
+            missing.append((config, split, new_plans))
     if missing:
         slots = max(1, workers) if workers is not None else engine.slots()
-        hands = -(-slots // len(missing))
         groups = [
-            Group(config, hand, split.train, folder, test=split.test)
-            for config, split, own in missing
-            for hand in deal(own, hands)
+            Group(config, dealt, split.train, folder, test=split.test)
+            for config, split, new_plans in missing
+            for dealt in deal(new_plans, -(-slots // len(missing)))
         ]
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder, ("*.json",))
@@ -103,17 +104,14 @@ def train_lean(
             for n, group in enumerate(groups, start=1)
         ]
         run_groups(jobs, groups, engine, workers)
-        known = _read(folder, _name(measure))
+        known = _read_rows(folder, _name(measure))
     return [[_row(plan, known[plan.name]) for plan in plans] for plans in planned]
 
 
-def trained_on(ended: Ended) -> Measured:
-    """The simplest measure: how many samples there were."""
-    return {"samples": len(ended.train)}
-
-
-def train_lean_group(group: Group, measure: Measure, tell: Tell = lambda steps: None) -> Path:
-    """Train and measure the members of a group; the file that holds their rows."""
+def train_rows_group(
+    group: Group, measure: MeasureRow, on_steps: OnSteps = lambda steps: None
+) -> Path:
+    """Train and measure the members of a group; return the file with their rows."""
     config = group.config
     with one_thread():
         fleet = Fleet(
@@ -123,13 +121,13 @@ def train_lean_group(group: Group, measure: Measure, tell: Tell = lambda steps: 
             *group.samples,
             device=group.device,
         )
-        whys = [""] * len(group.plans)
+        failures = [""] * len(group.plans)
         for _ in range(config.recipe.epochs):
-            whys = [stats.why for stats in fleet.train_epoch()]
-            tell(group.steps * len(group.plans))
+            failures = [stats.why for stats in fleet.train_epoch()]
+            on_steps(group.steps * len(group.plans))
         rows = {
-            plan.name: {"why": why} if why else _measured(fleet, index, plan, group, measure)
-            for index, (plan, why) in enumerate(zip(group.plans, whys, strict=True))
+            plan.name: {"why": why} if why else _measured(fleet, index, group, measure)
+            for index, (plan, why) in enumerate(zip(group.plans, failures, strict=True))
         }
     content = json.dumps({"measure": _name(measure), "rows": rows}, allow_nan=False)
     names = "\n".join([_name(measure), *rows])
@@ -138,47 +136,41 @@ def train_lean_group(group: Group, measure: Measure, tell: Tell = lambda steps: 
     return file
 
 
-def _measured(
-    fleet: Fleet, index: int, plan: RunPlan, group: Group, measure: Measure
-) -> Mapping[str, Any]:
+def _measured(fleet: Fleet, index: int, group: Group, measure: MeasureRow) -> Row:
     model = fleet.model(index, statistics=group.config.statistics)
     train = Samples(fleet.inputs, fleet.labels)
-    ended = Ended(model, train, group.test, group.config, plan.member.weight_decay)
+    weight_decay = group.plans[index].member.weight_decay
+    network = TrainedNetwork(model, train, group.test, group.config, weight_decay)
     try:
-        return {"why": None, **measure(ended)}
+        return {"why": None, **measure(network)}
     except DataError as error:  # features that overflow or vanish have no geometry
         return {"why": str(error)}
 
 
-def _job(report: Any, group: Group, measure: Measure) -> None:
-    done = 0
-
-    def tell(steps: int) -> None:
-        nonlocal done
-        done += steps
-        report(done, group.total)
-
-    train_lean_group(group, measure, tell)
+def _job(report: Any, group: Group, measure: MeasureRow) -> None:
+    train_rows_group(group, measure, step_counter(report, group.total))
 
 
-def _read(folder: Path, measure: str) -> dict[str, Mapping[str, Any]]:
-    """The rows of all files, by the names of their networks."""
-    found: dict[str, Mapping[str, Any]] = {}
+def _read_rows(folder: Path, measure: str) -> dict[str, Mapping[str, Any]]:
+    """Return the rows of all files by the names of their networks; skip damaged files."""
+    rows: dict[str, Mapping[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         try:
             content = json.loads(file.read_text())
             if content["measure"] == measure:
-                found |= content["rows"]
+                rows |= content["rows"]
         except (ValueError, LookupError, TypeError) as error:
-            words = f"{file} is left out, its networks are trained again: {error}"
-            warnings.warn(words, NclabWarning, stacklevel=3)
-    return found
+            warnings.warn(
+                f"{file} is skipped and its networks are trained again: {error}",
+                NclabWarning,
+                stacklevel=3,
+            )
+    return rows
 
 
 def _row(plan: RunPlan, measured: Mapping[str, Any]) -> Row:
-    member = plan.member
-    return {"weight_decay": member.weight_decay, "seed": member.seed, **measured}
+    return {"weight_decay": plan.member.weight_decay, "seed": plan.member.seed, **measured}
 
 
-def _name(measure: Measure) -> str:
+def _name(measure: MeasureRow) -> str:
     return f"{measure.__module__}.{measure.__qualname__}"

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from nclab.errors import NclabError
-from nclab.training.fleet.trainer import Trainer, TrainerRecipe
 from nclab.training.models.vgg import VGGShape, vgg13
+from nclab_papers.ji2022.trainer import Trainer, TrainerRecipe
 
 ACCELERATED = TrainerRecipe(batch=8, rate=0.05, clip=1.0, power=0.5, most=4.0)
 

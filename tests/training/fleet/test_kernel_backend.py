@@ -1,12 +1,12 @@
-"""The compiled kernel beside plain torch, and the two libraries it can take products from."""
+"""The compiled kernel agrees with plain torch, with matrix products of torch or of scipy."""
 
 import pytest
 import torch
 
 from nclab.errors import NclabError
-from nclab.training.fleet import Fleet, Member, Recipe, compiled
-from nclab.training.fleet.backend import Backend, find_backend
-from nclab.training.models.mlp import Norm, Shape
+from nclab.training.fleet import Backend, Fleet, Member, Recipe, kernel_backend
+from nclab.training.fleet.fleet import choose_backend
+from nclab.training.models import Norm, Shape
 
 
 def trained(norm: Norm, backend: Backend, *, layers: int = 4) -> dict[str, torch.Tensor]:
@@ -26,27 +26,27 @@ def trained(norm: Norm, backend: Backend, *, layers: int = 4) -> dict[str, torch
 @pytest.mark.parametrize("norm", ["affine", "plain", "none"])
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_kernel_and_torch_agree(norm: Norm, layers: int) -> None:
-    """Momenta and running statistics too; odd sizes, so that no row is a whole vector."""
+    """Compare momenta and running statistics too; odd sizes leave no row a whole vector."""
     kernel, plain = trained(norm, "kernel", layers=layers), trained(norm, "torch", layers=layers)
     assert kernel.keys() == plain.keys()
     for name, value in kernel.items():
         torch.testing.assert_close(value, plain[name], rtol=1e-10, atol=1e-12)
 
 
-def test_products_of_scipy_serve_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = trained("affine", "kernel")
-    address = compiled.gemm_address.__wrapped__
+def test_scipy_products_agree_with_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = trained("affine", "kernel")
+    address = kernel_backend.gemm_address.__wrapped__
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    monkeypatch.setattr(compiled, "gemm_address", address)
+    monkeypatch.setattr(kernel_backend, "gemm_address", address)
     for name, value in trained("affine", "kernel").items():
-        torch.testing.assert_close(value, usual[name], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(value, expected[name], rtol=1e-10, atol=1e-12)
 
 
 def test_backends_by_name() -> None:
-    cpu = torch.device("cpu")
-    assert find_backend("auto", cpu) is compiled.train_epoch
-    assert find_backend("auto", torch.device("cuda")) is find_backend("torch", cpu)
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert choose_backend("auto", cpu) == choose_backend("kernel", cpu) == "kernel"
+    assert choose_backend("auto", cuda) == choose_backend("torch", cpu) == "torch"
     with pytest.raises(NclabError, match="got cuda"):
-        find_backend("kernel", torch.device("cuda"))
+        choose_backend("kernel", cuda)
     with pytest.raises(NclabError, match="got 'jit'"):
-        find_backend("jit", cpu)  # type: ignore[arg-type]
+        choose_backend("jit", cpu)  # type: ignore[arg-type]

@@ -11,80 +11,83 @@ from nclab.records.fleet_config import FLEET, completed
 from nclab.records.schema import MEASUREMENT, LayerNumbers, last_layer
 from nclab.training.sweep.rows import Row
 
-TRAINED = {"imbalance": "cross_entropy", "bias": "mse"}
-"""The loss that a map is about."""
+LOSSES = {"imbalance": "cross_entropy", "bias": "mse"}
+"""Loss of each map."""
 COUPLED = ("sgd", "adam")
 """Optimisers whose weight decay is a penalty of the loss."""
 SIMPLEX, FRAME = "nearer the simplex ETF", "nearer an orthogonal frame"
 MERGED, APART = "minority merged", "minority apart"
-ALIKE = 0.99
-"""Cosine of two class means from which on they count as merged."""
+MERGED_COSINE = 0.99
+"""Cosine of two class means from which they count as merged."""
 
 
-class OnMap(NamedTuple):
-    """Points of one map, and which map it is."""
+class MapPoints(NamedTuple):
+    """Points of one map, and the options of the map to which they belong."""
 
     rows: list[Row]
     options: dict[str, int]
-    """Of the map: its numbers of classes."""
-    left_out: dict[str, int]
-    """How many networks are not on it, by reason."""
+    """Numbers of classes of the map."""
+    skipped: dict[str, int]
+    """Number of skipped networks by reason."""
 
 
-def sweep_points(kind: str, folder: Path) -> OnMap:
-    """The ended networks of a folder that belong on a map, by what their records say.
+def sweep_points(kind: str, folder: Path) -> MapPoints:
+    """Return the ended networks of a folder that belong on a map, with coordinates and state.
 
     The weight decay of the features is inferred from the balance of norms at an optimum,
-    λ_W |W|² = λ_H |H|², so that t √n is λ_W √C β / α; a network's state is that of its class
-    means. All networks have the same number of classes, as the map has.
+    λ_W |W|² = λ_H |H|², so that t √n is λ_W √C β / α. The state of a network is that of its class
+    means. All networks must have the same number of classes.
     """
-    if kind not in TRAINED:
-        wanted = " or ".join(TRAINED)
-        raise DataError(f"Expected --runs with --map {wanted}, got {kind}: sweeps train no such.")
+    if kind not in LOSSES:
+        raise DataError(
+            f"Expected --runs with --map {' or '.join(LOSSES)}, got --map {kind}, on which sweeps "
+            "have no points."
+        )
     if not folder.is_dir():
         raise DataError(f"Expected --runs as a folder of runs, got {folder}.")
     rows: list[Row] = []
     sizes: set[tuple[int, ...]] = set()
-    left_out: Counter[str] = Counter()
-    for place in find_runs(folder):
-        view = glance(place)
+    skipped: Counter[str] = Counter()
+    for path in find_runs(folder):
+        view = glance(path)
         layer = last_layer(view.last(MEASUREMENT))
-        if reason := _unfit(kind, view, layer):
-            left_out[reason] += 1
+        if reason := _reason_to_skip(kind, view, layer):
+            skipped[reason] += 1
             continue
         config = completed(view.manifest.config)
-        sizes.add(_classes(kind, layer["num_classes"]))
+        C = layer["num_classes"]  # in selections, the first half of the classes is large
+        sizes.add(((C + 1) // 2, C // 2) if kind == "imbalance" else (C,))
         rows.append({**_row(kind, config, layer), "run": view.name})
     if not rows:
-        words = "; ".join(f"{many} {reason}" for reason, many in left_out.items()) or "no runs"
-        raise DataError(f"Expected networks for --map {kind} in {folder}, got none: {words}.")
+        reasons = "; ".join(f"{count} {reason}" for reason, count in skipped.items()) or "no runs"
+        raise DataError(f"Expected networks for --map {kind} in {folder}, got none: {reasons}.")
     if len(sizes) > 1:
-        many = ", ".join(str(sum(one)) for one in sorted(sizes))
-        raise DataError(f"Expected networks of one number of classes for a map, got {many}.")
+        counts = ", ".join(str(sum(classes)) for classes in sorted(sizes))
+        raise DataError(f"Expected networks with one number of classes for a map, got {counts}.")
     names = ("large", "small") if kind == "imbalance" else ("num_classes",)
-    return OnMap(rows, dict(zip(names, sizes.pop(), strict=True)), dict(left_out))
+    return MapPoints(rows, dict(zip(names, sizes.pop(), strict=True)), dict(skipped))
 
 
-def _unfit(kind: str, view: RunView, layer: LayerNumbers) -> str:
-    """Why a run is on no map, or nothing."""
+def _reason_to_skip(kind: str, view: RunView, layer: LayerNumbers) -> str:
+    """Return why a run does not belong on the map; an empty text if it does."""
     if view.manifest.kind != FLEET:
         return "not of a sweep"
     if view.end is None:
         return "not ended"
     config = completed(view.manifest.config)
     recipe, selection = config["recipe"], config["data"]["selection"]
-    if recipe["loss"] != TRAINED[kind]:
+    if recipe["loss"] != LOSSES[kind]:
         return f"trained on {recipe['loss']}"
     if recipe["optimizer"] not in COUPLED:
-        return f"of {recipe['optimizer']}, whose decay is no penalty"
+        return f"trained by {recipe['optimizer']}, whose weight decay is no penalty"
     if not config["member"]["weight_decay"] > 0:
         return "without weight decay"
     if selection["label_noise"]:
         return "with noisy labels"
     if kind == "imbalance" and selection["imbalance"] > 1 and selection["tail"] != "step":
-        return "with more than two counts"
+        return "with more than two class sizes"
     if kind == "bias" and selection["imbalance"] > 1:
-        return "imbalanced"
+        return "with class imbalance"
     if kind == "bias" and not _bias_penalty(config):
         return "without a penalised bias"
     if not all(layer.get(name) for name in ("alpha", "beta", "inter_cosine", "intra_cosine")):
@@ -92,20 +95,17 @@ def _unfit(kind: str, view: RunView, layer: LayerNumbers) -> str:
     return ""
 
 
-def _classes(kind: str, C: int) -> tuple[int, ...]:
-    """As `SampleSelection` makes steps: the first half of the classes is large."""
-    return ((C + 1) // 2, C // 2) if kind == "imbalance" else (C,)
-
-
 def _bias_penalty(config: dict[str, Any]) -> float:
-    own, bias = config["recipe"]["head_bias_decay"], config["shape"]["head_bias"]
-    return float(config["member"]["weight_decay"] if own is None else own) if bias else 0.0
+    """Return the weight decay of the classifier's bias; 0 without a bias."""
+    decay, bias = config["recipe"]["head_bias_decay"], config["shape"]["head_bias"]
+    return float(config["member"]["weight_decay"] if decay is None else decay) if bias else 0.0
 
 
 def _row(kind: str, config: dict[str, Any], layer: LayerNumbers) -> Row:
+    """Return coordinates and state of a network."""
     C, counts = layer["num_classes"], layer["class_counts"]
     squares = sum(n * a**2 for n, a in zip(counts, layer["class_alpha"], strict=True))
-    alpha = math.sqrt(squares / sum(counts))  # of all samples
+    alpha = math.sqrt(squares / sum(counts))  # over all samples
     decay = config["member"]["weight_decay"] * math.sqrt(C) * layer["beta"] / alpha
     if kind == "bias":
         cosine = _mean_cosine(layer, range(C))
@@ -122,18 +122,18 @@ def _row(kind: str, config: dict[str, Any], layer: LayerNumbers) -> Row:
     return {
         "imbalance": max(ratio, 1.0),
         "weight_decay": decay,
-        "state": MERGED if cosine >= ALIKE else APART,
+        "state": MERGED if cosine >= MERGED_COSINE else APART,
         "cosine": cosine,
     }
 
 
 def _mean_cosine(layer: LayerNumbers, classes: range) -> float:
-    """Between the means of unit features: inter over the root of both intra."""
+    """Return the mean cosine between class means of unit features: inter / sqrt(intra intra)."""
     inter, intra = layer["inter_cosine"], layer["intra_cosine"]
-    found = [
+    cosines = [
         inter[a][b] / math.sqrt(max(intra[a] * intra[b], 1e-300))
         for a in classes
         for b in classes
         if a < b
     ]
-    return sum(found) / len(found) if found else 0.0
+    return sum(cosines) / len(cosines) if cosines else 0.0
