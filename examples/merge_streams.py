@@ -34,9 +34,9 @@ print("one shot: ", metrics.nc1_trace_pinv(whole))
 assert abs(together / metrics.nc1_trace_pinv(whole) - 1) < 1e-10
 
 # A second pass and the loss side are streams of their own.
-look = nclab.SecondPass(whole)
-look.update(features, labels)
-print("nearest class centre is right:", metrics.nc4_ncc_accuracy(look))
+second_pass = nclab.SecondPass(whole)
+second_pass.update(features, labels)
+print("nearest class centre is right:", metrics.nc4_ncc_accuracy(second_pass))
 logits = nclab.LogitStatistics(num_classes=6)
 logits.update(features @ whole.means.T.float(), labels)
 print("margin:", metrics.margin(logits))

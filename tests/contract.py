@@ -19,7 +19,7 @@ Scalars = Mapping[str, float | None]
 Function = Callable[..., Any]
 
 NEVER = frozenset[str]()
-FEATURES = frozenset({"moments", "statistics", "look", "spread"})
+FEATURES = frozenset({"moments", "statistics", "second_pass", "spread"})
 CLASSIFIER = frozenset({"weight", "classes"})
 STATISTICS = FEATURES | CLASSIFIER | {"logits"}
 """Names of the parameters of metrics, by what they see of a cloud; logits see both."""
@@ -43,15 +43,15 @@ def statistics(cloud: Cloud) -> dict[str, Any]:
     logits = nclab.LogitStatistics(len(cloud.weight))
     outputs = torch.addmm(cloud.bias, cloud.features, cloud.weight.T)
     predicted = logits.update(outputs, cloud.labels)
-    look = nclab.SecondPass(moments)
-    look.update(cloud.features, cloud.labels, predicted)
+    second_pass = nclab.SecondPass(moments)
+    second_pass.update(cloud.features, cloud.labels, predicted)
     spread = DirectionalSpread(moments)
     spread.update(cloud.features, cloud.labels)
     moments = moments if len(classes) == len(cloud.weight) else moments.select(classes)
     return {
         "moments": moments,
         "statistics": moments,
-        "look": look,
+        "second_pass": second_pass,
         "spread": spread,
         "logits": logits,
         "weight": cloud.weight,

@@ -20,7 +20,7 @@ import torch
 import nclab
 from nclab import plugins
 from nclab.errors import NclabWarning
-from nclab.metrics.catalogue import Metric, plugged
+from nclab.metrics.catalogue import Metric, plugin_metrics
 from nclab.records.manifest import read_manifest
 from nclab.records.results import parse_json
 from nclab.training.data.sources import plugin_sources
@@ -139,7 +139,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def forget() -> None:
         plugins.clear_cache()
-        plugged.cache_clear()
+        plugin_metrics.cache_clear()
         plugin_sources.cache_clear()
 
     yield offer

@@ -40,7 +40,14 @@ BY_TABLE = (
 )
 """Held to the documented error alone: it grows with the logits, or, of `rankme`, with d."""
 
-OF_ERRORS = ("right to about", "rounding", "may be off", "vanish", "leaves out")
+OF_ERRORS = (
+    "right to about",
+    "accurate to about",
+    "rounding",
+    "may be off",
+    "vanish",
+    "leaves out",
+)
 """What a warning says that is about the error of a number."""
 
 

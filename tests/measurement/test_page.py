@@ -68,7 +68,7 @@ def test_a_page_is_one_small_file_with_everything(pages: list[str]) -> None:
 def test_a_page_of_one_layer_says_what_its_numbers_mean(pages: list[str]) -> None:
     _, one, two = pages
     assert "<h1>Neural collapse of layer act</h1>" in one
-    assert '<td class="meaning">least alike features of one class</td>' in one
+    assert '<td class="meaning">smallest mean cosine within a class</td>' in one
     assert "Layers: 1 = &lt;b&gt;, 2 = act." in two
 
 

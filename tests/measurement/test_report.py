@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import nclab
 from nclab.metrics.catalogue import METRICS
-from nclab.metrics.toward import MEANINGS
+from nclab.metrics.target_distance import MEANINGS
 
 CLASSES = 3
 Y = torch.arange(90) % CLASSES

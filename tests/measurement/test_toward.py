@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nclab
-from nclab.metrics.toward import MEANINGS
+from nclab.metrics.target_distance import MEANINGS
 from tests.theory.targets.test_distance import network
 
 LONG_TAILED = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
@@ -63,7 +63,7 @@ def test_monitor_keeps_it_and_says_how_far_the_training_has_come() -> None:
     epochs, distances = monitor.history.series("target_distance")
     assert epochs == [20, 40, 60]
     assert all(0 < one < 2 for one in distances)
-    assert "its own optimum" in monitor.history.progress()
+    assert "its target" in monitor.history.progress()
     assert "Own optimum" in seen[-1].own_target
 
 

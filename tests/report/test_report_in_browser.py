@@ -135,7 +135,7 @@ def test_the_page_of_a_run_draws_everything_and_scrubs(site: Path, watched: Watc
     assert watched.page.locator("#cosines canvas").screenshot() != first
     assert watched.page.locator("#certificate tbody tr").count() == 3
     watched.page.select_option("#metric", "max_inter")
-    assert watched.page.inner_text("#metric-meaning") == "most alike pair of classes"
+    assert watched.page.inner_text("#metric-meaning") == "largest cosine between classes"
     assert watched.page.is_visible("#metric-formula math")
     with watched.page.expect_download() as download:
         watched.page.click("#save-csv")

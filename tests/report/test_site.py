@@ -117,7 +117,7 @@ def test_a_folder_without_papers_has_no_foreign_names(tmp_path: Path) -> None:
 
 
 def test_what_metrics_mean_is_kept_once(site: Path) -> None:
-    meaning = "least alike features of one class"
+    meaning = "smallest mean cosine within a class"
     assert meaning in (site / "assets/metrics.js").read_text()
     assert not any(meaning in file.read_text() for file in (site / "data/runs").glob("*.js"))
 

@@ -11,7 +11,7 @@ from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import NO_EXTRAS, Extras
 from nclab.measurement.intervals import GROUPS, Groups
 from nclab.measurement.null import Shuffled
-from nclab.metrics.catalogue import chosen
+from nclab.metrics.catalogue import selected_extras
 from nclab.statistics import ClassMoments
 from nclab.statistics.checks import as_labels
 
@@ -90,7 +90,7 @@ class Asked:
                 f"{groups}. Pass fewer groups."
             )
         return cls(
-            Extras(chosen(metrics)),
+            Extras(selected_extras(metrics)),
             int(groups),
             null,
             metrics == "all",

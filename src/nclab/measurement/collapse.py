@@ -19,7 +19,7 @@ from nclab.measurement.page import Shown
 from nclab.measurement.strata import DECILES, Share, Strata, are_shown, strata
 from nclab.measurement.toward import Toward, toward
 from nclab.metrics.catalogue import BY_NAME, EXTRAS, every_metric
-from nclab.metrics.toward import MEANINGS
+from nclab.metrics.target_distance import MEANINGS
 from nclab.statistics import ClassMoments, SecondPass
 from nclab.statistics.residuals import ResidualMoments
 from nclab.text import number

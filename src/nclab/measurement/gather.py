@@ -11,7 +11,7 @@ from nclab.measurement.collapse import ClassPair, Collapse
 from nclab.measurement.contradictions import contradictions
 from nclab.measurement.rare import Rare
 from nclab.measurement.rounding import lost_to_rounding
-from nclab.metrics.catalogue import METRICS, Metric, plugged
+from nclab.metrics.catalogue import METRICS, Metric, plugin_metrics
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
@@ -66,7 +66,7 @@ def gather(
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
     Costs half a C x C x d GEMM for each of: unit means (of many classes the next one serves them,
-    see `ClosestBeside`), centred means, weights, second pass.
+    see `BoundedClosestPairs`), centred means, weights, second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
@@ -93,7 +93,7 @@ def gather(
     }
     values: dict[str, float | None] = {}
     notes: dict[str, str] = {}
-    foreign = plugged()
+    foreign = plugin_metrics()
     for metric in (*METRICS, *foreign, *extras.metrics):
         measured = given.get(metric.also, True) and view.allows(metric.function)
         value, why = None, ""

@@ -26,7 +26,7 @@ from nclab.measurement.gather import Extras, gather
 from nclab.measurement.interval import FEW, Interval, jackknife, share_interval
 from nclab.measurement.null import empty_like, logits_like
 from nclab.measurement.row_order import RowOrder
-from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugged
+from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 from nclab.statistics.second_pass import ReferencePass
 
@@ -122,7 +122,7 @@ class Groups:
                 ).values
             )
         intervals, reasons = {}, {}
-        for metric in (*METRICS, *plugged(), *EXTRAS):
+        for metric in (*METRICS, *plugin_metrics(), *EXTRAS):
             value = collapse.values.get(metric.name)
             if value is None:
                 continue

@@ -9,7 +9,7 @@ from torch import Tensor
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import Extras, gather
 from nclab.measurement.row_order import RowOrder
-from nclab.metrics.catalogue import EXTRAS, METRICS, plugged
+from nclab.metrics.catalogue import EXTRAS, METRICS, plugin_metrics
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class Shuffled:
             look=self._look if same else None,
             extras=self._extras._replace(spread=self._spread if same else None),
         )
-        fixed = [metric.name for metric in (*METRICS, *plugged(), *EXTRAS) if metric.of_weights]
+        fixed = [
+            metric.name for metric in (*METRICS, *plugin_metrics(), *EXTRAS) if metric.of_weights
+        ]
         null = {name: None if name in fixed else value for name, value in found.values.items()}
         return replace(collapse, null=null)
 

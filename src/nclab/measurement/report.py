@@ -8,7 +8,7 @@ from nclab.errors import DataError
 from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.page import Shown
-from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.theory.certificates.certificate import Certificate
 
 if TYPE_CHECKING:

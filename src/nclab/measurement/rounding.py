@@ -55,12 +55,13 @@ class Doubt(NamedTuple):
 def lost_to_rounding(view: View, values: Mapping[str, float | None]) -> list[str]:
     """One line for each cause; none where every number is right to a millionth."""
     found = [*_of_means(view), *_of_weights(view)]
-    if view.look is not None and view.look.near_centre:
-        share = view.look.near_centre / int(view.look.counts.min())
-        cause = f"{view.look.near_centre} features lie on the centre of the classes up to rounding"
+    if view.second_pass is not None and view.second_pass.near_centre:
+        share = view.second_pass.near_centre / int(view.second_pass.counts.min())
+        near = view.second_pass.near_centre
+        cause = f"{near} features lie on the centre of the classes up to rounding"
         found.append(Doubt(CENTRED, max(share, DOUBTFUL), cause))
-    if view.look is not None:
-        reach = float(view.look.reach_sums.sum()) / int(view.look.counts.sum())
+    if view.second_pass is not None:
+        reach = float(view.second_pass.reach_sums.sum()) / int(view.second_pass.counts.sum())
         error = 2 * unit_error(view.moments) * view.moments.size
         found.append(Doubt(("nc1_within_variation",), _over(error, reach), NEAR))
     lines = [line for line in (doubt.line(values) for doubt in found) if line]

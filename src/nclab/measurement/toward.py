@@ -30,7 +30,7 @@ class Toward(NamedTuple):
     """(λ_W, λ_H) whose optimum has these norms, shared out so that both penalties are equal."""
 
     def values(self) -> dict[str, float | None]:
-        """By the names of `nclab.metrics.toward`."""
+        """By the names of `nclab.metrics.target_distance`."""
         found = self.distance
         return {
             "target_distance": found.means,

@@ -1,5 +1,12 @@
-"""One property of neural collapse per file: pure functions of statistics and weights."""
+"""Metrics of neural collapse: pure functions of statistics and classifier weights."""
 
+from nclab.metrics.cdnv import (
+    cdnv,
+    cdnv_pairs,
+    directional_cdnv,
+    directional_cdnv_pairs,
+    ncc_error_bound,
+)
 from nclab.metrics.cosine import (
     inter_cosine,
     intra_cosine,
@@ -20,13 +27,11 @@ from nclab.metrics.cross_entropy import (
     class_loss,
     excess_loss,
     loss,
+    margin,
+    normalised_margin,
     optimal_loss,
 )
-from nclab.metrics.directional_cdnv import directional_cdnv, directional_cdnv_pairs, ncc_error_bound
-from nclab.metrics.effective_depth import effective_depth
 from nclab.metrics.effective_rank import lidar, rankme, stable_rank_weights
-from nclab.metrics.generalised import gnc2_uniformity, unc3_duality
-from nclab.metrics.gram import nc2_gram_weights, nc3_gram
 from nclab.metrics.held_out import (
     reference_mean_shift,
     reference_ncc_accuracy,
@@ -35,12 +40,7 @@ from nclab.metrics.held_out import (
     strong_test_collapse,
     weak_test_collapse,
 )
-from nclab.metrics.margin import margin, normalised_margin
-from nclab.metrics.minority import minority_cosine
-from nclab.metrics.nc0_weight_mean import nc0_weight_mean
 from nclab.metrics.nc1_variability import (
-    cdnv,
-    cdnv_pairs,
     nc1_trace_pinv,
     nc1_trace_pinv_sample_weighted,
     nc1_trace_ratio,
@@ -49,12 +49,16 @@ from nclab.metrics.nc1_variability import (
     snr_spectrum,
 )
 from nclab.metrics.nc2_simplex_etf import (
+    gnc2_uniformity,
+    minority_cosine,
+    nc0_weight_mean,
     nc2_cosine_std_means,
     nc2_cosine_std_weights,
     nc2_equiangularity_means,
     nc2_equiangularity_means_uncentred,
     nc2_equiangularity_weights,
     nc2_equiangularity_weights_uncentred,
+    nc2_gram_weights,
     nc2_norm_variation_means,
     nc2_norm_variation_weights,
     simplex_etf,
@@ -65,9 +69,12 @@ from nclab.metrics.nc3_self_duality import (
     nc3_alignment_min,
     nc3_alignment_raw,
     nc3_frobenius,
+    nc3_gram,
     nc3_self_duality,
+    unc3_duality,
 )
 from nclab.metrics.nc4_nearest_center import (
+    effective_depth,
     nc4_agreement,
     nc4_cosine_accuracy,
     nc4_cosine_agreement,

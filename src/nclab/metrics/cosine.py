@@ -1,7 +1,7 @@
-"""Intra- and inter-class cosine similarity, through the mean unit feature of each class.
+"""Intra- and inter-class cosine similarity, computed from the mean unit feature of each class.
 
-A `ClassMoments` gives the cosines of the features as they are, a `SecondPass` those of the
-features centred by the global mean.
+A `ClassMoments` gives the cosines of the features themselves, a `SecondPass` those of the features
+minus their global mean.
 """
 
 from torch import Tensor
@@ -13,7 +13,7 @@ from nclab.metrics.view import shared
 from nclab.statistics import ClassMoments, SecondPass
 
 HasUnitMeans = ClassMoments | SecondPass
-"""Per class the mean of unit vectors, how many there are and how many were zero."""
+"""Statistics with, for each class, the mean unit feature, the count and the count of zeros."""
 
 
 @shared
@@ -45,7 +45,7 @@ def intra_cosine_offdiagonal(statistics: HasUnitMeans) -> Tensor:
     Range: [-1/(n_c - 1), 1]; 1 at collapse; nan for a class of one sample.
     Invariant to: rotation, scale of every single feature.
 
-    A zero vector has cosine 0 with itself too, so only the others are taken off.
+    A zero vector has cosine 0 with itself, so only the other samples are subtracted.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [0.0, 3.0], [0.0, -1.0], [0.0, -2.0]], [0, 0, 1, 1])
@@ -66,7 +66,7 @@ def inter_cosine(statistics: HasUnitMeans) -> Tensor:
     Range: [-1, 1]; -1/(C - 1) at collapse. The diagonal holds `intra_cosine`.
     Invariant to: rotation, scale of every single feature.
 
-    Asks for a C x C array; `max_inter` and `mean_inter` do not.
+    Needs a C x C array; `max_inter` and `mean_inter` do not.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0]], [0, 1])
@@ -117,8 +117,8 @@ def max_inter(statistics: HasUnitMeans) -> float:
     Range: [-1/(C - 1), 1]; -1/(C - 1) at collapse.
     Invariant to: rotation, scale of every single feature.
 
-    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` says which classes they are, and
-    `closest_inter` the ones after them.
+    Costs half a C x C x d GEMM, in tiles. `max_inter_pair` returns the two classes, and
+    `closest_inter` the next pairs.
 
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], [0, 1, 2])
@@ -129,7 +129,7 @@ def max_inter(statistics: HasUnitMeans) -> float:
 
 
 def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
-    """The two classes that `max_inter` speaks of.
+    """The two classes with the largest inter-class cosine.
 
     Invariant to: rotation, scale of every single feature.
 
@@ -144,7 +144,7 @@ def max_inter_pair(statistics: HasUnitMeans) -> tuple[int, int]:
 
 @shared
 def closest_inter(statistics: HasUnitMeans) -> ClosestPairs:
-    """The pairs of classes with the largest inter-class cosines, largest first, in one sweep.
+    """Return the pairs of classes with the largest inter-class cosines, largest first.
 
     >>> moments = ClassMoments(3, 2)
     >>> moments.update([[2.0, 0.0], [-3.0, 0.0], [0.6, 0.8]], [0, 1, 2])
@@ -152,9 +152,9 @@ def closest_inter(statistics: HasUnitMeans) -> ClosestPairs:
     RowPair(row=0, col=2, value=0.6)
     """
     if isinstance(statistics, ClassMoments) and screens(statistics.unit_means):
-        found = mean_pairs(statistics).closest
-        assert found is not None
-        return found
+        closest = mean_pairs(statistics).closest
+        assert closest is not None
+        return closest
     return closest_pairs(statistics.unit_means)
 
 
@@ -172,10 +172,6 @@ def mean_inter(statistics: HasUnitMeans) -> float:
     >>> round(mean_inter(moments), 12)
     -0.333333333333
     """
-    return mean_off_diagonal(statistics.unit_means.sum(0), intra_cosine(statistics))
-
-
-def mean_off_diagonal(total: Tensor, squares: Tensor) -> float:
-    """Mean inner product of two different rows, from their sum (d,) and squared norms (C,)."""
+    total, squares = statistics.unit_means.sum(0), intra_cosine(statistics)
     size = len(squares)
     return float(total.square().sum() - squares.sum()) / (size * (size - 1))

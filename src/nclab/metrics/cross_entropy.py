@@ -1,4 +1,4 @@
-"""The loss side: cross-entropy, accuracy, the norms alpha and beta, and the best loss."""
+"""Loss, accuracy, margin, the norms alpha and beta, and the smallest loss they allow."""
 
 import math
 from typing import TypeVar
@@ -10,7 +10,7 @@ from torch import Tensor
 from nclab.errors import DataError
 from nclab.metrics.rows import weight_norm
 from nclab.statistics import ClassMoments, LogitStatistics
-from nclab.statistics.norms import row_norms
+from nclab.statistics.norms import VANISHES, row_norms
 
 FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", float, FloatArray)
@@ -22,7 +22,7 @@ def loss(logits: LogitStatistics) -> float:
     $$L = \tfrac1N\sum_i \log\bigl(1+\sum_{j\ne y_i} e^{z_j-z_{y_i}}\bigr)$$
 
     Source: pan2023, Eq. (2.1)
-    Range: (0, inf); log C for a network that knows nothing.
+    Range: (0, inf); log C for equal logits.
     Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
@@ -51,12 +51,12 @@ def class_loss(logits: LogitStatistics) -> Tensor:
 
 
 def balanced_loss(logits: LogitStatistics) -> float:
-    r"""Cross-entropy averaged over classes: the loss the theory of balanced data speaks of.
+    r"""Cross-entropy averaged over classes, the loss of theorems about balanced data.
 
     $$\tfrac1C\sum_c L_c$$
 
     Source: pan2023, Eq. (2.1)
-    Range: (0, inf); equal to `loss` for balanced classes. Classes without samples are left out.
+    Range: (0, inf); equal to `loss` for balanced classes. Classes without samples are skipped.
     Invariant to: rotation of both, translation of the classifier.
 
     >>> logits = LogitStatistics(2)
@@ -109,7 +109,7 @@ def alpha(moments: ClassMoments) -> float:
     $$\alpha = \sqrt{\tfrac1C\sum_c\alpha_c^2}$$
 
     Source: pan2023, Eq. (2.1)
-    Range: [0, inf). The weighting by class keeps `excess_loss` non-negative without balance.
+    Range: [0, inf). Equal weights of classes keep `excess_loss` non-negative for unbalanced data.
     Invariant to: rotation.
 
     >>> moments = ClassMoments(2, 2)
@@ -159,7 +159,7 @@ def g(s: Real, num_classes: int) -> Real:
     $$g(s) = \log\bigl(1+(C-1)e^{-\frac{C}{C-1}s}\bigr)$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, inf); convex and decreasing, log C at 0; right to rounding at every real s.
+    Range: (0, inf); convex and decreasing, log C at 0; accurate up to rounding for every real s.
 
     >>> round(g(5.0, 10), 6), round(g(0.0, 4) - math.log(4), 12)
     (0.034202, 0.0)
@@ -179,8 +179,8 @@ def optimal_loss(num_classes: int, product: float) -> float:
     Source: pan2023, Thm 2.3.1
     Range: (0, log C].
 
-    A bias changes nothing: the mean over classes of the centred bias is zero, so it drops out
-    of the Jensen bound that gives m (see docs/measuring.md).
+    A bias does not change m: the mean over classes of the centred bias is zero, so the bias drops
+    out of the Jensen bound that gives m (see docs/measuring.md).
 
     >>> round(optimal_loss(10, 5.0), 6)
     0.034202
@@ -188,13 +188,13 @@ def optimal_loss(num_classes: int, product: float) -> float:
     if num_classes < 2 or not product >= 0:
         raise DataError(
             f"Expected at least 2 classes and a product of norms >= 0, "
-            f"got {num_classes} and {product}."
+            f"got {num_classes} classes and the product {product}."
         )
     return g(product, num_classes)
 
 
 def best_loss(moments: ClassMoments, weight: Tensor) -> float:
-    """`optimal_loss` for the norms of these features and this classifier.
+    """The smallest balanced loss for the norms of these features and this classifier.
 
     Invariant to: rotation of both.
     """
@@ -202,7 +202,7 @@ def best_loss(moments: ClassMoments, weight: Tensor) -> float:
 
 
 def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
-    r"""How far the balanced loss is above the best that the norms allow.
+    r"""Balanced loss minus the smallest balanced loss that the norms allow.
 
     $$\varepsilon = \tfrac1C\sum_c L_c - m(\alpha\beta)$$
 
@@ -219,3 +219,52 @@ def excess_loss(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) 
     0.0
     """
     return balanced_loss(logits) - best_loss(moments, weight)
+
+
+def margin(logits: LogitStatistics) -> float:
+    r"""The smallest gap between the logit of the label and the best other logit.
+
+    $$q_{\min} = \min_{c,i}\bigl(z_c - \max_{j\ne c} z_j\bigr)$$
+
+    Source: ji2022, Def. 3.1
+    Range: (-inf, inf); positive when every sample is classified correctly.
+    Invariant to: rotation of both, translation of the classifier.
+
+    >>> logits = LogitStatistics(2)
+    >>> _ = logits.update([[2.0, 0.0], [0.0, 3.0]], [0, 1])
+    >>> margin(logits)
+    2.0
+    """
+    return float(logits.margins.min())
+
+
+def normalised_margin(logits: LogitStatistics, moments: ClassMoments, weight: Tensor) -> float:
+    r"""The margin over the largest margin that the norms allow.
+
+    $$\frac{2(C-1)\sqrt n\; q_{\min}}{\|W\|_F^2+\|H\|_F^2}$$
+
+    Source: ji2022, Lemma 3.1
+    Range: (-inf, 1]; 1 at collapse with $\|W\|_F=\|H\|_F$.
+    Invariant to: rotation of both, a common scale of W and H.
+
+    Classes may differ in size: n is their mean size and $\|H\|_F^2 = nC\alpha^2$ with alpha
+    averaged over classes. The lemma also holds for these; for balanced classes they are those of
+    the lemma. A bias drops out of the bound.
+
+    >>> import torch
+    >>> moments, logits = ClassMoments(2, 1), LogitStatistics(2)
+    >>> moments.update([[1.0], [-1.0]], [0, 1])
+    >>> weight = torch.tensor([[1.0], [-1.0]])
+    >>> _ = logits.update([[1.0, -1.0], [-1.0, 1.0]], [0, 1])
+    >>> normalised_margin(logits, moments, weight)
+    1.0
+    """
+    size = moments.total / moments.num_classes
+    features_square = moments.total * float(moments.mean_square_norms.mean())
+    norm = math.hypot(weight_norm(weight), math.sqrt(features_square))
+    if norm == 0:
+        return math.nan
+    top = margin(logits) * 2 * (moments.num_classes - 1) * size**0.5
+    squares = weight_norm(weight) ** 2 + features_square
+    # Squares may underflow or overflow even if the quotient does not.
+    return top / squares if VANISHES < squares < 1 / VANISHES else top / norm / norm

@@ -1,4 +1,4 @@
-"""Effective ranks: how many directions features, class means and classifiers really use."""
+"""Effective ranks: the number of directions that features, class means and classifiers use."""
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def rankme(moments: ClassMoments) -> float:
     variances, directions = torch.linalg.eigh(moments.within_scatter)
     floor = moments.dim * torch.finfo(torch.float64).eps * variances[-1].clamp_min(0.0)
     spread = directions.T * variances.clamp_min(0.0).where(variances > floor, 0.0).sqrt()[:, None]
-    # Stacked, not summed: the sum of their Gram matrices would square the condition number.
+    # A sum of the two Gram matrices instead of stacking would square the condition number.
     means = moments.means * moments.counts.double().sqrt()[:, None]
     if len(means) > blocks.MANY_CLASSES and len(means) > moments.dim:
         means = upper_factor(means).triu()
@@ -38,7 +38,7 @@ def rankme(moments: ClassMoments) -> float:
 
 
 def lidar(moments: ClassMoments) -> float:
-    r"""Effective rank of the class means, seen through the spread within classes.
+    r"""Effective rank of the class means after whitening by the covariance within classes.
 
     $$\exp\Bigl(-\sum_k p_k\log p_k\Bigr),\quad p_k\propto
       \text{ eigenvalues of }\Sigma_W^{-1/2}\Sigma_B\Sigma_W^{-1/2}$$
@@ -61,29 +61,29 @@ def lidar(moments: ClassMoments) -> float:
 
 
 def _hardly_varying(moments: ClassMoments, signal: float) -> str | None:
-    """What to say where features vary so little in some direction that it is rounding."""
+    """Return a warning if the variance of the features in some direction is mere rounding."""
     variances = torch.linalg.eigvalsh(moments.within_scatter)
     largest = float(variances[-1])
     limits = torch.finfo(torch.float64)
     floor = moments.dim * limits.eps * largest
     possible = min(moments.dim, moments.total - moments.num_classes)
-    kept = variances[variances > floor]
+    above = variances[variances > floor]
     if largest <= 0 or signal == 0:
         return None
-    least, error = float(kept[0]), 4 * unit_error(moments)
-    of_means = error * moments.size * (moments.total**0.5 / least**0.5) / signal
-    vanishing = least < limits.tiny / limits.eps  # squares this small have lost digits
-    exact = not vanishing and max(error * largest / least, of_means) < DOUBTFUL
-    if exact and len(kept) == possible:
+    smallest, error = float(above[0]), 4 * unit_error(moments)
+    of_means = error * moments.size * (moments.total**0.5 / smallest**0.5) / signal
+    vanishing = smallest < limits.tiny / limits.eps  # Squares this small have lost digits.
+    exact = not vanishing and max(error * largest / smallest, of_means) < DOUBTFUL
+    if exact and len(above) == possible:
         return None
     return (
-        "lidar may be off: there are directions in which features vary so little, beside others, "
-        f"that it is rounding ({len(kept)} of {possible} are kept)."
+        "lidar may be inaccurate: in some directions the variance of the features, relative to "
+        f"other directions, is mere rounding ({len(above)} of {possible} directions are used)."
     )
 
 
 def stable_rank_weights(weight: Tensor) -> float:
-    r"""How many directions the classifier uses, by the share of the largest.
+    r"""Stable rank of the classifier: its squared norm over its largest squared singular value.
 
     $$\|W\|_F^2/\|W\|_2^2$$
 
@@ -101,6 +101,6 @@ def stable_rank_weights(weight: Tensor) -> float:
 
 
 def _exp_entropy(sizes: Tensor) -> float:
-    """The exponential of the entropy of the shares of non-negative sizes; nan if all are 0."""
+    """Return the exponential of the entropy of the sizes' shares; nan if all sizes are 0."""
     shares = sizes / sizes.sum()
     return float(torch.special.entr(shares).sum().exp()) if len(sizes) else float("nan")

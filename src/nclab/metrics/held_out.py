@@ -1,21 +1,20 @@
-"""Test collapse: other data, such as a test set, around the class means of the training data.
+"""Test collapse: features of other data, such as a test set, relative to training class means.
 
-Strong and weak test collapse are ideas of Hui, Belkin and Nakkiran (2022), arXiv:2202.08384.
+Strong and weak test collapse were defined by Hui, Belkin and Nakkiran (2022), arXiv:2202.08384.
 """
 
 import torch
 
-from nclab.statistics import ClassMoments
+from nclab.statistics import ClassMoments, ReferencePass
 from nclab.statistics.norms import VANISHES
-from nclab.statistics.second_pass import ReferencePass
 
 
 def reference_ncc_accuracy(reference: ReferencePass) -> float:
-    r"""Share of samples whose nearest class mean of the reference is that of their own class.
+    r"""Share of samples whose nearest reference class mean is that of their own class.
 
     $$\Pr_{test}\bigl[\arg\min_c\|h-\mu_c^{train}\| = y\bigr]$$
 
-    Range: [0, 1]; 1 at strong test collapse. Averages over samples; nan where all means coincide.
+    Range: [0, 1]; 1 at strong test collapse. Averages over samples; nan if all means coincide.
     Invariant to: rotation, translation, scale.
 
     >>> import nclab
@@ -29,7 +28,7 @@ def reference_ncc_accuracy(reference: ReferencePass) -> float:
 
 
 def reference_ncc_agreement(reference: ReferencePass) -> float:
-    r"""Share of samples on which classifier and nearest class mean of the reference decide alike.
+    r"""Share of samples for which the classifier and the nearest reference class mean agree.
 
     $$\Pr_{test}\bigl[\arg\min_c\|h-\mu_c^{train}\| = \arg\max_c (Wh+b)_c\bigr]$$
 
@@ -50,11 +49,12 @@ def reference_ncc_agreement(reference: ReferencePass) -> float:
 
 
 def strong_test_collapse(reference: ReferencePass) -> float:
-    r"""Squared distance to the reference's mean of the own class, over the spread of those means.
+    r"""Mean squared distance to the reference mean of the sample's class, over the means' spread.
 
     $$\frac{\mathbb E_{test}\|h-\mu_y^{train}\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    Range: [0, inf); 0 at strong test collapse. Of the reference's own features `nc1_trace_ratio`.
+    Range: [0, inf); 0 at strong test collapse. For the features of the reference itself it equals
+        `nc1_trace_ratio`.
     Invariant to: rotation, translation, scale.
 
     >>> import nclab
@@ -66,12 +66,12 @@ def strong_test_collapse(reference: ReferencePass) -> float:
 
 
 def weak_test_collapse(reference: ReferencePass) -> float:
-    r"""The same around any C points, whatever the class.
+    r"""Mean squared distance to the nearest of C points, for any class, over the means' spread.
 
     $$\frac{\min_{m}\,\mathbb E_{test}\min_k\|h-m_k\|^2}{\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    The points are those of one step of k-means from the reference's class means, so that the value
-    is an upper bound of the least one; it is never above `strong_test_collapse`.
+    The points come from one step of k-means that starts at the reference's class means. The value
+    is an upper bound of the minimum over all points, and at most `strong_test_collapse`.
 
     Range: [0, inf); 0 at weak test collapse.
     Invariant to: rotation, translation, scale.
@@ -82,21 +82,22 @@ def weak_test_collapse(reference: ReferencePass) -> float:
     0.0
     """
     counts = reference.cluster_counts.double().clamp_min(1.0)
-    moved = reference.cluster_sums.square().sum(1) / counts  # what centring each cluster takes off
-    left = (reference.cluster_squares - moved).clamp_min(0.0)
-    return _ratio(float(left.sum()) / int(reference.counts.sum()), reference)
+    # Moving each point to the mean of its cluster reduces the squares by `gain`.
+    gain = reference.cluster_sums.square().sum(1) / counts
+    squares = (reference.cluster_squares - gain).clamp_min(0.0)
+    return _ratio(float(squares.sum()) / int(reference.counts.sum()), reference)
 
 
 def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> float:
-    r"""How far class means lie from those of the reference, over the spread of those.
+    r"""Mean squared shift of the class means from those of the reference, over their spread.
 
     $$\frac{\tfrac1K\sum_c\|\mu_c^{test}-\mu_c^{train}\|^2}
       {\tfrac1C\sum_c\|\mu_c^{train}-\mu_G\|^2}$$
 
-    Averages over the classes with samples here, each with equal weight. Means of n samples are off
-    by about variance / n even where nothing has shifted.
+    Averages over the classes with samples in this data, with equal weights. Without any shift, the
+    mean of n samples still differs by about variance / n.
 
-    Range: [0, inf); 0 where the means are the same.
+    Range: [0, inf); 0 if the means are equal.
     Invariant to: rotation, translation, scale.
 
     >>> import nclab
@@ -104,19 +105,19 @@ def reference_mean_shift(reference: ReferencePass, moments: ClassMoments) -> flo
     >>> nclab.measure_features([[-1.5], [1.5]], [0, 1], reference=train).reference_mean_shift
     0.25
     """
-    own = reference.moments.means[_shared(reference)]
-    return _ratio(float((moments.means - own).square().sum(1).mean()), reference)
+    means = reference.moments.means[_shared(reference)]
+    return _ratio(float((moments.means - means).square().sum(1).mean()), reference)
 
 
 def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> float:
-    r"""Variance within classes, around their own means, over that of the reference.
+    r"""Variance within classes around this data's means, over that of the reference.
 
     $$\frac{\sum_c \mathbb E_{test,c}\|h-\mu_c^{test}\|^2}
       {\sum_c \mathbb E_{train,c}\|h-\mu_c^{train}\|^2}$$
 
-    Over the classes with samples here, each with equal weight.
+    Averages over the classes with samples in this data, with equal weights.
 
-    Range: [0, inf); 1 where features vary as in the reference, nan where it does not vary.
+    Range: [0, inf); 1 if features vary as in the reference; nan if the reference has no variance.
     Invariant to: rotation, translation, scale.
 
     >>> import nclab
@@ -125,12 +126,12 @@ def reference_spread_ratio(reference: ReferencePass, moments: ClassMoments) -> f
     >>> nclab.measure_features(rows, [0, 0, 1, 1], reference=train).reference_spread_ratio
     4.0
     """
-    own = float(reference.moments.variances[_shared(reference)].sum())
-    return float(moments.variances.sum()) / own if own > VANISHES else float("nan")
+    variance = float(reference.moments.variances[_shared(reference)].sum())
+    return float(moments.variances.sum()) / variance if variance > VANISHES else float("nan")
 
 
 def _shared(reference: ReferencePass) -> torch.Tensor:
-    """Places in the reference of the classes that have samples here."""
+    """Return the reference rows of the classes with samples in this data."""
     return (reference.counts > 0).nonzero().flatten()
 
 

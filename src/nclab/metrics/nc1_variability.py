@@ -1,4 +1,4 @@
-"""NC1, variability collapse: how small the spread within classes is beside that between them."""
+"""NC1, variability collapse: the spread within classes relative to the spread between them."""
 
 import math
 from typing import NamedTuple
@@ -6,54 +6,54 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nclab.metrics.pairs import PairTile
-from nclab.metrics.rows import mean_distances, mean_pairs, upper_factor
+from nclab.metrics.rows import upper_factor
 from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments, SecondPass, blocks
-from nclab.statistics.norms import norm, unit_rows
+from nclab.statistics.norms import norm
 
 DOUBTFUL = 1e-6
-"""Relative error of the smallest mode from which on a result says so."""
+"""Relative error of the smallest mode from which a metric warns."""
 DOUBTFUL_INPUT = 0.05
-"""The same where the error is that of the features as they came."""
+"""Relative error from which a metric warns, if rounding of the input features causes it."""
 
 
 class Whitening(NamedTuple):
-    r"""X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$, on the modes above rounding."""
+    r"""A matrix X (d, r) with $X X^T = (\dot M^T \dot M)^\dagger$ on the modes above rounding."""
 
     matrix: Tensor
     dropped: int
-    """How many of the min(C - 1, d) possible modes fell under the tolerance."""
+    """Number of the min(C - 1, d) possible modes that are below the tolerance."""
     tolerance: float
     """max(C, d) * eps * max(largest singular value, largest norm of a class mean)."""
     of_input: float = 0.0
-    """What rounding of the features as they came does to singular values; the larger counts."""
+    """Error of singular values caused by rounding of the input features.
+    A mode is dropped if it is below this value or below `tolerance`."""
     smallest: float = math.inf
-    """The smallest singular value that was kept; inf where it is far above the tolerance."""
+    """The smallest singular value that is kept; inf if it is far above the tolerance."""
 
     @property
     def warning(self) -> str | None:
-        """What a reader must know about dropped or doubtful modes, if there are any."""
+        """Warning about dropped or inaccurate modes, if there are any."""
         error = 2 * self.tolerance / self.smallest
-        error_of_input = self.of_input / (2 * self.smallest)  # four times what is likely
+        error_of_input = self.of_input / (2 * self.smallest)  # Four times the likely error.
         if self.dropped:
             below = max(self.tolerance, self.of_input)
             where = "rounding" if below == self.tolerance else "rounding of the features"
             return (
                 f"nc1_trace_pinv leaves out {self.dropped} of "
                 f"{self.dropped + self.matrix.shape[1]} modes of the class means: their singular "
-                f"values are below {below:.3g}, the size of {where}. "
-                "Classes with the same mean make it too small."
+                f"values are below {below:.3g}, the size of {where}. If classes have equal means, "
+                "the value is too small."
             )
         if error_of_input >= max(DOUBTFUL_INPUT, error):
             return (
-                f"nc1_trace_pinv may be off by {error_of_input:.0%}: its smallest mode of the "
-                "class means is hardly above the rounding of the features as they came."
+                f"nc1_trace_pinv may be off by {error_of_input:.0%}: the smallest mode of the "
+                "class means is hardly above the rounding of the input features."
             )
         if error < DOUBTFUL:
             return None
         return (
-            f"nc1_trace_pinv is right to about {error:.1g} only: its smallest mode of the class "
+            f"nc1_trace_pinv is only accurate to about {error:.1g}: the smallest mode of the class "
             "means is hardly above rounding, as one class mean is far larger than the others."
         )
 
@@ -63,23 +63,23 @@ def whitening(
     *,
     mean_norm: float,
     of_input: float = 0.0,
-    num_classes: int | None = None,
 ) -> Whitening:
-    """The inverse root of the between-class scatter, through the SVD of the centred means.
+    """Return the inverse root of the between-class scatter, from the SVD of the centred means.
 
-    Not through the between-class covariance: that squares the condition number, and two class
-    means 1e-4 apart would lose their mode in float32. A QR factor R of the means comes first;
-    where the bound 1/|R^-1| on its smallest singular value shows that no mode is in doubt,
-    R^-1 already is the answer and the SVD is saved. `mean_norm` is the largest norm of an
-    uncentred class mean, to which the rounding of the centring is relative; `of_input` as from
-    `input_rounding`. `num_classes` is C where the rows are R factors of the means, not the means.
+    The between-class covariance would square the condition number: two class means 1e-4 apart
+    would lose their mode in float32. A QR factor R of the means comes first. If the bound 1/|R^-1|
+    on its smallest singular value shows that all modes are above rounding, R^-1 is the result and
+    no SVD is needed.
 
-    >>> found = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
-    >>> [round(abs(x), 6) for x in found.matrix.flatten().tolist()], found.dropped
+    Args:
+        mean_norm: largest norm of an uncentred class mean, the scale of the rounding of centring.
+        of_input: the result of `input_rounding`.
+
+    >>> between = whitening(torch.tensor([[3.0, 0.0], [-3.0, 0.0]]).double(), mean_norm=3.0)
+    >>> [round(abs(x), 6) for x in between.matrix.flatten().tolist()], between.dropped
     ([0.235702, 0.0], 0)
     """
-    dim = centred_means.shape[1]
-    num_classes = num_classes or len(centred_means)
+    num_classes, dim = centred_means.shape
     rounding = max(num_classes, dim) * torch.finfo(torch.float64).eps
     if num_classes > dim:
         factor = upper_factor(centred_means)
@@ -97,7 +97,7 @@ def whitening(
         basis, factor = torch.linalg.qr(centred_means.T)
         left, values, _ = torch.linalg.svd(factor, full_matrices=False)
         vectors = basis @ left
-    # Coordinates in which no class mean differs are no part of any mode; LAPACK leaves rounding.
+    # Coordinates in which all class means agree belong to no mode; LAPACK leaves rounding there.
     vectors = vectors.masked_fill(~rows.any(0)[:, None], 0.0)
     possible = min(num_classes - 1, dim)
     tolerance = rounding * max(float(values[0]), mean_norm)
@@ -108,11 +108,12 @@ def whitening(
 
 
 def input_rounding(moments: ClassMoments) -> float:
-    r"""Singular values of class means below this may be rounding of the features as they came.
+    r"""Return the singular value of class means below which rounding of the features dominates.
 
-    Coordinates stored with relative error u are off by $u/\sqrt3$ of their size in the mean
-    square, and a C x d matrix of independent errors has norm $\sqrt C + \sqrt d$ times theirs;
-    four times that. Nothing for float64, whose rounding is that of the sums themselves.
+    Coordinates stored with relative error u have a root mean square error of $u/\sqrt3$ of their
+    size. A C x d matrix of independent errors has a norm of $\sqrt C + \sqrt d$ times this error.
+    The threshold is four times this norm. It is 0 for float64 features, because the sums have the
+    same rounding error.
     """
     if moments.unit <= torch.finfo(torch.float64).eps:
         return 0.0
@@ -130,8 +131,8 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
     Range: [0, inf); 0 at collapse, but blind to variance orthogonal to the class means.
     Invariant to: rotation, translation, scale.
 
-    $\Sigma_W$ averages over samples, $\Sigma_B$ over classes. Codes that leave out 1/C report C
-    times this number. A mode of the class means below rounding is left out with a warning.
+    $\Sigma_W$ averages over samples, $\Sigma_B$ over classes. Codes without the factor 1/C report C
+    times this number. Modes of the class means below rounding are dropped with a warning.
 
     >>> moments = ClassMoments(2, 2, scatter=True)
     >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
@@ -142,26 +143,26 @@ def nc1_trace_pinv(moments: ClassMoments) -> float:
 
 
 def trace_pinv(centred_means: Tensor, moments: ClassMoments) -> float:
-    """tr(Σ_W Σ_B†)/C for class means, or stacked R factors of them, centred in some way."""
-    between = whitening(
-        centred_means,
-        mean_norm=moments.size,
-        of_input=input_rounding(moments),
-        num_classes=moments.num_classes,
-    )
-    value = trace_through(between, moments)
+    """Return tr(Σ_W Σ_B†)/C for class means that are centred by any point, and report warnings."""
+    between = whitening(centred_means, mean_norm=moments.size, of_input=input_rounding(moments))
+    if between.matrix.shape[1] == 0:
+        value = ratio(float(moments.variances.sum()), 0.0)
+    else:  # tr(X^T Σ_W X); the two factors C cancel.
+        along = (moments.within_scatter @ between.matrix) * between.matrix
+        value = float(along.sum()) / moments.total
     remark(between.warning)
     remark(
-        _wide_spread(between, moments, value) or _crossing(between, moments, centred_means, value)
+        _wide_spread(between, moments, value)
+        or _spread_across(between, moments, centred_means, value)
     )
     return value
 
 
 def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str | None:
-    r"""What to say where features spread so widely in one direction that the others drown in it.
+    r"""Return a warning if rounding of one wide direction of the features reaches the others.
 
     Each entry of Σ_W is rounded relative to $\sqrt{S_{kk} S_{ll}}$, so the trace is off by about
-    $ε \sum_{kj} S_{kk} X_{kj}^2$: the square of the ratio of the spreads.
+    $ε \sum_{kj} S_{kk} X_{kj}^2$, which grows with the square of the ratio of the spreads.
     """
     if not 0 < value < math.inf:
         return None
@@ -170,40 +171,33 @@ def _wide_spread(between: Whitening, moments: ClassMoments, value: float) -> str
     if error < DOUBTFUL:
         return None
     return (
-        f"nc1_trace_pinv may be off by {min(error, 1.0):.1g} of itself: features spread so much "
-        "wider in one direction than across the others that rounding there reaches all of them."
+        f"nc1_trace_pinv may be off by {min(error, 1.0):.1g} of its value: features spread so much "
+        "wider in one direction than in the others that rounding errors there dominate the rest."
     )
 
 
-def _crossing(
+def _spread_across(
     between: Whitening, moments: ClassMoments, centred_means: Tensor, value: float
 ) -> str | None:
-    r"""What to say where features spread nearly at right angles to the class means.
+    r"""Return a warning if features spread almost only orthogonally to the class means.
 
-    Directions are rounded relative to their length, so of a spread across them $(ε |X|)^2$ tr S is
-    seen, whatever there is. Coordinates in which no class mean differs are free of it.
+    Directions are rounded relative to their length, so a spread orthogonal to them contributes
+    about $(ε |X|)^2$ tr S. Coordinates in which all class means agree contribute nothing.
     """
     eps = 16 * torch.finfo(torch.float64).eps
-    spread, seen = moments.within_scatter.diagonal(), float(between.matrix.square().sum())
-    least = eps**2 * seen * float(spread.sum()) / moments.total
-    if not math.isfinite(least + value):
+    spread, square = moments.within_scatter.diagonal(), float(between.matrix.square().sum())
+    smallest = eps**2 * square * float(spread.sum()) / moments.total
+    if not math.isfinite(smallest + value):
         return None
-    if 2 * math.sqrt(least) <= DOUBTFUL * math.sqrt(max(value, 0.0)):
+    if 2 * math.sqrt(smallest) <= DOUBTFUL * math.sqrt(max(value, 0.0)):
         return None
     if not bool(((spread > 0) & (centred_means != 0).any(0)).any()):
         return None
     return (
-        f"nc1_trace_pinv is right to about {least:.1g} only and comes out as {value:.1g}: features "
-        "spread so much wider across the class means than along them that it is rounding."
+        f"nc1_trace_pinv is only accurate to about {smallest:.1g}, and its value is {value:.1g}: "
+        "features spread so much wider across the class means than along them that the value is "
+        "mostly rounding."
     )
-
-
-def trace_through(between: Whitening, moments: ClassMoments) -> float:
-    r"""tr(Σ_W Σ_B†)/C as $\operatorname{tr}(X^T Σ_W X)$; the two factors C cancel."""
-    if between.matrix.shape[1] == 0:
-        return float("inf") if float(moments.variances.sum()) > 0 else float("nan")
-    along = (moments.within_scatter @ between.matrix) * between.matrix
-    return float(along.sum()) / moments.total
 
 
 def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
@@ -212,7 +206,7 @@ def nc1_trace_pinv_sample_weighted(moments: ClassMoments) -> float:
     $$\tfrac1C\operatorname{tr}(\Sigma_W\Sigma_B^\dagger),\quad
       \Sigma_B=\tfrac1{N}\sum_c n_c(\mu_c-\mu)(\mu_c-\mu)^T,\ \mu \text{ the mean of all samples}$$
 
-    Source: papyan2020, Fig. 6 (the reading of codes that weight by sample)
+    Source: papyan2020, Fig. 6 (as in codes that weight by sample)
     Range: [0, inf); equal to `nc1_trace_pinv` for balanced classes.
     Invariant to: rotation, translation, scale.
 
@@ -265,7 +259,7 @@ def nc1_trace_ratio_sample_weighted(moments: ClassMoments) -> float:
 
 
 def within_trace(moments: ClassMoments) -> float:
-    """tr Σ_W: the mean squared distance of a sample to its class mean."""
+    """Return tr Σ_W, the mean squared distance of a sample to its class mean."""
     return float((moments.variances * moments.counts).sum()) / moments.total
 
 
@@ -291,47 +285,12 @@ def snr_spectrum(moments: ClassMoments) -> Tensor:
     varies = variances > floor
     means = moments.centred_means
     if len(means) > blocks.MANY_CLASSES and len(means) > moments.dim:
-        means = upper_factor(means).triu()  # of the same singular values, however it is turned
+        means = upper_factor(means).triu()  # It has the same singular values.
     signal = means @ directions[:, varies]
     return torch.linalg.svdvals(signal / variances[varies].sqrt())
 
 
-def cdnv(moments: ClassMoments) -> float:
-    r"""Class-distance normalised variance, averaged over pairs of classes.
-
-    $$\operatorname*{Avg}_{c<c'} \frac{v_c + v_{c'}}{2\|\mu_c-\mu_{c'}\|^2}$$
-
-    Source: galanti2022, Def. 1
-    Range: [0, inf); 0 at collapse; inf where two classes have the same mean.
-    Invariant to: rotation, translation, scale.
-
-    Costs half a C x C x d GEMM, in tiles.
-
-    >>> moments = ClassMoments(2, 2)
-    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-2.0, 1.0], [-4.0, -1.0]], [0, 0, 1, 1])
-    >>> round(cdnv(moments), 12)
-    0.041666666667
-    """
-    return mean_pairs(moments).distances.mean
-
-
-def cdnv_pairs(moments: ClassMoments) -> Tensor:
-    """The C x C array behind `cdnv`, zero on the diagonal.
-
-    Invariant to: rotation, translation, scale.
-
-    >>> moments = ClassMoments(2, 2)
-    >>> moments.update([[2.0, 0.0], [4.0, 0.0], [-3.0, 0.0]], [0, 0, 1])
-    >>> [[round(value, 6) for value in row] for row in cdnv_pairs(moments).tolist()]
-    [[0.0, 0.013889], [0.013889, 0.0]]
-    """
-    directions = unit_rows(moments.centred_means, zero=0.0)
-    everything = slice(0, moments.num_classes)
-    tile = PairTile(everything, everything, directions @ directions.T)
-    return mean_distances(moments).tile_values(tile).fill_diagonal_(0.0)
-
-
-def nc1_within_variation(look: SecondPass) -> float:
+def nc1_within_variation(second_pass: SecondPass) -> float:
     r"""Mean distance to the class mean over mean distance to the global mean.
 
     $$\frac{\operatorname{Avg}\|h_{c,i}-\mu_c\|}{\operatorname{Avg}\|h_{c,i}-\mu_G\|}$$
@@ -342,14 +301,14 @@ def nc1_within_variation(look: SecondPass) -> float:
 
     >>> import nclab
     >>> rows, labels = [[1.0], [3.0], [-1.0], [-3.0]], [0, 0, 1, 1]
-    >>> nc1_within_variation(nclab.measure_features(rows, labels).look)
+    >>> nclab.measure_features(rows, labels).nc1_within_variation
     0.5
     """
-    return ratio(float(look.spread_sums.sum()), float(look.reach_sums.sum()))
+    return ratio(float(second_pass.spread_sums.sum()), float(second_pass.reach_sums.sum()))
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """A quotient of non-negative numbers: inf over zero, nan for 0/0."""
+    """Return a quotient of non-negative numbers: inf for a zero denominator, nan for 0/0."""
     if denominator > 0:
         return numerator / denominator
     return float("inf") if numerator > 0 else float("nan")

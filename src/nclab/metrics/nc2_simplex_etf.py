@@ -1,19 +1,28 @@
 """NC2, convergence to a simplex equiangular tight frame: equal norms and equal angles."""
 
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
+from nclab.metrics.nc1_variability import DOUBTFUL
+from nclab.metrics.pairs import LogDistance, reduce_pairs
 from nclab.metrics.rows import (
+    Classes,
     centred_rows,
     cosine_deviation,
     mean_norms,
     mean_pairs,
+    of_classes,
     scaled_rows,
     weight_angles,
 )
+from nclab.metrics.view import remark
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import row_norms
+from nclab.statistics.norms import FOURTH, norm, power_of_two, row_norms, unit_rows
+from nclab.statistics.sums import UNIT, unit_error
 
 
 def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -22,9 +31,9 @@ def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None
     $$M = \sqrt{\tfrac{C}{C-1}}\,\bigl(I-\tfrac1C 11^T\bigr)U^T,\quad U^TU=I$$
 
     Source: pan2023, Def. 1.2.1
-    Range: needs d >= C - 1, which is enough; the definition asks for d >= C.
+    Range: needs d >= C - 1; the definition asks for d >= C, which is not necessary.
 
-    With a generator the frame is turned at random, else it is the same on every machine.
+    With a generator the frame is rotated at random; without one the result is always the same.
 
     >>> etf = simplex_etf(3, 2)
     >>> [[round(x, 6) for x in row] for row in (etf @ etf.T).tolist()]
@@ -44,8 +53,8 @@ def simplex_etf(num_classes: int, dim: int, *, generator: torch.Generator | None
     frame[:, : num_classes - 1] = basis.T * (num_classes / (num_classes - 1)) ** 0.5
     if generator is None:
         return frame
-    turn = torch.randn(dim, dim, dtype=torch.float64, generator=generator)
-    return frame @ torch.linalg.qr(turn).Q
+    random = torch.randn(dim, dim, dtype=torch.float64, generator=generator)
+    return frame @ torch.linalg.qr(random).Q
 
 
 def nc2_norm_variation_means(moments: ClassMoments) -> float:
@@ -78,6 +87,11 @@ def nc2_norm_variation_weights(weight: Tensor) -> float:
     0.0
     """
     return norm_variation(row_norms(centred_rows(weight)))
+
+
+def norm_variation(norms: Tensor) -> float:
+    """Return the population standard deviation of norms over their mean; nan if all are zero."""
+    return float(norms.std(correction=0) / norms.mean())
 
 
 def nc2_equiangularity_means(moments: ClassMoments) -> float:
@@ -113,7 +127,7 @@ def nc2_equiangularity_weights(weight: Tensor) -> float:
 
 
 def nc2_equiangularity_means_uncentred(moments: ClassMoments) -> float:
-    r"""`nc2_equiangularity_means` of the class means as they are.
+    r"""`nc2_equiangularity_means` without centring of the class means.
 
     $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(\mu_c,\mu_{c'})+\tfrac1{C-1}\Bigr|$$
 
@@ -130,7 +144,7 @@ def nc2_equiangularity_means_uncentred(moments: ClassMoments) -> float:
 
 
 def nc2_equiangularity_weights_uncentred(weight: Tensor) -> float:
-    r"""`nc2_equiangularity_weights` of the classifier rows as they are.
+    r"""`nc2_equiangularity_weights` without centring of the classifier rows.
 
     $$\operatorname*{Avg}_{c\ne c'}\Bigl|\cos(w_c,w_{c'})+\tfrac1{C-1}\Bigr|$$
 
@@ -150,7 +164,7 @@ def nc2_cosine_std_means(moments: ClassMoments) -> float:
     $$\operatorname{Std}_{c\ne c'}\cos(\mu_c-\mu_G,\mu_{c'}-\mu_G)$$
 
     Source: papyan2020, Fig. 3
-    Range: [0, 1]; 0 at collapse, and wherever all angles agree, right or wrong.
+    Range: [0, 1]; 0 at collapse, and whenever all angles are equal, even if no ETF has them.
     Invariant to: rotation, translation, scale.
 
     >>> moments = ClassMoments(3, 2)
@@ -176,6 +190,138 @@ def nc2_cosine_std_weights(weight: Tensor) -> float:
     return weight_angles(weight).standard_deviation
 
 
-def norm_variation(norms: Tensor) -> float:
-    """Population standard deviation of norms over their mean; nan if all are zero."""
-    return float(norms.std(correction=0) / norms.mean())
+def nc0_weight_mean(weight: Tensor) -> float:
+    r"""Norm of the sum of the classifier rows, over the largest that their norms allow.
+
+    $$\frac{\|\sum_c w_c\|}{\sqrt C\,\|W\|_F}$$
+
+    Source: zhao2026, Def. of NC0 (there without the denominator)
+    Range: [0, 1]; 0 at collapse, 1 where all rows are equal.
+    Invariant to: rotation, scale.
+
+    >>> import torch
+    >>> nc0_weight_mean(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+    0.7071067811865475
+    """
+    rows = scaled_rows(weight)
+    size = norm(rows)
+    return norm(rows.sum(0)) / (math.sqrt(len(rows)) * size) if size else float("nan")
+
+
+def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
+    r"""Mean cosine of the centred classifier rows of two different minority classes.
+
+    $$\operatorname*{Avg}_{c\ne c'\in S}\cos(\dot w_c,\dot w_{c'}),\quad
+      S=\{c: n_c\le\tfrac12\max_k n_k\}$$
+
+    Source: fang2021, Sec. on minority collapse (there for two class sizes)
+    Range: [-1/(|S| - 1), 1]; -1/(C - 1) at a simplex ETF, 1 where the minority has collapsed into
+        one direction; nan if fewer than two classes are that small.
+    Invariant to: rotation, translation, scale of either, scale of every single feature.
+
+    >>> import torch
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[0.0, 1.0]] * 4, [0, 0, 1, 2])
+    >>> round(minority_cosine(moments, torch.tensor([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])), 12)
+    0.0
+    """
+    small = 2 * moments.counts <= moments.counts.max()
+    count = int(small.sum())
+    if count < 2:
+        return float("nan")
+    rows = centred_rows(weight)
+    units = unit_rows(of_classes(rows, classes)[small])
+    return float(units.sum(0).square().sum() - units.square().sum()) / (count * (count - 1))
+
+
+def gnc2_uniformity(moments: ClassMoments) -> float:
+    r"""How unevenly the directions of the class means lie on the sphere.
+
+    $$\operatorname*{Std}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Big/
+      \Bigl|\operatorname*{Avg}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Bigr|,\quad
+      \hat\mu_c=\frac{\mu_c-\mu_G}{\|\mu_c-\mu_G\|}$$
+
+    Source: wu2024, Def. of GNC2 (logarithmic kernel)
+    Range: [0, inf); 0 at collapse, where all distances are equal; nan if two directions coincide.
+        It is also large if the mean logarithm is near 0, that is if distances are near 1.
+    Invariant to: rotation, translation, scale.
+
+    Costs half a C x C x d GEMM, in tiles, and a logarithm per pair.
+
+    >>> moments = ClassMoments(3, 2)
+    >>> moments.update([[1.0, 0.0], [-1.0, 0.5], [-1.0, -0.5]], [0, 1, 2])
+    >>> round(gnc2_uniformity(moments), 6)
+    0.44279
+    """
+    units = unit_rows(moments.centred_means)
+    logarithms = LogDistance(units)
+    reduce_pairs(units, logarithms)
+    deviation = logarithms.deviation
+    remark(_near_directions(moments, logarithms))
+    if deviation.pairs == 1 and math.isfinite(deviation.mean):  # One pair has no spread.
+        return 0.0
+    return deviation.standard_deviation / abs(deviation.mean) if deviation.mean else float("nan")
+
+
+def _near_directions(moments: ClassMoments, logarithms: LogDistance) -> str | None:
+    """Return a warning if directions nearly coincide, or logarithms cancel, up to rounding."""
+    deviation = logarithms.deviation
+    shortest, closest = float(mean_norms(moments).min()), math.exp(-logarithms.largest)
+    if deviation.pairs == 1 or not deviation.mean or not shortest or not closest:
+        return None
+    error = 2 * unit_error(moments) * moments.size / shortest / closest + 1e4 * UNIT
+    error *= (1 + deviation.standard_deviation / abs(deviation.mean)) / abs(deviation.mean)
+    if not error >= DOUBTFUL:
+        return None
+    return (
+        f"gnc2_uniformity is only accurate to about {error:.1g}: two directions nearly coincide, "
+        "or the mean logarithm is nearly 0."
+    )
+
+
+def nc2_gram_weights(weight: Tensor) -> float:
+    r"""Distance of the classifier's normalised Gram matrix from that of a simplex ETF.
+
+    $$\Bigl\|\frac{WW^T}{\|WW^T\|_F}-\frac1{\sqrt{C-1}}\bigl(I-\tfrac1C11^T\bigr)\Bigr\|_F$$
+
+    Source: zhu2021, Sec. on experiments (their NC2)
+    Range: [0, 2]; 0 at collapse. Rows are not centred.
+    Invariant to: rotation, scale.
+
+    Costs a GEMM of C x d by the smaller of the two.
+
+    >>> round(nc2_gram_weights(torch.eye(4)), 6)
+    0.517638
+    """
+    return gram_distance(weight.double(), weight.double()).value
+
+
+class GramDistance(NamedTuple):
+    """Distance of a normalised product of two matrices to that of a simplex ETF."""
+
+    value: float
+    cancellation: float
+    """Product of the norms of the factors over the norm of their product."""
+
+
+def gram_distance(left: Tensor, right: Tensor) -> GramDistance:
+    """Return |A/|A| - S| for A = left right^T and S = (I - 11^T/C) / sqrt(C - 1)."""
+    size, dim = left.shape
+    left, right = (power_of_two(rows, FOURTH)[0] for rows in (left, right))
+    root, factors = math.sqrt(size - 1), norm(left) * norm(right)
+    if size <= dim + 1:
+        product = left @ right.T
+        length = float(torch.linalg.matrix_norm(product))
+        if not length:
+            return GramDistance(math.nan, 0.0)
+        gap = (product / length + 1 / (size * root)).fill_diagonal_(0.0)
+        diagonal = product.diagonal() / length - (1 - 1 / size) / root
+        return GramDistance(
+            math.sqrt(float(gap.square().sum() + diagonal.square().sum())), factors / length
+        )
+    # A has rank d < C - 1 and is far from S, so the difference of squares loses no digits.
+    length = math.sqrt(max(0.0, float(((left.T @ left) * (right.T @ right)).sum())))
+    if not length:
+        return GramDistance(math.nan, 0.0)
+    along = float((left * right).sum() - left.sum(0) @ right.sum(0) / size)
+    return GramDistance(math.sqrt(max(0.0, 2 - 2 * along / length / root)), factors / length)

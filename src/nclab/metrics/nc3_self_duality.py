@@ -1,19 +1,19 @@
-"""NC3, self-duality: the classifier's rows point where the class means point.
+"""NC3, self-duality: the classifier's rows have the directions of the class means.
 
-Where the classifier has rows for more classes than the moments, `classes` says which are theirs;
-rows are still centred by the mean of all of them.
+If the classifier has more classes than the moments, `classes` selects the rows of the moments'
+classes. The rows are centred by the mean of all rows before the selection.
 """
 
 import torch
 from torch import Tensor
 
-from nclab.metrics.rows import centred_rows, cosines
-from nclab.metrics.view import shared
+from nclab.metrics.nc1_variability import DOUBTFUL
+from nclab.metrics.nc2_simplex_etf import gram_distance
+from nclab.metrics.rows import Classes, centred_rows, cosines, of_classes
+from nclab.metrics.view import remark, shared
 from nclab.statistics import ClassMoments
-from nclab.statistics.norms import power_of_two, unit_rows
-
-Classes = Tensor | None
-"""(k,) the rows of the classifier that belong to the classes of the moments; None for all."""
+from nclab.statistics.norms import norm, power_of_two, unit_rows
+from nclab.statistics.sums import unit_error
 
 
 def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
@@ -31,13 +31,9 @@ def nc3_self_duality(moments: ClassMoments, weight: Tensor, classes: Classes = N
     >>> nc3_self_duality(moments, torch.tensor([[5.0, 0.0], [-5.0, 0.0]]))
     0.0
     """
-    rows = _of_classes(centred_rows(weight), classes)
-    return float(duality_gaps(moments.centred_means, rows).mean())
-
-
-def duality_gaps(means: Tensor, rows: Tensor) -> Tensor:
-    """(C,) distances of the directions of means and classifier rows."""
-    return torch.linalg.vector_norm(unit_rows(means) - unit_rows(rows), dim=1)
+    rows = of_classes(centred_rows(weight), classes)
+    gaps = unit_rows(moments.centred_means) - unit_rows(rows)
+    return float(torch.linalg.vector_norm(gaps, dim=1).mean())
 
 
 @shared
@@ -55,7 +51,7 @@ def nc3_alignment(moments: ClassMoments, weight: Tensor, classes: Classes = None
     >>> [round(c, 6) for c in nc3_alignment(moments, torch.tensor([[3.0, 0], [-1, 0]])).tolist()]
     [1.0, 0.707107]
     """
-    return cosines(_of_classes(centred_rows(weight), classes), moments.means)
+    return cosines(of_classes(centred_rows(weight), classes), moments.means)
 
 
 def nc3_alignment_min(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
@@ -95,8 +91,8 @@ def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
 
     $$\cos(w_c, \mu_c)$$
 
-    Source: pan2023, Sec. 2.2 (NC3 as it is printed)
-    Range: [-1, 1]; 1 at collapse with zero means of both.
+    Source: pan2023, Sec. 2.2 (NC3 as printed)
+    Range: [-1, 1]; 1 at collapse if both have a zero mean.
     Invariant to: rotation of both, scale of either.
 
     >>> moments = ClassMoments(2, 2)
@@ -108,7 +104,7 @@ def nc3_alignment_raw(moments: ClassMoments, weight: Tensor) -> Tensor:
 
 
 def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
-    r"""Squared distance of the classifier and the centred class means, both of unit norm.
+    r"""Squared distance of the classifier and the centred class means, both scaled to unit norm.
 
     $$\Bigl\|\frac{W^T}{\|W\|_F}-\frac{\dot M}{\|\dot M\|_F}\Bigr\|_F^2$$
 
@@ -121,11 +117,58 @@ def nc3_frobenius(moments: ClassMoments, weight: Tensor, classes: Classes = None
     >>> round(nc3_frobenius(moments, torch.tensor([[0.0, 1.0], [0.0, -1.0]])), 12)
     2.0
     """
-    rows, _ = power_of_two(_of_classes(weight.double(), classes))
+    rows, _ = power_of_two(of_classes(weight.double(), classes))
     means, _ = power_of_two(moments.centred_means)
     gap = rows / torch.linalg.matrix_norm(rows) - means / torch.linalg.matrix_norm(means)
     return float(gap.square().sum())
 
 
-def _of_classes(rows: Tensor, classes: Classes) -> Tensor:
-    return rows if classes is None else rows[classes]
+def nc3_gram(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
+    r"""Distance of the normalised logits of the class means from those at collapse.
+
+    $$\Bigl\|\frac{W\dot M}{\|W\dot M\|_F}-\frac1{\sqrt{C-1}}
+      \bigl(I-\tfrac1C11^T\bigr)\Bigr\|_F,\quad \dot M=[\mu_c-\mu_G]_c$$
+
+    Source: zhu2021, Sec. on experiments (their NC3; their $\mu_G$ is the mean of the samples)
+    Range: [0, 2]; 0 at collapse.
+    Invariant to: rotation of both, scale of either, translation of the features.
+
+    Costs a GEMM of C x d by the smaller of the two.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
+    >>> round(nc3_gram(moments, torch.tensor([[3.0, 0.0], [-3.0, 0.0]])), 12)
+    0.0
+    """
+    rows, means = weight.double(), moments.centred_means
+    distance = gram_distance(of_classes(rows, classes), means)
+    size = norm(means)
+    error = 4 * unit_error(moments) * distance.cancellation
+    error *= 1 + moments.size / size if size else 1.0
+    if len(means) > moments.dim + 1 and distance.value:
+        error /= distance.value
+    if error >= DOUBTFUL:
+        remark(
+            f"nc3_gram is only accurate to about {error:.1g}: classifier rows and class means are "
+            "almost orthogonal, or class means differ by little."
+        )
+    return distance.value
+
+
+def unc3_duality(moments: ClassMoments, weight: Tensor, classes: Classes = None) -> float:
+    r"""Variance over classes of the cosine of classifier row and centred class mean.
+
+    $$\operatorname{Var}_c\cos(w_c,\mu_c-\mu_G)$$
+
+    Source: wu2024, Def. of UNC3
+    Range: [0, 1]; 0 at collapse, and whenever all classes are equally well or badly aligned. The
+        paper's code takes the inner product instead of the cosine.
+    Invariant to: rotation of both, scale of either, translation of the features.
+
+    >>> moments = ClassMoments(2, 2)
+    >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
+    >>> unc3_duality(moments, torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    0.25
+    """
+    alignment = cosines(of_classes(weight.double(), classes), moments.centred_means)
+    return float(alignment.var(correction=0))

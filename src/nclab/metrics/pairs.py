@@ -1,8 +1,8 @@
-"""Sweeps over all pairs of classes in tiles, so that no C x C array is ever held.
+"""Sweeps over all pairs of classes in tiles, so that no C x C array is ever stored.
 
-Of up to `MANY` classes all tiles are products in float64. Of more, those off the diagonal are
-products in float32, whose error is bounded; pairs that this bound leaves in doubt are taken in
-float64, the whole tile where there are many of them.
+For up to `MANY_CLASSES` classes all tiles are float64 products. For more classes, tiles off the
+diagonal are float32 products with a known error bound. Pairs that this bound leaves undecided are
+computed in float64; if there are many of them, the whole tile is.
 """
 
 import math
@@ -22,24 +22,32 @@ from nclab.statistics.blocks import SymmetricSum
 from nclab.statistics.nearest import TINY, UNIT
 
 TILE = 512
-"""Classes on the side of a tile: 2 MiB of float64."""
+"""Number of classes on each side of a tile: 2 MiB of float64."""
 SMALL_TILE = 256
-"""The same where all pairs are only a few tiles, so that the diagonal ones waste less."""
+"""Side of a tile if there are only a few tiles, so that the diagonal ones waste less work."""
 FEW = 4096
-"""Pairs of a tile in doubt up to which each is taken alone in float64."""
+"""Number of undecided pairs of a tile up to which each is computed separately in float64."""
+NEAR = 1e-4
+"""Share of the squared norms below which a squared distance is computed from the difference."""
+NEAR_IN_FLOAT32 = 0.1
+"""The threshold `NEAR` for float32 products. Above it, rounding in float32 grows at most tenfold.
+"""
+SHORT = 2.0**-50
+"""Share of the longest norm below which a norm is too short for products in float32."""
+_EMPTY = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True)
 class PairTile:
-    """The inner products of one tile of class pairs, above the diagonal."""
+    """The inner products of one tile of class pairs, on or above the diagonal."""
 
     rows: slice
     cols: slice
     inner: Tensor
-    """(rows, cols) inner products; scratch for nobody: reducers must not change it."""
+    """(rows, cols) inner products, which reducers must not change."""
 
     def upper(self, values: Tensor) -> Tensor:
-        """The values of the pairs c < c' in this tile, each pair once."""
+        """Return the values of the pairs c < c' in this tile, each pair once."""
         if self.rows != self.cols:
             return values
         return values.flatten()[above_diagonal(len(values), values.device)]
@@ -47,71 +55,75 @@ class PairTile:
 
 @lru_cache(maxsize=4)
 def above_diagonal(size: int, device: torch.device) -> Tensor:
-    """Flat positions of the entries above the diagonal of a size x size tile."""
+    """Return the flat positions of the entries above the diagonal of a size x size tile."""
     rows, cols = torch.triu_indices(size, size, offset=1, device=device)
     return rows * size + cols
 
 
 @dataclass(frozen=True)
 class ScreenedTile:
-    """The inner products of one tile off the diagonal in float32, each off by `rounding` at most.
+    """Float32 inner products of one tile off the diagonal, each with an error up to `rounding`.
 
-    The rows they are of have norm 1, or are zero.
+    The vectors have norm 1 or 0.
     """
 
     rows: slice
     cols: slice
     scores: Tensor
-    """(rows, cols) in float32; not to be changed."""
+    """(rows, cols) float32 inner products, which reducers must not change."""
     vectors: Tensor
-    """(C, d) all rows in float64."""
+    """(C, d) all vectors in float64."""
     scratch: Tensor
-    """(rows, cols) float32 room for one reducer at a time."""
+    """(rows, cols) float32 scratch memory for one reducer at a time."""
 
     @cached_property
     def largest(self) -> float:
-        """The largest of the scores."""
+        """The largest score."""
         return float(self.scores.amax())
 
     def exact(self) -> PairTile:
-        """The same in float64."""
+        """Return the tile in float64."""
         return PairTile(self.rows, self.cols, self.vectors[self.rows] @ self.vectors[self.cols].T)
 
     def above(self, limit: float) -> tuple[Tensor, Tensor]:
-        """Places in the tile of the scores above a limit; empty at little cost."""
-        if self.largest <= limit:
-            return _NOWHERE, _NOWHERE
+        """Return the rows and columns of the scores above a limit."""
+        if self.largest <= limit:  # The usual case, which costs only the maximum.
+            return _EMPTY, _EMPTY
         rows, cols = (self.scores > limit).nonzero(as_tuple=True)
         return rows, cols
 
 
-_NOWHERE = torch.empty(0, dtype=torch.int64)
-
-
 class PairReducer(Protocol):
-    """Takes the tiles one by one and ends with its answer."""
+    """Computes a result from the tiles of all pairs, which it receives one by one."""
 
     def update(self, tile: PairTile) -> None:
-        """Take in one tile."""
+        """Add a tile of float64 products."""
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Take in one tile in float32."""
+        """Add a tile of float32 products; by default the tile is computed again in float64."""
+        self.update(tile.exact())
 
     def finish(self, vectors: Tensor) -> None:
-        """After a sweep in float32, with all rows."""
+        """Complete the result after a sweep in float32; by default nothing is left to do."""
+        return
 
 
 def screens(vectors: Tensor) -> bool:
-    """Whether pairs of these rows are taken in float32 first: only where its error is known."""
-    plain = vectors.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
-    return plain and len(vectors) > blocks.MANY_CLASSES and vectors.shape[1] * UNIT < 0.01
+    """Whether pairs of these rows are computed in float32 first.
+
+    This needs many rows and float32 products with a known error.
+    """
+    full_precision = (
+        vectors.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+    )
+    return full_precision and len(vectors) > blocks.MANY_CLASSES and vectors.shape[1] * UNIT < 0.01
 
 
 def rounding(dim: int) -> float:
-    """Largest error of the float32 inner product of two rows whose norms are 1 at most.
+    """Return the largest error of the float32 inner product of two rows with norms up to 1.
 
-    A dot product of d numbers in any order is off by d / (1 - d UNIT) units, storing the two rows
-    by two; what vanishes below float32 is d TINY at most.
+    A dot product of d numbers in any order is off by d / (1 - d UNIT) units. Storing the two rows
+    adds two units, and products too small for float32 add at most d TINY.
 
     >>> f"{rounding(768):.1e}"
     '5.1e-05'
@@ -119,34 +131,35 @@ def rounding(dim: int) -> float:
     return 1.1 * (dim + 8) * UNIT + dim * TINY
 
 
-def tile_places(size: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of the tiles that hold every pair once, with a bar."""
+def tile_slices(size: int) -> Iterator[tuple[slice, slice]]:
+    """Yield rows and columns of the tiles that contain every pair once, with a progress bar."""
     side = TILE if size > 4 * TILE else min(TILE, SMALL_TILE)
     sides = [slice(edge, min(edge + side, size)) for edge in range(0, size, side)]
-    places = [(rows, cols) for number, rows in enumerate(sides) for cols in sides[number:]]
-    yield from track(places, "pairs of classes")
+    tiles = [(rows, cols) for number, rows in enumerate(sides) for cols in sides[number:]]
+    yield from track(tiles, "pairs of classes")
 
 
 def reduce_pairs(vectors: Tensor, *reducers: PairReducer) -> None:
-    """Show every pair of rows once to each reducer.
+    """Pass every pair of rows once to each reducer.
 
-    Costs half a C x C x d GEMM however many reducers look on; memory one tile. Of more than `MANY`
-    rows, whose norms must then be 1 or 0, the GEMM is in float32; memory C d float32 numbers.
+    Costs half a C x C x d GEMM for any number of reducers. Memory: one tile. For more than
+    `MANY_CLASSES` rows, which must then have norm 1 or 0, the GEMM is in float32 and needs
+    C d float32 numbers.
     """
     if screens(vectors):
         _reduce_screened(vectors, reducers)
         return
-    for rows, cols in tile_places(len(vectors)):
+    for rows, cols in tile_slices(len(vectors)):
         tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
         for reducer in reducers:
             reducer.update(tile)
 
 
 def _reduce_screened(vectors: Tensor, reducers: tuple[PairReducer, ...]) -> None:
-    """`reduce_pairs` in float32, but for the tiles on the diagonal."""
+    """Pass the pairs of many rows to the reducers: float64 on the diagonal, float32 elsewhere."""
     short = vectors.float()
     scores, scratch = short.new_empty(2, TILE * TILE)
-    for rows, cols in tile_places(len(vectors)):
+    for rows, cols in tile_slices(len(vectors)):
         if rows == cols:
             tile = PairTile(rows, cols, vectors[rows] @ vectors[cols].T)
             for reducer in reducers:
@@ -154,9 +167,9 @@ def _reduce_screened(vectors: Tensor, reducers: tuple[PairReducer, ...]) -> None
             continue
         left, right = short[rows], short[cols]
         shape = len(left), len(right)
-        own, room = (part[: shape[0] * shape[1]].view(shape) for part in (scores, scratch))
-        torch.mm(left, right.T, out=own)
-        screened = ScreenedTile(rows, cols, own, vectors, room)
+        product, free = (buffer[: shape[0] * shape[1]].view(shape) for buffer in (scores, scratch))
+        torch.mm(left, right.T, out=product)
+        screened = ScreenedTile(rows, cols, product, vectors, free)
         for reducer in reducers:
             reducer.screen(screened)
     for reducer in reducers:
@@ -164,7 +177,7 @@ def _reduce_screened(vectors: Tensor, reducers: tuple[PairReducer, ...]) -> None
 
 
 @dataclass
-class Deviation:
+class Deviation(PairReducer):
     """Mean, mean absolute value and spread of inner product - `ideal` over all pairs."""
 
     ideal: float
@@ -174,21 +187,21 @@ class Deviation:
     centred_squares: float = 0.0
 
     def update(self, tile: PairTile) -> None:
-        """Take in one tile, merging its centred moments into those before it."""
+        """Add a tile; its centred moments are merged with those of the earlier tiles."""
         deviation = tile.upper(tile.inner - self.ideal)
         count = deviation.numel()
         if count == 0:
             return
         variance, mean = (float(x) for x in torch.var_mean(deviation, correction=0))
-        together = self.pairs + count
+        total = self.pairs + count
         step = mean - self.mean
-        self.centred_squares += count * variance + step * step * self.pairs * count / together
-        self.mean += step * count / together
-        self.pairs = together
+        self.centred_squares += count * variance + step * step * self.pairs * count / total
+        self.mean += step * count / total
+        self.pairs = total
         self.absolute_sum += float(deviation.abs_().sum())
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Take in one tile in float32: of the mean absolute value only."""
+        """Add a float32 tile to the mean absolute value; `finish` computes the other results."""
         if has_numba():
             from nclab.statistics.kernel import absolute_sums
 
@@ -200,9 +213,9 @@ class Deviation:
         self.pairs += tile.scores.numel()
 
     def finish(self, vectors: Tensor) -> None:
-        """Mean and spread of all pairs without a sweep, through the d x d Gram matrix.
+        """Compute mean and standard deviation over all pairs from the d x d Gram matrix.
 
-        With more vectors than dimensions they are far from equal angles, and no digits are lost.
+        More vectors than dimensions are far from equal angles, so no digits are lost.
         """
         size = len(vectors)
         pairs = size * (size - 1)
@@ -213,12 +226,12 @@ class Deviation:
         mean_square = float(gram.full().square().sum() - squares.square().sum()) / pairs
         self.mean = mean - self.ideal
         self.centred_squares = self.pairs * max(mean_square - mean * mean, 0.0)
-        if math.isnan(self.mean):  # a row has no direction, which a compiled sum may not see
+        if math.isnan(self.mean):  # A row has no direction; a compiled sum may miss this.
             self.absolute_sum = self.centred_squares = math.nan
 
     @property
     def mean_absolute(self) -> float:
-        """Avg |inner - ideal|."""
+        """Mean of |inner - ideal| over all pairs."""
         return self.absolute_sum / self.pairs
 
     @property
@@ -228,27 +241,27 @@ class Deviation:
 
 
 @dataclass
-class LogDistance:
-    """How log 1/|u - v| of unit vectors lies around its mean over all pairs."""
+class LogDistance(PairReducer):
+    """Mean and spread of log 1/|u - v| over all pairs of unit vectors."""
 
     units: Tensor
-    """(C, d) the vectors, for pairs too close for their inner product."""
+    """(C, d) the vectors, for pairs too close to compute their distance from the inner product."""
     deviation: Deviation = field(default_factory=lambda: Deviation(0.0))
-    farthest: float = -math.inf
-    """The largest logarithm: that of the closest pair."""
+    largest: float = -math.inf
+    """The largest logarithm, that of the closest pair."""
 
     def update(self, tile: PairTile) -> None:
-        """Take in one tile."""
+        """Add a tile of float64 products."""
         squares = 2 - 2 * tile.inner
         near = squares < NEAR
         for part in near.nonzero().split(4096):
             left = self.units[part[:, 0] + tile.rows.start]
             gaps = left - self.units[part[:, 1] + tile.cols.start]
             squares[part[:, 0], part[:, 1]] = gaps.square().sum(1)
-        self._take(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
+        self._add(PairTile(tile.rows, tile.cols, -0.5 * squares.log()))
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Take in one tile in float32."""
+        """Add a tile of float32 products."""
         rows, cols = tile.above(1 - NEAR_IN_FLOAT32)
         if len(rows) > FEW:
             self.update(tile.exact())
@@ -262,69 +275,57 @@ class LogDistance:
             logarithms[rows, cols] = gaps.square().sum(1).log()
         else:
             logarithms = squares.log_().double()
-        self._take(PairTile(tile.rows, tile.cols, logarithms.mul_(-0.5)))
+        self._add(PairTile(tile.rows, tile.cols, logarithms.mul_(-0.5)))
 
-    def _take(self, logarithms: PairTile) -> None:
-        found = logarithms.upper(logarithms.inner)
-        if found.numel():
-            self.farthest = max(self.farthest, float(found.max()))
+    def _add(self, logarithms: PairTile) -> None:
+        values = logarithms.upper(logarithms.inner)
+        if values.numel():
+            self.largest = max(self.largest, float(values.max()))
         self.deviation.update(logarithms)
-
-    def finish(self, vectors: Tensor) -> None:
-        """Nothing is left to do."""
-
-
-NEAR = 1e-4
-"""Squared distances below this share of the squared norms are taken from differences."""
-NEAR_IN_FLOAT32 = 0.1
-"""The same for float32 products: so far from them no pair is off by more than ten times their
-error."""
-SHORT = 2.0**-50
-"""Norms below this share of the longest are no norms to multiply by in float32."""
 
 
 @dataclass
-class NormalisedVariance:
+class NormalisedVariance(PairReducer):
     """Sum of (v_c + v_c') / (2 |m_c - m_c'|^2) over all pairs, from unit vectors and norms."""
 
     norms: Tensor
-    """(C,) norms of the centred means, of which the tiles hold the cosines."""
+    """(C,) norms of the centred means; the tiles contain their cosines."""
     means: Tensor
-    """(C, d) the means as they are, for pairs too close for their inner product."""
+    """(C, d) the uncentred means, for pairs too close to compute their distance from the cosine."""
     variances: Tensor
-    """(C,) v_c."""
+    """(C,) v_c, the variances of the classes."""
     total: float = 0.0
     pairs: int = 0
     closest: float = math.inf
-    """The smallest squared distance of two means; of more than `MANY` it is not looked for."""
+    """Smallest squared distance of two means; not computed for more than `MANY_CLASSES`."""
 
     @property
     def mean(self) -> float:
-        """The average over the pairs."""
+        """Mean over all pairs."""
         return self.total / self.pairs
 
     def update(self, tile: PairTile) -> None:
-        """Take in one tile."""
+        """Add a tile of float64 products."""
         ratio = tile.upper(self.tile_values(tile))
         self.total += float(ratio.sum())
         self.pairs += ratio.numel()
 
     @cached_property
     def _scaled(self) -> tuple[float, Tensor, Tensor]:
-        """The longest norm, (C,) norms over it in float32, and which are too short for that."""
+        """The longest norm, (C,) norms divided by it in float32, and a mask of too short norms."""
         longest = float(self.norms.max()) or 1.0
         scaled = self.norms / longest
         return longest, scaled.float(), scaled < SHORT
 
     def screen(self, tile: ScreenedTile) -> None:
-        """Take in one tile in float32: distances there, near ones and variances in float64."""
+        """Add a float32 tile; variances and small distances are computed in float64."""
         longest, norms, short = self._scaled
         rows, cols = tile.above(1 - NEAR_IN_FLOAT32)
         if len(rows) > FEW or (bool(short[tile.rows].any()) and bool(short[tile.cols].any())):
             self.update(tile.exact())
             return
         left, right = norms[tile.rows], norms[tile.cols]
-        ends = self.variances[tile.rows], self.variances[tile.cols]
+        variances = self.variances[tile.rows], self.variances[tile.cols]
         if len(rows) == 0 and has_numba():
             from nclab.statistics.kernel import inverse_squares
 
@@ -336,17 +337,14 @@ class NormalisedVariance:
             inverse[rows, cols] = 0.0
             sums = inverse.sum(1), inverse.sum(0)
             gaps = self.means[rows + tile.rows.start] - self.means[cols + tile.cols.start]
-            near = (ends[0][rows] + ends[1][cols]) / gaps.square().sum(1)
+            near = (variances[0][rows] + variances[1][cols]) / gaps.square().sum(1)
             self.total += 0.5 * float(near.sum())
-        both = sum(float(v @ total.double()) for v, total in zip(ends, sums, strict=True))
+        both = sum(float(v @ total.double()) for v, total in zip(variances, sums, strict=True))
         self.total += 0.5 * both / longest / longest
         self.pairs += tile.scores.numel()
 
-    def finish(self, vectors: Tensor) -> None:
-        """Nothing is left to do."""
-
     def tile_values(self, tile: PairTile) -> Tensor:
-        """(rows, cols) the value of every pair; `tile.inner` holds cosines of the means."""
+        """Return the (rows, cols) value of every pair; `tile.inner` are cosines of the means."""
         left, right = self.norms[tile.rows, None], self.norms[None, tile.cols]
         squares = left.square() + right.square()
         distances = torch.addcmul(squares, tile.inner * left, right, value=-2.0)
@@ -355,15 +353,15 @@ class NormalisedVariance:
             near.fill_diagonal_(False)
         if near.any():
             distances[near] = self._exact_distances(near.nonzero(), tile)
-        apart = tile.upper(distances)
-        if apart.numel():
-            self.closest = min(self.closest, float(apart.min()))
+        pair_distances = tile.upper(distances)
+        if pair_distances.numel():
+            self.closest = min(self.closest, float(pair_distances.min()))
         variances = self.variances[tile.rows, None] + self.variances[None, tile.cols]
         return variances.div_(distances.mul_(2.0))
 
-    def _exact_distances(self, places: Tensor, tile: PairTile) -> Tensor:
-        found = []
-        for part in places.split(4096):
+    def _exact_distances(self, positions: Tensor, tile: PairTile) -> Tensor:
+        distances = []
+        for part in positions.split(4096):
             left = self.means[part[:, 0] + tile.rows.start]
-            found.append((left - self.means[part[:, 1] + tile.cols.start]).square().sum(1))
-        return torch.cat(found)
+            distances.append((left - self.means[part[:, 1] + tile.cols.start]).square().sum(1))
+        return torch.cat(distances)

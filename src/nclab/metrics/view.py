@@ -1,7 +1,7 @@
-"""A view of one layer: the statistics that metrics are functions of, and what they share.
+"""A view of one layer: the statistics that metrics are computed from, with shared results.
 
-A metric is a plain function of statistics and, called alone, computes whatever it needs. Through
-a view, what several metrics need is computed once: every function marked `shared`.
+A metric is a plain function of statistics. Called alone, it computes everything it needs. Called
+through a view, every function marked `shared` is computed once for all metrics.
 """
 
 import warnings
@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The statistics of one layer, under the names that metrics have for their parameters.
+    """The statistics of one layer; the fields have the names of the metrics' parameters.
 
     >>> from nclab.metrics import max_inter, nc3_frobenius
     >>> moments = ClassMoments(2, 2)
@@ -34,28 +34,29 @@ class View:
     """
 
     moments: ClassMoments
-    """Of the classes that have samples."""
+    """Moments of the k classes with samples."""
     classes: Tensor
-    """(k,) the rows of the classifier that belong to them."""
+    """(k,) the rows of the classifier that belong to these classes."""
     weight: Tensor | None = None
     """(C, d) classifier of all classes."""
     logits: LogitStatistics | None = None
-    look: SecondPass | None = None
+    second_pass: SecondPass | None = None
     spread: DirectionalSpread | None = None
     remarks: list[str] = field(default_factory=list)
-    """What metrics had to say about their numbers."""
+    """Warnings of the metrics about their numbers."""
     _results: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
 
     @property
     def statistics(self) -> ClassMoments:
-        """The moments, for metrics that take anything with unit means."""
+        """The moments, for metrics that accept anything with mean unit features."""
         return self.moments
 
     def allows(self, metric: Callable[..., object]) -> bool:
-        """Whether all that the metric takes is there.
+        """Whether all statistics that the metric needs are available.
 
-        A metric that compares moments with the classifier finds the rows of their classes in
-        `classes`. One that does not take it is defined only when every class has samples.
+        A metric that compares moments with the classifier selects the rows of the classes with
+        samples by its parameter `classes`. Without this parameter, such a metric needs samples of
+        all classes.
         """
         names = parameters(metric)
         if any(getattr(self, name) is None for name in names):
@@ -64,7 +65,7 @@ class View:
         return complete or "classes" in names or not {"moments", "weight"} <= names
 
     def __call__(self, metric: Callable[..., Value]) -> Value:
-        """The metric of the statistics that its parameters name."""
+        """Compute a metric from the statistics that its parameters name."""
         outer = _CURRENT.set(self)
         try:
             return metric(*(getattr(self, name) for name in parameters(metric)))
@@ -77,14 +78,14 @@ _CURRENT: ContextVar[View | None] = ContextVar("view", default=None)
 
 @lru_cache
 def parameters(metric: Callable[..., object]) -> Set[str]:
-    """Names of the statistics that a metric is a function of, in its order."""
+    """Return the names of the statistics that a metric is a function of, in its order."""
     return signature(metric).parameters.keys()
 
 
 def shared(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
-    """Let the metrics of one view compute this function once for the same statistics.
+    """Decorate a function so that all metrics of a view share one result for equal arguments.
 
-    For what costs a product or a pass over C x d numbers; a few numbers are not worth it.
+    Use it for functions that cost a matrix product or a pass over C x d numbers.
     """
 
     @wraps(function)
@@ -94,7 +95,7 @@ def shared(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]
             return function(*args, **kwargs)
         key = (function, *map(id, args))
         if key not in view._results:
-            # The arguments are kept, so that nothing else can come to have their ids.
+            # Keep the arguments, so that no other object can reuse their ids.
             view._results[key] = args, function(*args, **kwargs)
         result: Value = view._results[key][1]
         return result
@@ -103,9 +104,9 @@ def shared(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]
 
 
 def remark(text: str | None) -> None:
-    """What a reader of a metric's number should know, if there is something.
+    """Report a warning about the number of a metric, if there is one.
 
-    The measurement shows it; a metric called alone warns.
+    A measurement collects the warnings of its metrics; a metric called alone issues them.
     """
     view = _CURRENT.get()
     if text is not None and view is not None:

@@ -10,7 +10,7 @@ from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.report import Report
 from nclab.metrics.catalogue import every_metric
-from nclab.metrics.toward import MEANINGS, progress
+from nclab.metrics.target_distance import MEANINGS, progress
 from nclab.records.schema import GEOMETRY, MEASUREMENT, TRAIN, MeasurementRecord, split_of
 from nclab.text import counted
 
@@ -272,8 +272,8 @@ class History:
 
         >>> row = {"layer": "a", "target_distance": 0.5, "etf_distance": 0.6, "epoch": 1}
         >>> now = {**row, "target_distance": 0.16, "etf_distance": 0.5, "epoch": 9}
-        >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:38]
-        '68 % of the way to its own optimum (di'
+        >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:40]
+        '68 % of the way to its target (distance '
         """
         own, etf = (
             self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nclab.errors import MissingExtra
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
-from nclab.metrics.catalogue import METRICS, plugged
+from nclab.metrics.catalogue import METRICS, plugin_metrics
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import device_with_float64
 from nclab.statistics.checks import IGNORE_INDEX, check_sizes
@@ -157,7 +157,9 @@ class NeuralCollapse(Metric):
     def names(self) -> tuple[str, ...]:
         """The metrics that one pass over features gives."""
         given = ("features", "scatter") if self.layout.scatter else ("features",)
-        return tuple(metric.name for metric in (*METRICS, *plugged()) if metric.needs in given)
+        return tuple(
+            metric.name for metric in (*METRICS, *plugin_metrics()) if metric.needs in given
+        )
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add a batch of features (B, d) and labels (B,)."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from nclab.metrics.toward import MEANINGS, progress
+from nclab.metrics.target_distance import MEANINGS, progress
 from nclab.records.health import health_of
 from nclab.records.schema import SAMPLE, last_layer
 from nclab.report.columns import PLACES, evenly, is_number
@@ -112,7 +112,7 @@ def describe(names: Iterable[str], classes: Any) -> list[dict[str, Any]]:
     """Metrics in the order of the tables, with their meaning and their value at collapse.
 
     >>> describe(["zeta", "min_intra"], 4)[0]
-    {'name': 'min_intra', 'meaning': 'least alike features of one class', 'ideal': 1.0}
+    {'name': 'min_intra', 'meaning': 'smallest mean cosine within a class', 'ideal': 1.0}
     """
     from nclab.metrics.catalogue import every_metric
 

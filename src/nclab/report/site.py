@@ -13,7 +13,7 @@ from nclab.figures.picture import Picture, to_json
 from nclab.figures.plotly_renderer import PLOTLY_CONFIG, plotly_spec
 from nclab.files import read_regular, translate_os_errors
 from nclab.folders import replace_folder
-from nclab.metrics.toward import MEANINGS
+from nclab.metrics.target_distance import MEANINGS
 from nclab.progress import track
 from nclab.report.compare import curves, table
 from nclab.report.content import (

@@ -9,7 +9,7 @@ from torch import nn
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
-from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.text import number
 from nclab.training.data.artificial import ConicHull
 from nclab.training.models.mlp import MLP, Shape

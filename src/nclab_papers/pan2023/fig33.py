@@ -20,7 +20,7 @@ from nclab.claims.tables import Row, Table, cell, group, mean_and_deviation
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Panel, Picture, Reference
 from nclab.figures.seeds import SEED_CAPTION, LineStyle, column, mean_over_seeds
-from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023.lines import (
     ACCURACY,
     COSINES,

@@ -103,7 +103,7 @@ def gather_necessary(preset: str) -> dict[str, Any]:
     "rows is at most the distance of the classifier from the centred class means.",
     "zhao2026, Sec. Abstract “whose convergence to zero is a necessary condition for NC”",
     gather=gather_necessary,
-    code="nclab.metrics.nc0_weight_mean.nc0_weight_mean",
+    code="nclab.metrics.nc0_weight_mean",
 )
 def nc0_necessary(numbers: Numbers) -> Finding:
     """No classifier has a larger NC0 than distance, and some come close."""

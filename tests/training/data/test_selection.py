@@ -105,9 +105,7 @@ def test_bad_selections_are_one_line(options: dict[str, Any], pattern: str) -> N
 
 
 def test_what_leaves_a_class_empty_is_refused() -> None:
-    with pytest.raises(
-        DataError, match="largest class has 100 samples and the smallest none"
-    ):
+    with pytest.raises(DataError, match="largest class has 100 samples and the smallest none"):
         SampleSelection(imbalance=1000).split(samples())
     few = samples(classes=4, each=1)
     with pytest.raises(DataError, match="got 1 of class 0"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.files import write_whole
-from nclab.metrics.catalogue import plugged
+from nclab.metrics.catalogue import plugin_metrics
 from nclab.records import RunView, glance
 from nclab.records.fleet_config import FLEET, completed, current
 from nclab.records.health import has_converged
@@ -72,7 +72,7 @@ CSV, PARQUET = "results.csv", "results.parquet"
 
 def measured_names() -> tuple[str, ...]:
     """Return the names of measured numbers in a row, including the metrics of plugins."""
-    return (*MEASURED, *(metric.name for metric in plugged()))
+    return (*MEASURED, *(metric.name for metric in plugin_metrics()))
 
 
 def summary(measurement: dict[str, Any] | None, test: dict[str, Any] | None = None) -> Row:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from nclab.errors import DataError
-from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.nc4_nearest_center import effective_depth
 
 Value = TypeVar("Value")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nclab.errors import DataError
-from nclab.metrics.effective_depth import effective_depth
+from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab_papers.pan2023.statements.conjectures import (
     smallest_decay_slack,
     smallest_depth_error,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nclab.metrics import closest, closest_beside, pairs
-from nclab.metrics.closest_beside import ClosestBeside
+from nclab.metrics import closest, pairs
+from nclab.metrics.closest import BoundedClosestPairs
 from nclab.metrics.pairs import ScreenedTile
 from nclab.statistics import blocks
 
@@ -71,8 +71,8 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "TILE", 7)
 
 
-def swept(rows: Tensor, units: Tensor, centre: Tensor) -> ClosestBeside:
-    found = ClosestBeside(rows, units, centre)
+def swept(rows: Tensor, units: Tensor, centre: Tensor) -> BoundedClosestPairs:
+    found = BoundedClosestPairs(rows, units, centre)
     pairs.reduce_pairs(units, found)
     return found
 
@@ -82,11 +82,11 @@ def swept(rows: Tensor, units: Tensor, centre: Tensor) -> ClosestBeside:
 def test_the_pairs_are_those_of_all_products(
     name: str, singly: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closest_beside, "SINGLY", singly)
+    monkeypatch.setattr(closest, "SINGLE_PAIRS", singly)
     rows, units, centre = CASES[name]()
     gram = (rows @ rows.T).masked_fill(~torch.ones(SIZE, SIZE).triu(1).bool(), -9.0)
-    values, places = gram.flatten().topk(closest.SHOWN)
-    found = swept(rows, units, centre).found.pairs
+    values, places = gram.flatten().topk(closest.REPORTED)
+    found = swept(rows, units, centre).closest.pairs
     assert [pair.value for pair in found] == pytest.approx(values.tolist(), abs=1e-15)
     if float(values[:-1].sub(values[1:]).min()) > 1e-14:
         assert [pair.row * SIZE + pair.col for pair in found] == places.tolist()
@@ -94,12 +94,12 @@ def test_the_pairs_are_those_of_all_products(
 
 def excesses(rows: Tensor, units: Tensor, centre: Tensor) -> Iterator[Tensor]:
     """Tile by tile by how much the bounds, with their error, are above the products."""
-    found = ClosestBeside(rows, units, centre)
+    found = BoundedClosestPairs(rows, units, centre)
     short = units.float()
-    for at, to in pairs.tile_places(SIZE):
+    for at, to in pairs.tile_slices(SIZE):
         scratch = torch.empty(len(rows[at]), len(rows[to]))
         tile = ScreenedTile(at, to, short[at] @ short[to].T, units, scratch)
-        found.found.pairs = [closest.RowPair(0, 1, torch.inf)] * closest.SHOWN
+        found.closest.pairs = [closest.RowPair(0, 1, torch.inf)] * closest.REPORTED
         found.screen(tile)  # nothing is above: the bounds are left in the scratch room
         products = (rows[at] @ rows[to].T) / found.square - found.base
         yield (scratch.double() + found.error - products) * found.square
@@ -126,7 +126,7 @@ def test_pairs_are_told_apart_below_float32(tilt: float) -> None:
     rows = torch.cat([basis[:20], angles.cos() * basis[:20] + angles.sin() * basis[20:40]])
     rows = rows[torch.randperm(40, generator=generator)]
     units = unit(rows + tilt * torch.randn(40, 64, generator=generator))
-    values, places = (rows @ rows.T).triu(1).flatten().topk(closest.SHOWN)
-    found = swept(rows, units, rows.mean(0)).found.pairs
+    values, places = (rows @ rows.T).triu(1).flatten().topk(closest.REPORTED)
+    found = swept(rows, units, rows.mean(0)).closest.pairs
     assert [pair.row * 40 + pair.col for pair in found] == places.tolist()
     assert [pair.value for pair in found] == pytest.approx(values.tolist(), abs=1e-15)
