@@ -235,8 +235,8 @@ def _compare(
     few = certificate.fraction_inter_upper
     if few.valid and few.value is not None:
         ordered = np.sort(cosines[np.triu_indices(classes, 1)])[::-1]
-        spared = math.floor((1 - certificate.fraction) * len(ordered) + 1e-9)
-        slack = few.value - float(ordered[spared])
+        excluded = math.floor((1 - certificate.fraction) * len(ordered) + 1e-9)
+        slack = few.value - float(ordered[excluded])
         slacks.add("fraction_inter_upper", slack)
         gap = few.value + 1 / (classes - 1)
         slacks.nearest = min(slacks.nearest, slack / gap if slack >= 0 and gap > 1e-6 else 1.0)

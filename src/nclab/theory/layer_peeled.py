@@ -1,4 +1,5 @@
-"""The layer-peeled loss g of one class: value, slope and inverse, down to losses of 1e-300."""
+"""The layer-peeled loss g of one class: value, derivative and inverse, for losses down to
+1e-300."""
 
 import math
 
@@ -10,11 +11,11 @@ from nclab.metrics.cross_entropy import Real
 from nclab.metrics.cross_entropy import g as g
 
 TINY_LOG = -30.0
-"""Below this logarithm of a loss, log expm1 and log log1p are their two-term series."""
+"""Logarithm of the loss below which log expm1 and log log1p use their two-term series."""
 
 
 def wrong_probability(s: Real, num_classes: int) -> Real:
-    r"""Probability that goes to the wrong classes when the loss is g(s).
+    r"""Return the probability of the wrong classes when the loss is g(s).
 
     $$q(s) = 1-e^{-g(s)}$$
 
@@ -30,7 +31,7 @@ def wrong_probability(s: Real, num_classes: int) -> Real:
 
 
 def g_prime(s: Real, num_classes: int) -> Real:
-    r"""Derivative of g.
+    r"""Return the derivative of g.
 
     $$g'(s) = -\tfrac{C}{C-1}\,(1-e^{-g(s)})$$
 
@@ -44,7 +45,7 @@ def g_prime(s: Real, num_classes: int) -> Real:
 
 
 def log_g(s: Real, num_classes: int) -> Real:
-    r"""Logarithm of g, finite where g itself is below the smallest float.
+    r"""Return the logarithm of g, finite even if g is below the smallest float.
 
     $$\log g(s)$$
 
@@ -65,7 +66,7 @@ def log_g(s: Real, num_classes: int) -> Real:
 
 
 def g_inverse(loss: Real, num_classes: int) -> Real:
-    r"""The inner product s at which g(s) equals the loss.
+    r"""Return the inner product s at which g(s) equals the loss.
 
     $$g^{-1}(L) = \tfrac{C-1}{C}\bigl(\log(C-1) - \log(e^L-1)\bigr)$$
 
@@ -84,7 +85,7 @@ def g_inverse(loss: Real, num_classes: int) -> Real:
 
 
 def g_inverse_log(log_loss: Real, num_classes: int) -> Real:
-    r"""The inner product s at which log g(s) equals the given logarithm of the loss.
+    r"""Return the inner product s at which log g(s) equals the given logarithm of the loss.
 
     $$s: \log g(s) = \log L$$
 
@@ -108,7 +109,7 @@ def g_inverse_log(log_loss: Real, num_classes: int) -> Real:
 
 
 def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
-    r"""How much g grows from `start` to `start + step`, without subtracting two close numbers.
+    r"""Return g(start + step) - g(start) without subtracting two close numbers.
 
     $$g(A+\delta)-g(A) = \log\bigl(1 + q(A)\,(e^{-\frac{C}{C-1}\delta}-1)\bigr)$$
 
@@ -127,7 +128,7 @@ def g_rise(step: FloatArray, num_classes: int, start: float) -> FloatArray:
 
 
 def g_rise_inverse(rise: FloatArray, num_classes: int, start: float) -> FloatArray:
-    r"""The step from `start` that makes g grow by `rise`; inf where g cannot fall so far.
+    r"""Return the step from `start` that makes g grow by `rise`; inf if g cannot fall that far.
 
     $$\delta = -\tfrac{C-1}{C}\log\bigl(1 + (e^{r}-1)/q(A)\bigr)$$
 

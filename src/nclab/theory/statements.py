@@ -1,4 +1,4 @@
-"""Both sides of a statement, computed from data, with the rounding its verdict allows for."""
+"""Tools to check a paper's inequality on data: both sides, their rounding, and exact losses."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,12 +13,12 @@ from nclab.theory.layer_peeled import FloatArray
 BoolArray = NDArray[np.bool_]
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Relative error granted to a number that was computed from a row of data."""
+"""Relative rounding error allowed for a number computed from one row of data."""
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """The two sides of an inequality or identity, one entry for every data set of a batch.
+    """Two sides of an inequality or identity, with one entry for every data set of a batch.
 
     >>> both = Inequality(np.array([1.0, 3.0]), "<=", np.array([2.0, 2.0]), "pan2023, Lemma 2.4.1")
     >>> both.holds.tolist(), both.always, both.slack.tolist()
@@ -30,13 +30,13 @@ class Inequality:
     right: FloatArray
     source: str
     applies: BoolArray | bool = True
-    """Where the data meet the hypotheses."""
+    """Whether each data set meets the hypotheses."""
     tolerance: FloatArray | float = 0.0
-    """`ROUNDING` times the largest number that entered a side, pushed through that side."""
+    """Allowed rounding: `ROUNDING` times the largest number in a side, propagated to that side."""
 
     @property
     def slack(self) -> FloatArray:
-        """How far the statement is from failing; negative where it fails."""
+        """Margin by which the inequality holds; negative where it fails."""
         if self.relation == "==":
             return -np.abs(self.left - self.right)
         small, large = (self.left, self.right)[:: 1 if self.relation == "<=" else -1]
@@ -44,23 +44,23 @@ class Inequality:
 
     @property
     def holds(self) -> BoolArray:
-        """False where the hypotheses are met and the statement is not, nor any nan."""
+        """Whether the inequality holds or its hypotheses are not met; False for nan."""
         verdict: BoolArray = ~np.asarray(self.applies) | (self.slack >= -np.asarray(self.tolerance))
         return verdict
 
     @property
     def always(self) -> bool:
-        """Whether it holds for the whole batch."""
+        """Whether the inequality holds for the whole batch."""
         return bool(self.holds.all())
 
     @property
     def tested(self) -> int:
-        """How many data sets of the batch met the hypotheses."""
+        """Number of data sets that meet the hypotheses."""
         return int(np.broadcast_to(self.applies, self.holds.shape).sum())
 
 
 def vectors(data: ArrayLike, what: str, axes: int) -> FloatArray:
-    """The data as a finite float64 array with at least `axes` axes.
+    """Return the data as a finite float64 array with at least `axes` axes, or raise.
 
     >>> vectors([[1, 2]], "features (..., N, d)", 2).shape
     (1, 2)
@@ -74,7 +74,7 @@ def vectors(data: ArrayLike, what: str, axes: int) -> FloatArray:
 
 
 def norms(rows: FloatArray) -> FloatArray:
-    """Euclidean norm along the last axis.
+    """Return the Euclidean norms along the last axis.
 
     >>> norms(np.array([[3.0, 4.0]])).tolist()
     [5.0]
@@ -84,7 +84,7 @@ def norms(rows: FloatArray) -> FloatArray:
 
 
 def units(rows: FloatArray) -> FloatArray:
-    """Rows scaled to norm one; a zero row stays zero.
+    """Return the rows scaled to norm one; a zero row stays zero.
 
     >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
@@ -95,7 +95,7 @@ def units(rows: FloatArray) -> FloatArray:
 
 
 def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
-    r"""Cross-entropy of every sample, exact for losses far below 1e-16.
+    r"""Return the cross-entropy of every sample, exact for losses far below 1e-16.
 
     $$\ell_{c,i} = \log\bigl(1+\sum_{j\ne c}e^{(w_j-w_c)\cdot h_{c,i}}\bigr)$$
 
@@ -115,7 +115,7 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
 
 
 def weights_and_features(weight: ArrayLike, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Both as finite float64 arrays of fitting shapes.
+    """Return both as finite float64 arrays with matching shapes, or raise.
 
     >>> [array.shape for array in weights_and_features([[1], [-1]], [[[2]], [[-2]]])]
     [(2, 1), (2, 1, 1)]

@@ -24,24 +24,24 @@ from nclab.theory.statements import norms, sample_losses, units
 
 ITERATIONS = 1500
 PRECISION = 1e-10
-"""SLSQP stops when its objective, scaled to be of order one, changes by less."""
+"""SLSQP stops when its objective, scaled to order one, changes by less."""
 FEASIBLE = 1e-9
-"""Relative violation of norms or excess that is called feasible."""
+"""Largest relative violation of norms or excess loss that counts as feasible."""
 ROOM = 1e-14
-"""Share of the norms that is left unused, so that rounding does not exceed them."""
+"""Share of the norms left unused so that rounding cannot exceed them."""
 SHORT = 1e-3
-"""Norm of the samples that start turned round, over that of the others."""
+"""Norm of the reversed samples of a start, relative to the other samples."""
 SCALES = tuple(1.1**power for power in range(-6, 7))
-"""Norms of class 0 over those of the other classes, where samples start turned round."""
+"""Norms of class 0 relative to the other classes, tried for starts with reversed samples."""
 SMALLEST_NORM = 1e-150
-"""Norms below this count as this where one divides by them."""
+"""Lower limit of norms in divisions."""
 SMALLEST_SHARE = 1e-6
-"""Smallest excess over optimal loss; their difference then has nine digits."""
+"""Smallest ratio of excess to optimal loss; their difference then has nine correct digits."""
 
 
 @dataclass(frozen=True)
 class WorstCaseProblem:
-    """One constrained problem: its bounds, and which samples are free.
+    """One constrained problem: its bounds, and the classes that keep several samples.
 
     At the optimum the loss is m and the classes are as far apart as can be.
 
@@ -59,20 +59,21 @@ class WorstCaseProblem:
     per_class: int
     dim: int
     free: int
-    """Classes 0 to free - 1 have `per_class` samples, the others one of that weight."""
+    """Number of classes, from class 0 on, with `per_class` samples; the others have one sample of
+    the same total weight."""
     labels: NDArray[np.intp]
-    """The class of every row of H."""
+    """Class of every row of H."""
     weights: FloatArray
-    """The share of every row of H in a mean over samples."""
+    """Share of every row of H in a mean over samples."""
 
     @property
     def lowest(self) -> float:
-        """m."""
+        """Optimal loss m."""
         return g(self.product, self.num_classes)
 
     @property
     def step(self) -> float:
-        """Typical distance from the optimum, in units of its norm."""
+        """Typical distance from the optimum, relative to the norm of the optimum."""
         return math.sqrt(self.excess / self.lowest)
 
     @property
@@ -81,17 +82,17 @@ class WorstCaseProblem:
         return (self.num_classes + len(self.labels)) * self.dim
 
     def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """W and the rows of H."""
+        """Return W and the rows of H."""
         rows = point.reshape(-1, self.dim)
         return rows[: self.num_classes], rows[self.num_classes :]
 
     def optimum(self) -> FloatArray:
-        """The simplex ETF with the norms allowed."""
+        """Return the simplex ETF with the largest allowed norms."""
         frame = math.sqrt(self.product) * simplex_etf(self.num_classes, self.dim).numpy()
         return np.concatenate([frame, frame[self.labels]]).ravel()
 
     def excess_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Loss above m, and its gradient."""
+        """Return the loss above m and its gradient."""
         W, H = self.split(point)
         rows = np.arange(len(H))
         logits = H @ W.T
@@ -114,13 +115,14 @@ class WorstCaseProblem:
         return self.excess_and_gradient(point)[0] <= self.excess
 
     def norm_slack(self, point: FloatArray) -> FloatArray:
-        """How far the two square norms are below their bounds, relative to them."""
+        """Return the margins of the two squared norms below their bounds, relative to the
+        bounds."""
         W, H = self.split(point)
         squares = [np.square(W).sum() / self.num_classes, self.weights @ np.square(H).sum(1)]
         return 1 - np.array(squares) / self.product
 
     def norm_slack_gradient(self, point: FloatArray) -> FloatArray:
-        """Rows are the gradients of the two slacks."""
+        """Return the gradients of the two margins of `norm_slack` as rows."""
         W, H = self.split(point)
         none_w, none_h = np.zeros_like(W), np.zeros_like(H)
         of_w = np.concatenate([W / self.num_classes, none_h]).ravel()
@@ -128,7 +130,10 @@ class WorstCaseProblem:
         return np.stack([of_w, of_h]) * (-2 / self.product)
 
     def cosine_and_gradient(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Intra of class 0 if it alone is free, else inter of classes 0 and 1."""
+        """Return the cosine to extremise and its gradient.
+
+        The cosine is the intra-class cosine of class 0 if only class 0 is free, and the inter-class
+        cosine of classes 0 and 1 otherwise."""
         H = self.split(point)[1]
         unit = units(H)
         lengths = np.maximum(norms(H), SMALLEST_NORM)
@@ -146,7 +151,7 @@ class WorstCaseProblem:
 def make_problem(
     num_classes: int, product: float, excess: float, per_class: int, dim: int | None, free: int
 ) -> WorstCaseProblem:
-    """The problem, if it can be posed.
+    """Return the problem, or raise if its sizes or bounds are impossible.
 
     >>> make_problem(3, 2.0, 0.1, 2, None, 1).labels.tolist()
     [0, 0, 1, 2]
@@ -175,12 +180,12 @@ def make_problem(
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The worst weights and features found, and how they were found."""
+    """Worst weights and features of a search, with their norms and loss."""
 
     value: float
-    """The cosine: intra of class 0, or inter of classes 0 and 1."""
+    """The cosine: intra-class of class 0, or inter-class of classes 0 and 1."""
     feasible: bool
-    """Norms and loss are within their bounds to 1e-9 relative."""
+    """Whether norms and loss are within their bounds up to 1e-9 relative."""
     num_classes: int
     product: float
     excess: float
@@ -192,7 +197,7 @@ class WorstCase:
     beta: float
     loss: float
     start_values: tuple[float, ...]
-    """The value that every start reached, after its repair; the worst one is `value`."""
+    """Value reached from every start after its repair; the worst of them is `value`."""
 
 
 def worst_intra(
@@ -205,7 +210,7 @@ def worst_intra(
     starts: int = 6,
     seed: int = 0,
 ) -> WorstCase:
-    r"""The smallest intra-class cosine found under the norms and the loss.
+    r"""Return the smallest intra-class cosine found within the norms and the loss.
 
     $$\min_{W,H}\ \mathrm{intra}_1\quad\text{s.t.}\quad
       \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
@@ -231,7 +236,7 @@ def worst_inter(
     starts: int = 6,
     seed: int = 0,
 ) -> WorstCase:
-    r"""The largest inter-class cosine found under the norms and the loss.
+    r"""Return the largest inter-class cosine found within the norms and the loss.
 
     $$\max_{W,H}\ \mathrm{inter}_{1,2}\quad\text{s.t.}\quad
       \tfrac1{CN}\sum\|h\|^2\le\alpha^2,\ \|W\|_F^2\le C\beta^2,\ L\le m+\varepsilon$$
@@ -249,7 +254,7 @@ def worst_inter(
 
 
 def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> WorstCase:
-    """Search from every start, repair what comes out, keep the worst."""
+    """Search from every start, repair each end point and return the worst."""
     if starts < 1:
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)
@@ -286,7 +291,7 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
 
 
 def _start(search: WorstCaseProblem, number: int, rng: np.random.Generator) -> FloatArray:
-    """The optimum plus noise; for intra every other start has samples turned round."""
+    """Return the optimum plus noise, or, for every other intra-class start, reversed samples."""
     alone = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `alone` one sample of norm zero is more than the whole loss.
     affordable = search.per_class > 2 and search.lowest + search.excess > alone
@@ -299,7 +304,7 @@ def _start(search: WorstCaseProblem, number: int, rng: np.random.Generator) -> F
 
 
 def _turned(search: WorstCaseProblem, turned: int, scale: float) -> FloatArray:
-    """The optimum with a few samples of class 0 short and turned round, the others tilted.
+    """Return the optimum with a few short reversed samples of class 0 and the others tilted.
 
     A short sample against its class costs about log C and turns its unit vector by 180 degrees,
     which for large excess beats every small deviation; no descent from the optimum finds it.
@@ -327,7 +332,7 @@ def _turned(search: WorstCaseProblem, turned: int, scale: float) -> FloatArray:
 
 
 def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatArray:
-    """SLSQP in coordinates around the optimum where everything is of order one."""
+    """Return the end point of SLSQP in coordinates around the optimum of order one."""
     centre = search.optimum()
     unit = search.step * math.sqrt(search.product)
     size = min(1.0, search.step**2) if search.free == 1 else min(1.0, search.step)
@@ -360,7 +365,7 @@ def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatA
 
 
 def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
-    """The nearest feasible point on the way to the optimum, at full norms."""
+    """Return the nearest feasible point on the line to the optimum, at full norms."""
     centre = search.optimum()
 
     def mixed(share: float) -> FloatArray:
@@ -370,7 +375,7 @@ def _repair(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
 
 
 def _at_full_norms(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
-    """W and H scaled to the norms allowed, less what rounding may add."""
+    """Return W and H scaled to the allowed norms, less a margin for rounding."""
     W, H = search.split(point)
     squares = np.maximum(1 - search.norm_slack(point), SMALLEST_NORM)
     of_w, of_h = (1 - ROOM) / np.sqrt(squares)
@@ -378,7 +383,7 @@ def _at_full_norms(search: WorstCaseProblem, point: FloatArray) -> FloatArray:
 
 
 def _largest(fits: Callable[[float], bool]) -> float:
-    """The largest share in [0, 1] found by bisection that fits; 0 is taken to."""
+    """Return the largest feasible share in [0, 1] by bisection; share 0 must be feasible."""
     if fits(1.0):
         return 1.0
     low, high = 0.0, 1.0

@@ -71,8 +71,8 @@ def test_scores_leave_the_range_of_the_thesis_from_a_known_loss_on(
 ) -> None:
     enough = excess_to_leave(num_classes, product)
     for factor, inside in ((0.999, True), (1.001, False)):
-        given = NormsAndLoss(num_classes, product, g(product, num_classes), factor * enough, 0.0)
-        low, high = score_range(given)
+        inputs = NormsAndLoss(num_classes, product, g(product, num_classes), factor * enough, 0.0)
+        low, high = score_range(inputs)
         assert (max(-low, high) <= (num_classes - 1) * product) == inside
 
 
@@ -136,8 +136,8 @@ def test_inter_follows_kappa(num_classes: int, product: float) -> None:
 def test_proof_holds_in_the_full_space() -> None:
     """The dual matrix, rebuilt without symmetry, is semidefinite and gives the same bound."""
     classes, product = 6, 4.0
-    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.001)
-    proof = mean_cosine_upper(given)
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.001)
+    proof = mean_cosine_upper(inputs)
     assert proof is not None
     z11, z12, zr1, z1r, zrr, zrq = proof.logits
     z = np.full((classes, classes), zrq)
@@ -160,7 +160,7 @@ def test_proof_holds_in_the_full_space() -> None:
     total = (proof.mu_weights + proof.mu_features) * classes * product
     bound = loss - float((gradient * z).sum()) - total
     assert bound == pytest.approx(proof.loss_lower, rel=1e-9)
-    assert proof.loss_lower >= given.loss
+    assert proof.loss_lower >= inputs.loss
 
 
 def test_dual_check_agrees_with_a_fine_grid() -> None:
@@ -181,9 +181,9 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
 
 
 def test_sharp_form_is_not_claimed_where_the_check_fails() -> None:
-    given = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
-    rho = alignment_lower(given)
-    bound = intra_lower(given, rho)
+    inputs = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
+    rho = alignment_lower(inputs)
+    bound = intra_lower(inputs, rho)
     assert not bound.sharp
     assert (2 * rho**2 - 1) ** 2 < bound.value < rho**2
 
@@ -462,6 +462,6 @@ def test_a_misspelt_option_is_refused() -> None:
 
 def test_numbers_may_be_tensors() -> None:
     plain = certify(10, 2.2, 2.3, 0.035)
-    given = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
-    assert certify(10, *given).to_dict() == plain.to_dict()  # type: ignore[arg-type]
-    assert str(certify(10, *given)) == str(plain)  # type: ignore[arg-type]
+    inputs = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
+    assert certify(10, *inputs).to_dict() == plain.to_dict()  # type: ignore[arg-type]
+    assert str(certify(10, *inputs)) == str(plain)  # type: ignore[arg-type]

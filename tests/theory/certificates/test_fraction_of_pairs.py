@@ -90,20 +90,20 @@ def test_no_graph_beats_the_estimate_of_its_group(
     assert groups.least[at] <= squares
     assert groups.degree[at] >= largest
     v = float(-1 / (classes - 1) + 10 ** rng.uniform(-3, -0.2))
-    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.5)
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.5)
     one = np.array([squares])
     group = GraphGroups(edges, one, one, np.array([largest]))
     for step in 2.0 ** np.linspace(-5, 1, 7):
         monkeypatch.setattr(fraction_of_pairs, "STEPS", np.array([step]))
-        rise = least_rise(given, group, v, FeatureSpread(1.0, None))
-        whole = least_rise(given, groups, v, FeatureSpread(1.0, None))
+        rise = least_rise(inputs, group, v, FeatureSpread(1.0, None))
+        whole = least_rise(inputs, groups, v, FeatureSpread(1.0, None))
         assert whole <= rise or math.isinf(whole)
         if math.isinf(rise):
             continue
         y = 2 * step * product * (v + 1 / (classes - 1))
         y /= (1 - edges / total + 1 / classes) * (classes + stretch_of(classes, product))
-        exact = exact_dual(E, v, y, product) - given.optimal_loss
-        assert rise <= exact + 1e-9 * given.optimal_loss
+        exact = exact_dual(E, v, y, product) - inputs.optimal_loss
+        assert rise <= exact + 1e-9 * inputs.optimal_loss
         if squares == 2 * edges == classes and abs(v) < 0.1:  # a matching
             assert rise == pytest.approx(exact, rel=0.02)
 
@@ -112,12 +112,12 @@ def test_no_graph_beats_the_estimate_of_its_group(
 def test_a_matching_is_treated_exactly(classes: int, product: float) -> None:
     E: FloatArray = np.kron(np.eye(classes // 2), np.array([[0.0, 1.0], [1.0, 0.0]]))
     v = -0.5 / (classes - 1)
-    given = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.01)
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * 1.01)
     size = np.array([float(classes)])
     group = GraphGroups(classes // 2, size, size, np.array([1.0]))
-    rise = least_rise(given, group, v, FeatureSpread(1.0, None))
+    rise = least_rise(inputs, group, v, FeatureSpread(1.0, None))
     exact = max(exact_dual(E, v, float(y), product) for y in np.linspace(0.005, 0.3, 120))
-    assert rise == pytest.approx(exact - given.optimal_loss, rel=0.015)
+    assert rise == pytest.approx(exact - inputs.optimal_loss, rel=0.015)
 
 
 def all_pairs_and_fraction(
@@ -153,12 +153,12 @@ def test_finite_where_two_means_may_have_a_positive_cosine(
 )
 def test_monotone_in_excess_and_delta(classes: int, product: float) -> None:
     total = classes * (classes - 1) // 2
-    spared = sorted({int(share * total) for share in (0, 0.05, 0.1, 0.2, 0.4, 0.7)})
+    excluded = sorted({int(share * total) for share in (0, 0.05, 0.1, 0.2, 0.4, 0.7)})
     best = g(product, classes)
     table = []
     for relative in (1e-8, 1e-5, 1e-4, 1e-3, 1e-2, 0.1):
-        given = norms_and_loss(classes, product, 1.0, best * (1 + relative))
-        bounds = [pairs_upper(given, number) for number in spared]
+        inputs = norms_and_loss(classes, product, 1.0, best * (1 + relative))
+        bounds = [pairs_upper(inputs, number) for number in excluded]
         table.append([1.0 if bound is None else bound for bound in bounds])
     values = np.array(table)
     assert (values > -1 / (classes - 1)).all()
@@ -173,8 +173,8 @@ def test_delta_to_zero_gives_all_pairs(classes: int, product: float) -> None:
     assert every is not None
     assert one is not None
     assert one <= every
-    given = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + 1e-5))
-    free = pairs_upper(given, 0)
+    inputs = norms_and_loss(classes, product, 1.0, g(product, classes) * (1 + 1e-5))
+    free = pairs_upper(inputs, 0)
     assert free is not None
     collapse = -1 / (classes - 1)
     assert free - collapse == pytest.approx(every - collapse, rel=0.03)
@@ -230,18 +230,18 @@ def test_class_norms_of_networks_are_in_range() -> None:
         beta = float(np.linalg.norm(w)) / math.sqrt(len(w))
         alpha = math.sqrt(float(alphas.mean()))
         loss = float(module._class_losses(network).mean())
-        given = norms_and_loss(len(w), alpha, beta, loss, bias_norm=float(np.linalg.norm(offset)))
+        inputs = norms_and_loss(len(w), alpha, beta, loss, bias_norm=float(np.linalg.norm(offset)))
         norms = np.sort(alphas) * beta / alpha
-        low, high = norm_range(given)
+        low, high = norm_range(inputs)
         assert low <= norms[0]
         assert norms[-1] <= high
     assert norm_ratio(norms_and_loss(10, 2.0, 2.5, 2.0)) == math.inf
 
 
 def test_a_class_that_may_be_lost_leaves_no_bound() -> None:
-    given = norms_and_loss(60, 12.0, 1.0, g(12.0, 60) + 1.05 * math.log(60) / 60)
-    assert norm_ratio(given) == math.inf
-    assert pairs_upper(given, 200) is None
+    inputs = norms_and_loss(60, 12.0, 1.0, g(12.0, 60) + 1.05 * math.log(60) / 60)
+    assert norm_ratio(inputs) == math.inf
+    assert pairs_upper(inputs, 200) is None
 
 
 def test_fraction_is_told_in_words_and_json() -> None:
@@ -269,13 +269,13 @@ def test_a_bound_is_found_where_cosine_1_is_not_refuted(
 ) -> None:
     """What is computed for cosine 1 is too weak there, for smaller ones it is not."""
     root, loss = math.sqrt(product), g(product, classes) * (1 + relative)
-    spared = math.floor(delta * classes * (classes - 1) / 2)
-    graphs = graphs_with(classes, spared + 1)
-    given = norms_and_loss(classes, root, root, loss)
+    excluded = math.floor(delta * classes * (classes - 1) / 2)
+    graphs = graphs_with(classes, excluded + 1)
+    inputs = norms_and_loss(classes, root, root, loss)
     value = certify(classes, root, root, loss, delta).fraction_inter_upper.value
     assert value is not None
     assert value < 0.01
-    assert least_rise(given, graphs, 1.0, FeatureSpread(norm_ratio(given), None)) < given.excess
+    assert least_rise(inputs, graphs, 1.0, FeatureSpread(norm_ratio(inputs), None)) < inputs.excess
 
 
 def test_more_spared_pairs_never_make_it_worse() -> None:

@@ -1,4 +1,4 @@
-"""How well every class mean must point along its classifier row, from the norms and the loss."""
+"""Lower bounds on the cosine of class mean and classifier row, from the norms and the loss."""
 
 import math
 
@@ -11,11 +11,14 @@ ZOOMS = 12
 POINTS = 65
 
 
-def alignment_lower(given: NormsAndLoss, spared: int = 0) -> float:
-    r"""Lower bound on cos(w_c, h_c), centred row and class mean, for all but `spared` classes.
+def alignment_lower(inputs: NormsAndLoss, excluded: int = 0) -> float:
+    r"""Return a lower bound on the alignment of all but `excluded` classes.
+
+    The alignment of class c is cos(w_c, h_c), with the centred classifier row w_c and the class
+    mean h_c.
 
     $$\rho^*_k = \sup\{\rho: F_k(\rho) > L\},\quad F_k(\rho) = \min_p
-    \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{spared}+1$$
+    \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{excluded}+1$$
 
     Source: pan2023, Eq. (2.21)
     Range: (0, 1], or -1 where the loss allows a class to be lost entirely.
@@ -23,25 +26,25 @@ def alignment_lower(given: NormsAndLoss, spared: int = 0) -> float:
     It bounds s_c / (alpha_c beta_c), so it also bounds |mean h_c| / alpha_c.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
-    >>> round(alignment_lower(given) ** 2, 4), alignment_lower(given, 3) > 0.997
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
+    >>> round(alignment_lower(inputs) ** 2, 4), alignment_lower(inputs, 3) > 0.997
     (0.9894, True)
     """
-    classes, product, k = given.num_classes, given.product, spared + 1
-    loss = given.loss
+    classes, product, k = inputs.num_classes, inputs.product, excluded + 1
+    loss = inputs.loss
     if k >= classes:
         return _clip(g_inverse(loss, classes) / product)
-    if _needed(np.array([0.0]), given, k)[0] <= 0:
+    if _needed(np.array([0.0]), inputs, k)[0] <= 0:
         return -1.0
     rest = (
         classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
     ) / k
-    low, high = 0.0, min(classes * product / k, rest + _bias_reach(given, k) / k)
+    low, high = 0.0, min(classes * product / k, rest + _bias_reach(inputs, k) / k)
     best = math.inf
     for _ in range(ZOOMS):
         p = np.linspace(low, high, POINTS)[1:]
         with np.errstate(invalid="ignore"):
-            ratios = _needed(p, given, k) / p
+            ratios = _needed(p, inputs, k) / p
         at = int(np.argmin(ratios))
         best = min(best, float(ratios[at]))
         width = (high - low) / (POINTS - 1)
@@ -57,7 +60,7 @@ def class_alignment_lower(
     shift: float = 0.0,
     clip: bool = True,
 ) -> FloatArray:
-    r"""Lower bound on cos(w_c, h_c) of every class from its own loss and norms.
+    r"""Return a lower bound on cos(w_c, h_c) of every class from its own loss and norms.
 
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
 
@@ -77,26 +80,26 @@ def class_alignment_lower(
     return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
 
 
-def _needed(p: FloatArray, given: NormsAndLoss, k: int) -> FloatArray:
-    """The smallest score that k classes of norm product p can have without more loss than given."""
-    classes, product = given.num_classes, given.product
-    reach = _bias_reach(given, k)
-    even = g_inverse(given.loss, classes)
+def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
+    """Return the smallest score that k classes of norm product p can have at the given loss."""
+    classes, product = inputs.num_classes, inputs.product
+    reach = _bias_reach(inputs, k)
+    even = g_inverse(inputs.loss, classes)
     # The bias that helps the k classes most: as far as it reaches, or until all scores are even.
     moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
     others = -(k * (p - product) + moved) / (classes - k)  # step of the other classes from A
     spent = (classes - k) * g_rise(others, classes, product)
-    rise = (classes * given.excess - spent) / k
-    step = g_rise_inverse(np.maximum(rise, -given.optimal_loss), classes, product)
-    needed = np.where(rise > -given.optimal_loss, product + step - moved / k, np.inf)
+    rise = (classes * inputs.excess - spent) / k
+    step = g_rise_inverse(np.maximum(rise, -inputs.optimal_loss), classes, product)
+    needed = np.where(rise > -inputs.optimal_loss, product + step - moved / k, np.inf)
     return np.asarray(needed, dtype=np.float64)
 
 
-def _bias_reach(given: NormsAndLoss, k: int) -> float:
-    """The largest sum over k classes of a centred bias of the given norm."""
-    return given.bias_norm * math.sqrt(k * (given.num_classes - k) / given.num_classes)
+def _bias_reach(inputs: NormsAndLoss, k: int) -> float:
+    """Return the largest possible sum over k classes of a centred bias with the given norm."""
+    return inputs.bias_norm * math.sqrt(k * (inputs.num_classes - k) / inputs.num_classes)
 
 
 def _clip(ratio: float) -> float:
-    """A ratio of at most 1, lowered by rounding; -1 where it says nothing."""
+    """Return a ratio as a bound: at most 1, lowered by rounding; -1 if nothing is guaranteed."""
     return min(1.0, ratio) * (1 - 1e-14) if ratio > 0 else -1.0

@@ -1,4 +1,4 @@
-"""A certificate: guaranteed bounds as a result, a table and sentences."""
+"""A certificate: the guaranteed bounds, with their table and sentences for the terminal."""
 
 import math
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
-"""The bounds that a record keeps."""
+"""Names of the bounds that a record keeps."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate(Printed):
-    """Guarantees from the loss; see docs/certificates.md for the proofs.
+    """Guaranteed bounds on the geometry of one layer; proofs are in docs/certificates.md.
 
     >>> import nclab
     >>> certificate = nclab.certify(4, 1.8, 1.8, 0.05, delta=0.25)
@@ -46,52 +46,63 @@ class Certificate(Printed):
     loss: float
     bias_norm: float
     optimal_loss: float
-    """The smallest loss these norms allow."""
+    """Smallest loss that these norms allow."""
     excess_loss: float
     alignment_lower: Bound
-    """On cos(w_c, h_c), centred row and mean feature, of every class."""
+    """Bound on cos(w_c, h_c), the centred row and mean feature, of every class."""
     intra_lower: Bound
-    """On the intra-class cosine of every class."""
+    """Bound on the intra-class cosine of every class."""
     fraction: float
-    """1 - delta, the share of classes, or of pairs, of the next three bounds; 1 without delta."""
+    """Share 1 - delta of the classes, or pairs, that the next three bounds cover; 1 without
+    delta."""
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
     fraction_inter_upper: Bound
-    """On the inter-class cosine of that share of the pairs; it may be positive."""
+    """Bound on the inter-class cosine of that share of the pairs; it may be positive."""
     deviation_upper: Bound
-    """D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 is at most 2 D, tau = alpha / beta."""
+    """Bound D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 is at most 2 D, tau = alpha /
+    beta."""
     inter_upper: Bound
-    """On the inter-class cosine of every pair; no value where none can be proved."""
+    """Bound on the inter-class cosine of every pair; without a value if none can be proved."""
     inter_proof: MeanCosineProof | None = field(repr=False)
-    """The dual proof behind `inter_upper`."""
+    """Dual proof of `inter_upper`."""
     thesis_delta: float
-    """The delta of the four bounds below, which hold for a share 1 - 2 delta of the classes: half
-    of the delta that was asked for, so that it is the `fraction` of the others."""
+    """Delta of the four bounds below, which hold for a share 1 - 2 delta of the classes: half of
+    the requested delta, so that this share equals `fraction`."""
     thesis_intra_lower: Bound
-    """pan2023 with explicit constants and the curvature of the scores that can be reached."""
+    """Bound of pan2023 with explicit constants and the curvature over reachable scores."""
     thesis_inter_upper: Bound
     thesis_printed_intra_lower: Bound
-    """pan2023 with the curvature as its proof takes it."""
+    """Bound of pan2023 with the curvature over the range that its proof uses."""
     thesis_printed_inter_upper: Bound
     asymptotic: AsymptoticConstants
     class_alignment_lower: FloatArray | None = field(repr=False)
-    """(C,) from the measured loss of each class; -1 where nothing follows."""
+    """(C,) bounds from the measured loss of each class; -1 if nothing is guaranteed."""
     class_intra_lower: FloatArray | None = field(repr=False)
-    """(C,) from the measured loss of each class."""
+    """(C,) bounds from the measured loss of each class."""
     measured: Mapping[str, float | None] | None = field(default=None, repr=False)
-    """Measured values by metric, of the layer that the certificate is about."""
+    """Measured values by metric of the layer that the certificate describes."""
     count_aware: CountAwareBounds | None = None
-    """From the mean loss over samples, where the counts were given."""
-    at_worst: bool = False
-    """Whether alpha and loss are the most that means over samples leave possible, for want of those
-    of every class."""
+    """Bounds from the mean loss over samples; None if no counts were given."""
+    worst_case_inputs: bool = False
+    """Whether alpha and loss are upper bounds from the means over samples, because the values of
+    every class are missing."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of classes."""
+        """Return plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of
+        classes."""
         bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
-        given = ("num_classes", "alpha", "beta", "loss", "bias_norm", "optimal_loss", "excess_loss")
+        inputs = (
+            "num_classes",
+            "alpha",
+            "beta",
+            "loss",
+            "bias_norm",
+            "optimal_loss",
+            "excess_loss",
+        )
         return {
-            **{name: getattr(self, name) for name in given},
+            **{name: getattr(self, name) for name in inputs},
             "alignment_lower": self.fraction_alignment_lower.value,
             "intra_lower": self.fraction_intra_lower.value,
             "inter_upper": self.inter_upper.value,
@@ -114,7 +125,8 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """What a measurement's record keeps: the bounds that hold, why the others do not.
+        """Return what the record of a measurement keeps: valid bounds, and why others are not
+        valid.
 
         >>> import nclab
         >>> record = nclab.certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
@@ -131,7 +143,8 @@ class Certificate(Printed):
         }
 
     def _recorded_counts(self) -> dict[str, Any]:
-        """Of the mean loss over samples, where that is another than the mean over classes."""
+        """Return the bounds from the mean loss over samples, if it differs from the class
+        average."""
         found = self.count_aware
         if found is None:
             return {}
@@ -147,7 +160,7 @@ class Certificate(Printed):
         return certificate_table(self)
 
     def to_frame(self) -> "DataFrame":
-        """A pandas table of every bound: its value, whether it is valid, why not, its source.
+        """Return a pandas table of every bound: value, whether it is valid, reason and source.
 
         >>> import nclab
         >>> nclab.certify(4, 1.8, 1.8, 0.05).to_frame().loc["intra_lower", "valid"]
@@ -168,6 +181,8 @@ NO_CLASS = "At this loss no single class is guaranteed anything: a whole class c
 
 
 class _Row(NamedTuple):
+    """Cells of one row of the table."""
+
     quantity: str
     guaranteed: str
     measured: str = ""
@@ -176,7 +191,7 @@ class _Row(NamedTuple):
 
 
 def certificate_table(certificate: Certificate) -> Group:
-    """Guaranteed beside measured, the thesis's constants beside both, and what it means."""
+    """Return a table of guaranteed and measured values, the reasons, and a summary in words."""
     measured = certificate.measured
     table = Table(header_style="bold")
     table.add_column("quantity", no_wrap=True)
@@ -190,14 +205,14 @@ def certificate_table(certificate: Certificate) -> Group:
     names = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
     reasons = [(name, getattr(certificate, name).reason) for name in names]
     lines = [Text(f"– {name}: {reason}", style="dim") for name, reason in reasons if reason]
-    return Group(*map(Text, _heads(certificate)), table, *lines, Text(in_words(certificate)))
+    return Group(*map(Text, _header_lines(certificate)), table, *lines, Text(in_words(certificate)))
 
 
-def _heads(certificate: Certificate) -> list[str]:
-    """The loss beside the best that the norms allow: as it was trained, and averaged over classes.
+def _header_lines(certificate: Certificate) -> list[str]:
+    """Return the losses next to the smallest losses that the norms allow.
 
     >>> from nclab.theory.certificates.certification import certify
-    >>> for line in _heads(certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])): print(line)
+    >>> for line in _header_lines(certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])): print(line)
     mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
 excess 0.0325
     mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
@@ -209,7 +224,7 @@ excess 0.0325
         return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
     most, why = "", ""
     labels = ", of hard labels," if by_samples.soft else ""
-    if certificate.at_worst:
+    if certificate.worst_case_inputs:
         most = "at most "
         why = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
         why += " know)"
@@ -222,7 +237,7 @@ excess 0.0325
 
 
 def in_words(certificate: Certificate) -> str:
-    """What the certificate means, as sentences.
+    """Return sentences that say what the certificate guarantees.
 
     >>> from nclab.theory.certificates.certification import certify
     >>> print(in_words(certify(10, 2.0, 2.5, 2.0)))
@@ -231,12 +246,16 @@ def in_words(certificate: Certificate) -> str:
     alignment = certificate.fraction_alignment_lower
     first = NO_CLASS
     if alignment.valid and alignment.value is not None:
-        first = _of_classes(certificate, alignment.value)
-    return " ".join(part for part in (first, _own_losses(certificate), _whole(certificate)) if part)
+        first = _class_sentences(certificate, alignment.value)
+    return " ".join(
+        part
+        for part in (first, _class_loss_sentence(certificate), _sample_sentence(certificate))
+        if part
+    )
 
 
-def _own_losses(certificate: Certificate) -> str:
-    """What the measured loss of each class adds, on average over classes."""
+def _class_loss_sentence(certificate: Certificate) -> str:
+    """Return what the measured losses of the classes guarantee on average."""
     if certificate.class_intra_lower is None:
         return ""
     mean = float(certificate.class_intra_lower.mean())
@@ -248,8 +267,8 @@ def _own_losses(certificate: Certificate) -> str:
     )
 
 
-def _whole(certificate: Certificate) -> str:
-    """What holds of all samples together, whatever the counts."""
+def _sample_sentence(certificate: Certificate) -> str:
+    """Return what holds for all samples together, whatever the counts."""
     found = certificate.count_aware
     if found is None or not found.within_upper.valid or found.within_upper.value is None:
         return ""
@@ -259,7 +278,8 @@ def _whole(certificate: Certificate) -> str:
     )
 
 
-def _of_classes(certificate: Certificate, alignment: float) -> str:
+def _class_sentences(certificate: Certificate, alignment: float) -> str:
+    """Return what holds for every class, or for a share of the classes and pairs."""
     intra = certificate.fraction_intra_lower
     who = (
         "Every class"
@@ -285,6 +305,8 @@ def _of_classes(certificate: Certificate, alignment: float) -> str:
 
 
 def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None) -> list[_Row]:
+    """Return the rows of the table."""
+
     def seen(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""
 
@@ -326,6 +348,7 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
 
 
 def _cell(bound: Bound, sign: str) -> str:
+    """Return a bound as text; "none" if it guarantees nothing."""
     vacuous = "vacuous" in bound.reason
     if bound.value is None or (sign == ">=" and (vacuous or not bound.valid)):
         return "none"
@@ -335,12 +358,12 @@ def _cell(bound: Bound, sign: str) -> str:
 
 
 def _percent(fraction: float) -> str:
-    """Rounded down, so that 100% is said of all only."""
+    """Return a share in percent, rounded down so that only all classes give 100%."""
     return f"{math.floor(1e4 * fraction + 1e-6) / 100:g}%"
 
 
 def _low(value: float) -> str:
-    """A lower bound, shown by its distance from 1 where it is close, never rounded upwards."""
+    """Return a lower bound as text, as 1-x if close to 1, never rounded upwards."""
     gap = 1 - value
     if not 1e-12 < gap < 1e-3:
         return _down(value)
@@ -349,7 +372,7 @@ def _low(value: float) -> str:
 
 
 def _high(value: float) -> str:
-    """An upper bound with four significant digits, never rounded downwards.
+    """Return an upper bound with four significant digits, never rounded downwards.
 
     >>> _high(-0.11504), _high(0.81121), _high(0.0)
     ('-0.115', '0.8113', '0')
@@ -361,10 +384,10 @@ def _high(value: float) -> str:
 
 
 def _down(value: float) -> str:
-    """Four digits, rounded towards the safe side of a lower bound."""
+    """Return a lower bound with four digits, rounded down."""
     return f"{math.floor(value * 10000) / 10000:.4f}"
 
 
 def _up(value: float) -> str:
-    """Four digits, rounded towards the safe side of an upper bound."""
+    """Return an upper bound with four digits, rounded up."""
     return f"{math.ceil(value * 10000) / 10000:.4f}"

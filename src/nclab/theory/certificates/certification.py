@@ -1,4 +1,4 @@
-"""`certify`: what the norms and the loss of a network guarantee about neural collapse."""
+"""`certify`: compute what the norms and the loss of a network guarantee."""
 
 import math
 from typing import Unpack, cast
@@ -43,7 +43,7 @@ def certify(
     pairs: bool = True,
     **classes: Unpack[CountedArrays],
 ) -> Certificate:
-    r"""What the norms and the loss guarantee about the geometry of features and weights.
+    r"""Return what the norms and the loss guarantee about the geometry of features and weights.
 
     $$L = m(\alpha\beta)+\varepsilon \;\Rightarrow\; \cos(\dot w_c,\tilde h_c) \ge \rho^*,\quad
     \mathrm{intra}_c \ge R^2,\quad
@@ -75,7 +75,7 @@ def certify(
         raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     counts, targets = classes.pop("counts", None), classes.pop("targets", None)
     arrays = cast(ClassArrays, classes)
-    by_samples, at_worst = None, False
+    by_samples, worst_case_inputs = None, False
     if counts is None and targets is not None:
         raise DataError("Expected counts beside targets, got targets alone.")
     if counts is not None:
@@ -83,30 +83,30 @@ def certify(
         by_samples = count_aware_bounds(
             counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
         )
-        alpha, loss, at_worst = _class_means(num_classes, alpha, loss, counts, arrays)
-    given = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
-    num_classes, bias_norm = given.num_classes, given.bias_norm
+        alpha, loss, worst_case_inputs = _class_means(num_classes, alpha, loss, counts, arrays)
+    inputs = norms_and_loss(num_classes, alpha, beta, loss, bias_norm=bias_norm)
+    num_classes, bias_norm = inputs.num_classes, inputs.bias_norm
     alpha, beta, loss = float(alpha), float(beta), float(loss)
-    rows = class_bounds(given, alpha, beta, **arrays)
-    rho = alignment_lower(given)
-    intra = intra_lower(given, rho)
+    rows = class_bounds(inputs, alpha, beta, **arrays)
+    rho = alignment_lower(inputs)
+    intra = intra_lower(inputs, rho)
     route = "sharp: the dual check holds" if intra.sharp else "exact mixture or unconditional form"
     all_alignment = _bound(rho, LOST, "pan2023, Eq. (2.21)")
     why = LOST if rho <= 0 else "vacuous"
     all_intra = _bound(intra.value, why, f"pan2023, Thm 2.3.1 ({route})")
     some_alignment, some_intra = all_alignment, all_intra
     if delta is not None:
-        rho_some = max(rho, alignment_lower(given, math.floor(delta * num_classes + 1e-9)))
+        rho_some = max(rho, alignment_lower(inputs, math.floor(delta * num_classes + 1e-9)))
         intra_some = max(intra.value, float(jensen_intra(rho_some)))
         some_alignment = _bound(rho_some, LOST, "pan2023, Eq. (2.21)")
         some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
-    inter, proof = _inter(given, rho, intra.value, pairs)
-    some_inter = inter if delta is None else _fraction_inter(given, delta, inter, pairs)
+    inter, proof = _inter(inputs, rho, intra.value, pairs)
+    some_inter = inter if delta is None else _fraction_inter(inputs, delta, inter, pairs)
     # The thesis leaves out 2 delta of the classes; below half a class neither of its two sets of
     # exceptions has a member.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
-    reachable = thesis_bounds(given, thesis_delta, curvature_reachable(given))
-    printed = thesis_bounds(given, thesis_delta, curvature_printed(given))
+    reachable = thesis_bounds(inputs, thesis_delta, curvature_reachable(inputs))
+    printed = thesis_bounds(inputs, thesis_delta, curvature_printed(inputs))
     if rows is not None:
         rows = np.maximum(rows[0], rho), np.maximum(rows[1], intra.value)
     return Certificate(
@@ -115,34 +115,34 @@ def certify(
         beta=beta,
         loss=loss,
         bias_norm=bias_norm,
-        optimal_loss=given.optimal_loss,
-        excess_loss=max(loss - given.optimal_loss, 0.0),
+        optimal_loss=inputs.optimal_loss,
+        excess_loss=max(loss - inputs.optimal_loss, 0.0),
         alignment_lower=all_alignment,
         intra_lower=all_intra,
         fraction=1.0 if delta is None else 1 - delta,
         fraction_alignment_lower=some_alignment,
         fraction_intra_lower=some_intra,
         fraction_inter_upper=some_inter,
-        deviation_upper=Bound(deviation_upper(given), "", "pan2023, Thm 2.3.1 (proof)"),
+        deviation_upper=Bound(deviation_upper(inputs), "", "pan2023, Thm 2.3.1 (proof)"),
         inter_upper=inter,
         inter_proof=proof,
         thesis_delta=thesis_delta,
-        thesis_intra_lower=_thesis_intra(given, reachable),
+        thesis_intra_lower=_thesis_intra(inputs, reachable),
         thesis_inter_upper=_thesis_inter(reachable),
-        thesis_printed_intra_lower=_thesis_intra(given, printed, printed=True),
+        thesis_printed_intra_lower=_thesis_intra(inputs, printed, printed=True),
         thesis_printed_inter_upper=_thesis_inter(printed),
-        asymptotic=asymptotic_constants(num_classes, given.product),
+        asymptotic=asymptotic_constants(num_classes, inputs.product),
         class_alignment_lower=None if rows is None else rows[0],
         class_intra_lower=None if rows is None else rows[1],
         count_aware=by_samples,
-        at_worst=at_worst,
+        worst_case_inputs=worst_case_inputs,
     )
 
 
 def _class_means(
     num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
 ) -> tuple[float, float, bool]:
-    """Alpha and loss with classes weighted equally, or the most that they can be; whether so."""
+    """Return alpha and loss with equal class weights, and whether they are only upper bounds."""
     many = np.asarray(counts, dtype=np.float64)
     if many.shape != (num_classes,):
         raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
@@ -160,44 +160,47 @@ def _class_means(
 
 
 def _inter(
-    given: NormsAndLoss, rho: float, intra: float, pairs: bool
+    inputs: NormsAndLoss, rho: float, intra: float, pairs: bool
 ) -> tuple[Bound, MeanCosineProof | None]:
+    """Return the bound on the inter-class cosine of every pair, and its proof."""
     proof, value, reason = None, None, ""
     if rho <= 0:
         reason = LOST
     elif not pairs:
-        best = inter_from_means(-1 / (given.num_classes - 1), rho, intra)
+        best = inter_from_means(-1 / (inputs.num_classes - 1), rho, intra)
         reason = NOT_SEARCHED if best < 1 else APART
-    elif (proof := mean_cosine_upper(given)) is None:
+    elif (proof := mean_cosine_upper(inputs)) is None:
         reason = "no negative cosine of class means can be proved at this loss"
     elif (value := inter_from_means(proof.cosine, rho, intra)) >= 1:
         value, reason = None, APART
     return Bound(value, reason, "pan2023, Thm 2.3.1 (dual proof)"), proof
 
 
-def _fraction_inter(given: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
-    """The bound on most pairs; the one on all of them where that is better."""
+def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: bool) -> Bound:
+    """Return the bound on most pairs, or the bound on all pairs if it is better."""
     source = "pan2023, Thm 2.3.1 (fraction of pairs)"
     if not pairs:
         return Bound(None, NOT_SEARCHED, source)
-    spared = math.floor(delta * given.num_classes * (given.num_classes - 1) / 2 + 1e-9)
-    value = pairs_upper(given, spared)
+    excluded = math.floor(delta * inputs.num_classes * (inputs.num_classes - 1) / 2 + 1e-9)
+    value = pairs_upper(inputs, excluded)
     if inter.value is not None and inter.valid and (value is None or inter.value < value):
         return inter
     reason = "" if value is not None else "no cosine below 1 can be proved of so many pairs"
     return Bound(value, reason, source)
 
 
-def _thesis_intra(given: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
+def _thesis_intra(inputs: NormsAndLoss, bounds: ThesisBounds, *, printed: bool = False) -> Bound:
+    """Return the intra-class bound of pan2023, with the reason if it is vacuous."""
     vacuous = f"vacuous: alignment >= 1 - {bounds.alignment_gap:.3g}"
     reason = vacuous if bounds.intra_lower <= 0 else ""
-    if printed and given.excess >= excess_to_leave(given.num_classes, given.product):
+    if printed and inputs.excess >= excess_to_leave(inputs.num_classes, inputs.product):
         reason = reason or "at this loss a score may leave the range of the proof"
-    reason = "the theorem has no bias" if given.bias_norm > 0 else reason
+    reason = "the theorem has no bias" if inputs.bias_norm > 0 else reason
     return Bound(bounds.intra_lower, reason, EXPLICIT)
 
 
 def _thesis_inter(bounds: ThesisBounds) -> Bound:
+    """Return the two leading terms of pan2023's inter-class bound, which is never valid."""
     value = bounds.inter_upper if math.isfinite(bounds.inter_upper) else None
     reason = "the two leading terms of the printed chain, not a full bound"
     if value is None or value >= 1:
@@ -206,5 +209,5 @@ def _thesis_inter(bounds: ThesisBounds) -> Bound:
 
 
 def _bound(value: float, reason: str, source: str) -> Bound:
-    """A lower bound, which holds where it is above 0."""
+    """Return a lower bound that is valid if it is above 0."""
     return Bound(float(value), "" if value > 0 else reason, source)

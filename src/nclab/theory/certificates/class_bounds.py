@@ -1,4 +1,4 @@
-"""Bounds for every single class from its own measured loss and norms."""
+"""Bounds for every class from its own measured loss and norms."""
 
 import math
 from typing import TypedDict
@@ -14,11 +14,11 @@ from nclab.theory.certificates.scores import bias_shift
 from nclab.theory.layer_peeled import FloatArray
 
 AGREEMENT = 1e-4
-"""How far, relatively, the class arrays may be from the totals they come with."""
+"""Largest relative difference between the class arrays and their totals."""
 
 
 class ClassArrays(TypedDict, total=False):
-    """What is known of every class; all three or none."""
+    """Losses and norms of every class; pass all three or none."""
 
     class_losses: ArrayLike | None
     """(C,) mean cross-entropy."""
@@ -29,16 +29,16 @@ class ClassArrays(TypedDict, total=False):
 
 
 class CountedArrays(ClassArrays, total=False):
-    """The same with what tells classes apart in a mean over samples."""
+    """Class arrays, with the counts and targets that a mean over samples needs."""
 
     counts: ArrayLike | None
-    """(C,) samples of every class."""
+    """(C,) number of samples of every class."""
     targets: ArrayLike | None
-    """(C, C) soft targets, a column for every class; hard ones unless given."""
+    """(C, C) soft targets, one column per class; hard targets by default."""
 
 
 def class_bounds(
-    given: NormsAndLoss,
+    inputs: NormsAndLoss,
     alpha: float,
     beta: float,
     *,
@@ -46,7 +46,9 @@ def class_bounds(
     class_alphas: ArrayLike | None = None,
     class_betas: ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
-    r"""Lower bounds on alignment and intra-class cosine of every class; None without arrays.
+    r"""Return lower bounds on alignment and intra-class cosine of every class.
+
+    Return None if no class arrays are given.
 
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c},\qquad \mathrm{intra}_c \ge R_c^2$$
 
@@ -54,9 +56,9 @@ def class_bounds(
     Range: [-1, 1]^C and [0, 1]^C.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.05)
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.05)
     >>> norms = {"class_alphas": [2.0] * 10, "class_betas": [2.5] * 10}
-    >>> rows = class_bounds(given, 2.0, 2.5, class_losses=[0.05] * 10, **norms)
+    >>> rows = class_bounds(inputs, 2.0, 2.5, class_losses=[0.05] * 10, **norms)
     >>> [round(float(row[0]), 3) for row in rows]
     [0.93, 0.865]
     """
@@ -71,9 +73,9 @@ def class_bounds(
     if absent:
         raise DataError(f"Expected all three class arrays or none, {absent[0]} is missing.")
     losses, alphas, betas = (
-        _class_array(name, values, given.num_classes) for name, values in arrays.items()
+        _class_array(name, values, inputs.num_classes) for name, values in arrays.items()
     )
-    _agree("class_losses", float(losses.mean()), "loss", given.loss)
+    _agree("class_losses", float(losses.mean()), "loss", inputs.loss)
     _agree("class_alphas", math.sqrt(float((alphas**2).mean())), "alpha", float(alpha))
     rms = math.sqrt(float((betas**2).mean()))
     if rms > beta * (1 + AGREEMENT):
@@ -81,9 +83,9 @@ def class_bounds(
             f"Expected class_betas with rms at most beta = {beta:.6g}, got {rms:.6g}. "
             "They are the norms of the centred rows."
         )
-    shift = bias_shift(given)
+    shift = bias_shift(inputs)
     products = alphas * betas
-    best = class_alignment_lower(given.num_classes, losses, products, shift=shift, clip=False)
+    best = class_alignment_lower(inputs.num_classes, losses, products, shift=shift, clip=False)
     if (best > 1 + 1e-6).any():
         c = int(np.argmax(best))
         raise DataError(
@@ -91,10 +93,11 @@ def class_bounds(
             f"{betas[c]:.6g} allows no loss so small. Is there a bias that bias_norm leaves out?"
         )
     rho = np.minimum(best, 1.0)
-    return rho, class_intra_lower(given.num_classes, losses, products, rho, shift=shift)[0]
+    return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)[0]
 
 
 def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> FloatArray:
+    """Return the array as finite non-negative float64 of shape (C,), or raise."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -108,6 +111,7 @@ def _class_array(name: str, values: ArrayLike | None, num_classes: int) -> Float
 
 
 def _agree(name: str, mean: float, total_name: str, total: float) -> None:
+    """Raise if the mean of a class array differs from its total."""
     if abs(mean - total) > AGREEMENT * total:
         raise DataError(
             f"Expected {name} that average to {total_name} = {total:.6g}, got {mean:.6g}. "

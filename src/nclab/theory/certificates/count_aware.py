@@ -1,4 +1,4 @@
-"""What the loss that was trained, the mean over samples, guarantees with any counts and targets."""
+"""What the training loss, a mean over samples, guarantees for any class counts and targets."""
 
 import math
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from nclab.theory.targets.program import (
 from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, lower_bound, solve
 
 ROUNDING = 1e-15
-"""Of a mean entropy."""
+"""Rounding error allowed for a mean entropy."""
 GRID = 160
-"""Sizes of own residuals that are tried, twenty a decade."""
+"""Number of scales of the residuals that are tried, twenty a decade."""
 OWN = "the network's own probabilities"
 SOURCE = "docs/certificates.md, any counts and targets"
 
@@ -37,19 +37,19 @@ class CountAwareBounds:
 
     loss: float
     optimal_loss: float
-    """No network with these norms and counts has a smaller mean loss."""
+    """Smallest mean loss that any network with these norms and counts can have."""
     excess_loss: float
     alignment_lower: Bound
-    """rho: on cos(W, G H^T), the classifier and the best combination of the features."""
+    """Bound rho on cos(W, G H^T), the classifier and the best combination of the features."""
     within_upper: Bound
-    """On the share of the features' squared norm that is within classes, 1 - rho^2."""
+    """Bound 1 - rho^2 on the share of the features' squared norm that is within classes."""
     proof: str = "the optimum of these counts and targets"
-    """Which distributions the dual bound takes."""
+    """Distributions that the dual bound uses."""
     soft: bool = False
-    """Whether labels are distributions; class-averaged bounds are those of hard ones even then."""
+    """Whether labels are distributions; class-averaged bounds always use hard labels."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, float)}
         bounds = (self.alignment_lower, self.within_upper)
         return {
@@ -63,7 +63,7 @@ class CountAwareBounds:
 def residual_bound(
     moment: ArrayLike | Tensor, mean_entropy: float, samples: int, product: float
 ) -> float:
-    r"""No network with |W|_F |H|_F at most `product` has a smaller mean loss on these samples.
+    r"""Return a lower bound on the mean loss if |W|_F |H|_F is at most `product`.
 
     $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
     S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
@@ -85,7 +85,9 @@ def residual_objective(
     *,
     target_entropy: float = 0.0,
 ) -> float:
-    r"""No network has a smaller objective with weight decays whose geometric mean is `weight`.
+    r"""Return a lower bound on the objective if `weight` is the mean of the two weight decays.
+
+    The mean is geometric.
 
     $$J \ge k\operatorname{mean}H(q) + (1-k)\operatorname{mean}H(T),\qquad
     k = \min\Bigl(1, \frac{nt}{\sqrt{\lambda_{\max}(S)}}\Bigr)$$
@@ -98,6 +100,7 @@ def residual_objective(
 
 
 def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
+    """Return the largest singular value of the residuals, divided by the number of samples."""
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
         raise DataError(f"Expected a square moment of samples, got {tuple(S.shape)} of {samples}.")
@@ -204,7 +207,7 @@ def bounds_from_residuals(
 def count_aware_bounds(
     counts: Any, product: float, loss: float, *, bias: bool = False, targets: Any = None
 ) -> CountAwareBounds:
-    r"""What a mean loss over samples forces, whatever the counts.
+    r"""Return what a mean loss over samples guarantees, whatever the class counts.
 
     With $N(L)$ the least $\|W\|_F\|H\|_F$ that reaches the loss and
     $\rho = N(L)/\|W\|_F\|H\|_F$, some G of norm 1, constant on classes, has
@@ -278,7 +281,7 @@ def count_aware_bounds(
 
 
 def _least(program: Program, norm: float) -> float:
-    """What the dual proves of the loss at a norm."""
+    """Return the dual's lower bound on the loss at a given norm."""
     found = _at(program, lambda one, optimum: nuclear_norm(one, optimum.point), norm)
     if found is None and bool((program.own == 1).all()):
         return 0.0  # hard targets: a loss too small to be computed
@@ -290,7 +293,7 @@ def _least(program: Program, norm: float) -> float:
 
 
 def _needed(program: Program, loss: float) -> float:
-    """The least norm that reaches a loss, as the dual proves it."""
+    """Return the dual's lower bound on the norm that reaches a loss."""
     nothing = evaluate(program, zero(program)).loss
     if loss >= nothing:
         return 0.0
@@ -302,13 +305,15 @@ def _needed(program: Program, loss: float) -> float:
 
 
 def _proved(program: Program, optimum: Optimum) -> float:
-    """The dual's bound less its rounding."""
+    """Return the dual bound less its rounding error."""
     bound = max(optimum.lower, lower_bound(program, optimum.point))
     return bound * (1 - 1e-14) - ROUNDING * (1 + math.log(float(program.sizes.sum())))
 
 
 def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum] | None:
-    """The program with the weight at which a falling measure of its optimum has a value.
+    """Return the program, and its optimum, whose weight gives a decreasing `measure` the value.
+
+    With many groups the weight is that of averaged counts: the bounds hold at any weight.
 
     With many groups the weight is that of averaged counts: bounds hold at any weight.
     """

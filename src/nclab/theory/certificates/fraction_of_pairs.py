@@ -22,19 +22,20 @@ from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 HALVINGS = 27
 SMALLEST_STEP = 1e-12
-"""Deviations from -1/(C-1) below this are not told apart."""
+"""Smallest resolved deviation of a cosine from -1/(C-1)."""
 STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
-"""Values of y tried, over the one that is best at small excess; the large ones are for k near M."""
+"""Values of y to try, relative to the best value at small excess; the large values serve k near
+M."""
 LADDER = 0.75 ** np.arange(49)
-"""Shares of the way to a cosine at which one that is refuted is looked for."""
+"""Relative steps to a cosine at which the search for a refuted cosine begins."""
 ALMOST_ALL = 0.9
-"""Share of the pairs beyond which a bound for fewer is tried, too: it is often the better one."""
+"""Share of excluded pairs above which the bound for fewer excluded pairs is tried as well."""
 SMALL = 1e-3
 
 
 @dataclass(frozen=True)
 class GraphGroups:
-    """All graphs with so many edges on the classes, in groups alike in their degrees.
+    """All graphs with a given number of edges on the classes, grouped by their degrees.
 
     >>> graphs = graphs_with(10, 5)
     >>> graphs.least[:2], graphs.degree[:2]
@@ -43,14 +44,14 @@ class GraphGroups:
 
     edges: int
     least: FloatArray
-    """Smallest sum of squared degrees in a group."""
+    """Smallest sum of squared degrees in each group."""
     most: FloatArray
     degree: FloatArray
-    """Largest degree that a graph of the group can have."""
+    """Largest degree of a graph in each group."""
 
 
 def graphs_with(num_classes: int, edges: int) -> GraphGroups:
-    """Every graph with that many edges is in one of the groups."""
+    """Return groups that cover every graph with the given number of edges."""
     low, up = divmod(2 * edges, num_classes)
     first = (num_classes - up) * low**2 + up * (low + 1) ** 2
     last = int(min(edges * (edges + 1), edges * (2 * edges / (num_classes - 1) + num_classes - 2)))
@@ -68,18 +69,19 @@ def graphs_with(num_classes: int, edges: int) -> GraphGroups:
 
 @dataclass(frozen=True)
 class FeatureSpread:
-    """What is known of the features around their class means."""
+    """Bounds on the norms of the classes and on the spread of features within classes."""
 
     ratio: float
     """Largest ratio of two class norms."""
     variance: float | None
-    """Bound on the share of the square norm that is within classes; None if v is of the means."""
+    """Bound on the share of the squared norm within classes; None if the cosine is of class
+    means."""
 
 
 def least_rise(
-    given: NormsAndLoss, graphs: GraphGroups, cosine: float, spread: FeatureSpread
+    inputs: NormsAndLoss, graphs: GraphGroups, cosine: float, spread: FeatureSpread
 ) -> float:
-    r"""How far above the best the loss must be if `graphs.edges` pairs reach a cosine.
+    r"""Return the least excess loss of a network in which `graphs.edges` pairs reach a cosine.
 
     $$L \ge \log\bigl(1+\omega\,e^{-(CA+\Xi-X)/\omega}\bigr),\qquad \omega = C-1-X$$
 
@@ -87,12 +89,12 @@ def least_rise(
     Range: real; -inf where nothing is proved. Best at 0 for X = Xi = 0.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.05)
-    >>> rise = least_rise(given, graphs_with(10, 5), -0.0574, FeatureSpread(1.0, None))
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.05)
+    >>> rise = least_rise(inputs, graphs_with(10, 5), -0.0574, FeatureSpread(1.0, None))
     >>> round(rise, 6)
     0.0001
     """
-    classes, product, k = given.num_classes, given.product, graphs.edges
+    classes, product, k = inputs.num_classes, inputs.product, graphs.edges
     deviation = cosine + 1 / (classes - 1)
     v = cosine
     if cosine > 0:  # sqrt(ab) is at least this share of (a + b)/2
@@ -106,11 +108,11 @@ def least_rise(
     inside = y * (1 + abs(v)) * degree < 1
     y = np.where(inside, y, 0.0)
     gain = y * k * (classes - 1) / classes * deviation
-    curved = _curved(classes, k, v, y, low, high, degree)
+    curved = _trace_bound(classes, k, v, y, low, high, degree)
     trace = curved - gain  # X
-    floor = _half(y * (1 + abs(v)) * degree)
+    floor = _one_minus_root(y * (1 + abs(v)) * degree)
     entropy, top, sound = _entropy(classes, trace, curved, floor)
-    extra = given.bias_norm * _uneven(classes, k, v, y, high, degree)
+    extra = inputs.bias_norm * _row_sum_norm(classes, k, v, y, high, degree)
     if spread.variance is not None:
         slope = y * degree * (4 * (1 + max(cosine, 0.0)) * spread.ratio + max(-v, 0.0))
         over = np.maximum(slope - 1, 0.0) * spread.variance
@@ -127,58 +129,58 @@ def least_rise(
     return float(np.where(sound, rise, -np.inf).max(1).min())
 
 
-def pairs_upper(given: NormsAndLoss, spared: int) -> float | None:
-    r"""Upper bound on the inter-class cosine of all but `spared` pairs of classes.
+def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
+    r"""Return an upper bound on the inter-class cosine of all but `excluded` pairs of classes.
 
     $$\mathrm{inter} \le -\tfrac1{C-1}+\sqrt{\mu_2\,\varepsilon\,\tfrac{M-k}{kM}}\,(1+o(1)),\qquad
-    k = \text{spared}+1,\ M = \tfrac{C(C-1)}2$$
+    k = \text{excluded}+1,\ M = \tfrac{C(C-1)}2$$
 
     Source: pan2023, Thm 2.3.1
     Range: (-1/(C-1), 1), or None where no bound below 1 can be proved.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
-    >>> round(pairs_upper(given, 4), 3), round(pairs_upper(given, 0), 3)
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
+    >>> round(pairs_upper(inputs, 4), 3), round(pairs_upper(inputs, 0), 3)
     (-0.057, 0.011)
     """
-    ratio = norm_ratio(given)
+    ratio = norm_ratio(inputs)
     if not math.isfinite(ratio):
         return None
-    shift = min(1.0, deviation_upper(given) / (given.num_classes * given.product))
+    shift = min(1.0, deviation_upper(inputs) / (inputs.num_classes * inputs.product))
     spread = FeatureSpread(ratio, shift * (2 - shift))
-    pairs = given.num_classes * (given.num_classes - 1) // 2
+    pairs = inputs.num_classes * (inputs.num_classes - 1) // 2
     best = 1.0
     # What holds for all but fewer pairs holds for all but these.
-    for few in {min(spared, pairs - 1), min(spared, int(ALMOST_ALL * pairs))}:
-        graphs = graphs_with(given.num_classes, few + 1)
-        best = min(best, _least_cosine(given, graphs, spread, 1.0))
-        best = _through_means(given, graphs, ratio, best)
+    for few in {min(excluded, pairs - 1), min(excluded, int(ALMOST_ALL * pairs))}:
+        graphs = graphs_with(inputs.num_classes, few + 1)
+        best = min(best, _least_cosine(inputs, graphs, spread, 1.0))
+        best = _through_means(inputs, graphs, ratio, best)
     return best if best < 1 else None
 
 
-def _through_means(given: NormsAndLoss, graphs: GraphGroups, ratio: float, most: float) -> float:
-    """The bound on cosines of class means with what single features may add, if below `most`."""
-    rho = alignment_lower(given)
+def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, most: float) -> float:
+    """Return the bound through cosines of class means, or `most` if it is not smaller."""
+    rho = alignment_lower(inputs)
     if rho <= 0:
         return most
-    intra = intra_lower(given, rho).value
+    intra = intra_lower(inputs, rho).value
     added = inter_from_means(0.0, rho, intra)
     needed = min(most - added, (most - added) / rho**2)
-    if needed <= -1 / (given.num_classes - 1):
+    if needed <= -1 / (inputs.num_classes - 1):
         return most
-    means = _least_cosine(given, graphs, FeatureSpread(ratio, None), needed)
+    means = _least_cosine(inputs, graphs, FeatureSpread(ratio, None), needed)
     return inter_from_means(means, rho, intra) if means < needed else most
 
 
 def _least_cosine(
-    given: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, most: float
+    inputs: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, most: float
 ) -> float:
-    """The smallest cosine that is refuted, or `most`."""
-    start = -1 / (given.num_classes - 1)
-    target = given.excess * (1 + 1e-9)
+    """Return the smallest cosine that is refuted, or `most`."""
+    start = -1 / (inputs.num_classes - 1)
+    target = inputs.excess * (1 + 1e-9)
 
     def refuted(step: float) -> bool:
-        return least_rise(given, graphs, start + step, spread) >= target
+        return least_rise(inputs, graphs, start + step, spread) >= target
 
     if most - start <= SMALLEST_STEP:
         return most
@@ -195,7 +197,7 @@ def _least_cosine(
     return start + outside
 
 
-def _curved(
+def _trace_bound(
     classes: int,
     k: int,
     v: float,
@@ -204,7 +206,7 @@ def _curved(
     high: FloatArray,
     degree: FloatArray,
 ) -> FloatArray:
-    """X without its linear term: the traces of P B^2, P B^3 and P B^4, each bounded."""
+    """Return X without its linear term: bounds on the traces of P B^2, P B^3 and P B^4."""
     through = (1 - v) ** 2 / classes
     square, cube = v**2 - through, v * (through - v**2)
     second = 2 * k + square * (high if square > 0 else low)
@@ -214,14 +216,16 @@ def _curved(
     fourth = np.maximum(fourth - (through * low) ** 2, 0.0)
     radius = np.minimum(degree, (math.sqrt(8 * k + 1) - 1) / 2) + max(-v, 0.0) * degree
     return np.asarray(
-        y**2 / 8 * second + y**3 / 16 * third + y**4 * _beyond_cubic(y * radius) * fourth
+        y**2 / 8 * second + y**3 / 16 * third + y**4 * _fourth_order_remainder(y * radius) * fourth
     )
 
 
 def _entropy(
     classes: int, trace: FloatArray, curved: FloatArray, floor: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """The most that psi(u) sums to per column, u >= -floor with known mean and mean square.
+    """Return the largest sum of psi(u) per column for u >= -floor with known mean and mean square.
+
+    Two values reach it, -floor and `top`: a quadratic touches psi there from above.
 
     It is reached by two values, -floor and `top`: a quadratic touches psi there from above.
     """
@@ -238,31 +242,32 @@ def _entropy(
     return (classes - 1) * ((1 - share) * _psi(-floor) + share * _psi(top)), top, sound
 
 
-def _uneven(
+def _row_sum_norm(
     classes: int, k: int, v: float, y: FloatArray, high: FloatArray, degree: FloatArray
 ) -> FloatArray:
-    """Norm of the gradient's row sums over mu: what a bias of norm 1 can change."""
+    """Return the norm of the gradient's row sums over mu: the largest effect of a bias of norm
+    1."""
     radius = (1 + abs(v)) * degree
     x = y * radius
-    second = (_half(x) - x / 2) / np.maximum(radius, 1e-300)
+    second = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)
     spread = np.sqrt(np.maximum(high - 4 * k**2 / classes, 0.0))
     return (1 - v) * (y / 2 * spread + second * np.sqrt(high))
 
 
-def _half(x: FloatArray) -> FloatArray:
-    """1 - sqrt(1 - x)."""
+def _one_minus_root(x: FloatArray) -> FloatArray:
+    """Return 1 - sqrt(1 - x)."""
     return np.asarray(x / (1 + np.sqrt(1 - x)))
 
 
-def _beyond_cubic(x: FloatArray) -> FloatArray:
-    """(1 - sqrt(1 - x) - x/2 - x^2/8 - x^3/16) / x^4, which increases with x."""
+def _fourth_order_remainder(x: FloatArray) -> FloatArray:
+    """Return (1 - sqrt(1 - x) - x/2 - x^2/8 - x^3/16) / x^4, which increases with x."""
     near = (5 + 3.5 * x * (1 + 0.75 * x / (1 - np.minimum(x, 0.5)))) / 128
     safe = np.maximum(x, 0.1)
-    far = (_half(safe) - safe / 2 - safe**2 / 8 - safe**3 / 16) / safe**4
+    far = (_one_minus_root(safe) - safe / 2 - safe**2 / 8 - safe**3 / 16) / safe**4
     return np.where(x < 0.1, near, far)
 
 
 def _psi(u: FloatArray) -> FloatArray:
-    """(1 + u) log(1 + u) - u."""
+    """Return (1 + u) log(1 + u) - u."""
     series = u**2 * (1 / 2 - u * (1 / 6 - u * (1 / 12 - u * (1 / 20 - u / 30))))
     return np.where(np.abs(u) < SMALL, series, (1 + u) * np.log1p(u) - u)

@@ -24,25 +24,26 @@ POLISH = 12
 
 @dataclass(frozen=True)
 class MeanCosineProof:
-    """A dual proof: every network with cosine of two class means >= `cosine` has more loss.
+    """A dual proof that every network with two class means at `cosine` or above has more loss.
 
     With G the gradient at some logits, the matrix [[mu_w I, G/2], [G'/2, mu_h I - xi B]] is
     positive semidefinite, so the loss is at least `loss_lower`; see docs/certificates.md.
     """
 
     cosine: float
-    """v <= 0; the cosine of any two class means is below it."""
+    """Bound v <= 0: the cosine of any two class means is below v."""
     loss_lower: float
-    """What the dual proves for networks that reach the cosine; at least the given loss."""
+    """Dual bound on the loss of networks that reach the cosine; at least the given loss."""
     mu_weights: float
     mu_features: float
     xi: float
     logits: tuple[float, ...]
-    """z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised."""
+    """Logits z11, z12, zr1, z1r, zrr, zrq at which the loss is linearised."""
 
 
 class WorstPair:
-    """The 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then the same for features."""
+    """Symmetric networks in 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then those of the
+    features."""
 
     def __init__(self, num_classes: int, product: float) -> None:
         self.classes, self.product = num_classes, product
@@ -75,7 +76,7 @@ class WorstPair:
             self.etf[half + 10] = scale
 
     def starts(self, relative: float) -> Iterator[FloatArray]:
-        """The simplex ETF with noise, growing from start to start."""
+        """Yield the simplex ETF with noise that grows from start to start."""
         rng = np.random.default_rng(0)
         scale = math.sqrt(self.product)
         for number in range(STARTS):
@@ -83,13 +84,13 @@ class WorstPair:
             yield self.etf + noise * scale * rng.normal(size=24)
 
     def loss_at(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """The loss and its gradient."""
+        """Return the loss and its gradient."""
         rows = self.forms @ x  # (6, 24)
         loss, slope = self.loss(rows @ x)
         return loss, 2 * slope @ rows
 
     def loss(self, z: FloatArray) -> tuple[float, FloatArray]:
-        """Mean loss at six logits, and its derivative."""
+        """Return the mean loss at six logits, and its derivative."""
         z11, z12, zr1, z1r, zrr, zrq = z.tolist()
         loss1, swap, rest = _cross_entropy(z12 - z11, 1, zr1 - z11, self.rest)
         loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
@@ -99,17 +100,17 @@ class WorstPair:
         return share1 * loss1 + share2 * loss2, np.array(slope1 + slope2)
 
     def cosine(self, x: FloatArray) -> float:
-        """Cosine of the two class means."""
+        """Return the cosine of the two class means."""
         pair, sign = self.pair @ x**2, self.sign @ x**2
         return float((pair - sign) / (pair + sign))
 
     def cosine_slope(self, x: FloatArray) -> FloatArray:
-        """Gradient of the cosine."""
+        """Return the gradient of the cosine."""
         pair, sign = self.pair @ x**2, self.sign @ x**2
         return 4 * x * (self.pair * sign - self.sign * pair) / (pair + sign) ** 2
 
     def worst(self, start: FloatArray, excess: float) -> FloatArray:
-        """The point of largest cosine within the norms and the loss, from one start."""
+        """Return the point of largest cosine within the norms and the loss, from one start."""
         best = optimal_loss(self.classes, self.product)
         total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
         # In steps from the ETF of the size that the excess allows, everything is of order one.
@@ -146,7 +147,9 @@ class WorstPair:
         return bool(inside and self.loss_at(x)[0] <= allowed * (1 + 1e-6))
 
     def prove(self, x: FloatArray, cosine: float, bias_norm: float) -> MeanCosineProof:
-        """The dual bound at a point; right at any point, close to the primal at the worst one."""
+        """Return the dual bound at a point.
+
+        It holds at any point, and is close to the primal value at the worst point."""
         x, (mu_w, mu_h, xi) = self.polish(x, cosine)
         z = self.logits(x)
         value, slope = self.loss(z)
@@ -164,7 +167,8 @@ class WorstPair:
         )
 
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
-        """Newton steps to the smallest loss at a given cosine, and the multipliers there."""
+        """Return the point of smallest loss at a given cosine by Newton steps, and the
+        multipliers."""
         quadratics = np.stack(
             [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )
@@ -187,15 +191,15 @@ class WorstPair:
             if not float(np.linalg.norm(residual)) < least:
                 break
             best, multipliers, least = x, mu, float(np.linalg.norm(residual))
-            hessian = 2 * np.tensordot(slope, self.forms, 1) + 4 * rows.T @ self.bend(z) @ rows
+            hessian = 2 * np.tensordot(slope, self.forms, 1) + 4 * rows.T @ self.hessian(z) @ rows
             penalised = hessian + 2 * np.diag(mu @ quadratics)
             system = np.block([[penalised / size, columns.T], [columns, np.zeros((3, 3))]])
             move = np.linalg.lstsq(system, -residual, rcond=1e-9)[0]
             x, mu = x + move[:24], mu + size * move[24:]
         return best, np.maximum(multipliers, 0.0)
 
-    def bend(self, z: FloatArray) -> FloatArray:
-        """Second derivative of the loss by the six logits."""
+    def hessian(self, z: FloatArray) -> FloatArray:
+        """Return the second derivative of the loss by the six logits."""
         total = np.zeros((6, 6))
         for share, own, wrong, counts in (
             (2 / self.classes, 0, (1, 2), (1, self.rest)),
@@ -212,7 +216,7 @@ class WorstPair:
     def shortfall(
         self, slope: FloatArray, mu_w: float, mu_h: float, xi: float, cosine: float
     ) -> float:
-        """How much both multipliers must grow for the dual matrix to be semidefinite."""
+        """Return how much both multipliers must grow for the dual matrix to be semidefinite."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         both = math.sqrt(2 * self.rest)
         trivial = np.array([[g11 + g12, both * g1r], [both * gr1, grr + self.free * grq]])
@@ -232,24 +236,24 @@ class WorstPair:
         return short
 
     def entries(self, slope: FloatArray) -> FloatArray:
-        """The gradient by single logits: each of the six values fills several entries."""
+        """Return the gradient by single logits: each of the six values fills several entries."""
         counts = np.array([2, 2, 2 * self.rest, 2 * self.rest, self.rest, self.rest * self.free])
         return slope / np.maximum(counts, 1)
 
     def row_sum_norm(self, slope: FloatArray) -> float:
-        """Norm of the gradient's row sums: what a bias of norm 1 can change."""
+        """Return the norm of the gradient's row sums: the largest effect of a bias of norm 1."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
         pair = g11 + g12 + self.rest * g1r
         rest = 2 * gr1 + grr + self.free * grq
         return math.sqrt(2 * pair**2 + self.rest * rest**2)
 
     def logits(self, x: FloatArray) -> FloatArray:
-        """The six distinct logits."""
+        """Return the six distinct logits."""
         return np.asarray(self.forms @ x @ x)
 
 
 def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
-    """The symmetric matrix of a sum of factor * inner product of two runs of coordinates."""
+    """Return the symmetric matrix of a sum of factor * inner product of two coordinate ranges."""
     matrix = np.zeros((24, 24))
     for left, length, right, factor in terms:
         for offset in range(length):
@@ -261,7 +265,7 @@ def _form(terms: tuple[tuple[int, int, int, float], ...]) -> FloatArray:
 def _cross_entropy(
     first: float, first_count: int, second: float, second_count: int
 ) -> tuple[float, float, float]:
-    """log(1 + sum of count * exp(margin)) of two margins and its derivative by each."""
+    """Return log(1 + sum of count * exp(margin)) of two margins, and its derivative by each."""
     if not second_count:
         second = first
     top = max(0.0, first, second)
@@ -273,15 +277,17 @@ def _cross_entropy(
 
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)
-"""Extra excess loss, relative, given to the worst case so that its dual proves the given loss:
-little against rounding, much where a bias has to be covered or the excess is below rounding."""
+"""Relative increases of the excess loss at which the worst case is sought, so that its dual proves
+the given loss: small against rounding, large for a bias or an excess below rounding."""
 
 SMALLEST = 1e-290
-"""Below this best loss the search would divide by numbers out of range."""
+"""Smallest optimal loss for which the search stays within the range of floats."""
 
 
-def mean_cosine_upper(given: NormsAndLoss) -> MeanCosineProof | None:
-    r"""The largest cosine of two class means that the loss allows, proved by duality.
+def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
+    r"""Return a proof of the largest cosine of two class means that the loss allows.
+
+    Return None if no cosine <= 0 can be proved.
 
     $$v^* = \max\cos(\tilde h_1,\tilde h_2)\ \text{s.t. loss} \le m+\varepsilon,\qquad
     L \ge f(Z)-\langle G,Z\rangle-(\mu_P+\mu_Q)\,C\alpha\beta$$
@@ -294,27 +300,27 @@ def mean_cosine_upper(given: NormsAndLoss) -> MeanCosineProof | None:
     >>> round(proof.cosine, 3)
     -0.073
     """
-    if given.optimal_loss < SMALLEST:
+    if inputs.optimal_loss < SMALLEST:
         return None
-    pair = WorstPair(given.num_classes, given.product)
-    for start in pair.starts(given.excess / given.optimal_loss):
+    pair = WorstPair(inputs.num_classes, inputs.product)
+    for start in pair.starts(inputs.excess / inputs.optimal_loss):
         point = start
         for inflation in INFLATIONS:
-            excess = given.excess * (1 + inflation)
+            excess = inputs.excess * (1 + inflation)
             point = pair.worst(point, excess)
             cosine = pair.cosine(point)
             if not cosine <= 0:
                 if inflation == INFLATIONS[0] and pair.reachable(point, excess):
                     return None  # a network with this loss and a positive cosine exists
                 break
-            proof = pair.prove(point, cosine, given.bias_norm)
-            if proof.loss_lower >= given.loss:
+            proof = pair.prove(point, cosine, inputs.bias_norm)
+            if proof.loss_lower >= inputs.loss:
                 return proof
     return None
 
 
 def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
-    r"""Inter-class cosine that a cosine of class means, an alignment and an intra bound allow.
+    r"""Return the inter-class cosine that bounds on mean cosine, alignment and intra allow.
 
     $$\mathrm{inter} \le \max(v, v\rho^2) + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
 

@@ -22,7 +22,7 @@ from nclab.theory.layer_peeled import FloatArray, g, g_inverse, g_prime, g_rise,
 
 CELLS = 48
 CLASS_CELLS = 640
-"""Cells per axis over (theta, p) and over theta alone; each is bounded from below, not sampled."""
+"""Cells per axis over (theta, p), and over theta alone; every cell is bounded, not sampled."""
 ROUNDS = 6
 MOST_CELLS = 60_000
 DROPPED = 1e-6
@@ -30,7 +30,7 @@ DROPPED = 1e-6
 
 @dataclass(frozen=True)
 class IntraBound:
-    """A lower bound on the intra-class cosine of every class and how it was reached."""
+    """A lower bound on the intra-class cosine of every class, and whether it is sharp."""
 
     value: float
     sharp: bool
@@ -38,7 +38,7 @@ class IntraBound:
 
 
 def jensen_intra(alignment: float | FloatArray) -> FloatArray:
-    r"""Intra-class cosine that the alignment alone guarantees.
+    r"""Return the intra-class cosine that the alignment alone guarantees.
 
     $$\mathrm{intra}_c \ge (2\rho_c^2-1)_+^2$$
 
@@ -55,7 +55,7 @@ def jensen_intra(alignment: float | FloatArray) -> FloatArray:
 def sharp_holds(
     num_classes: int, alignment: float, low: float, high: float, *, shift: float = 0.0
 ) -> bool:
-    r"""Whether no spread of a class with score y in [low, high] beats all features being alike.
+    r"""Whether equal features of a class beat every spread, for all scores y in [low, high].
 
     $$3y\,\tfrac{C}{C-1}(1-q(y+b)) \ge 1 \quad\text{and}\quad
     g(b) \ge g(y+b)+\bigl(\tfrac32+\tfrac1R\bigr)\,y\,|g'(y+b)|$$
@@ -92,8 +92,8 @@ def sharp_holds(
 
 
 @lru_cache(maxsize=64)
-def intra_lower(given: NormsAndLoss, alignment: float) -> IntraBound:
-    r"""Lower bound on the intra-class cosine of every class.
+def intra_lower(inputs: NormsAndLoss, alignment: float) -> IntraBound:
+    r"""Return a lower bound on the intra-class cosine of every class.
 
     $$\mathrm{intra}_c \ge \rho^{*2}\ \text{where the dual check holds},\quad
     \text{else } \max\bigl(R^2, (2\rho^{*2}-1)_+^2\bigr)$$
@@ -106,21 +106,21 @@ def intra_lower(given: NormsAndLoss, alignment: float) -> IntraBound:
 
     >>> from nclab.theory.certificates.alignment import alignment_lower
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-3)
-    >>> bound = intra_lower(given, alignment_lower(given))
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-3)
+    >>> bound = intra_lower(inputs, alignment_lower(inputs))
     >>> round(bound.value, 4), bound.sharp
     (0.9014, True)
     """
     if alignment <= 0:
         return IntraBound(0.0, sharp=False)
-    low, high = score_range(given)
-    high = min(high / alignment, given.num_classes * given.product)
-    shift = bias_shift(given)
-    if sharp_holds(given.num_classes, alignment, low * alignment, high * alignment, shift=shift):
+    low, high = score_range(inputs)
+    high = min(high / alignment, inputs.num_classes * inputs.product)
+    shift = bias_shift(inputs)
+    if sharp_holds(inputs.num_classes, alignment, low * alignment, high * alignment, shift=shift):
         return IntraBound(alignment**2, sharp=True)
     value = float(jensen_intra(alignment))
-    if given.bias_norm == 0:
-        mixed = min(_mixture(given, max(low, 0.0), high), alignment)
+    if inputs.bias_norm == 0:
+        mixed = min(_mixture(inputs, max(low, 0.0), high), alignment)
         value = max(value, max(mixed, 0.0) ** 2)
     return IntraBound(value, sharp=False)
 
@@ -133,7 +133,7 @@ def class_intra_lower(
     *,
     shift: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Lower bound on the intra-class cosine of every class from its own loss and norms.
+    r"""Return a lower bound on the intra-class cosine of every class from its loss and norms.
 
     $$\mathrm{intra}_c \ge \rho_c^2\ \text{or the exact mixture bound at } p = \alpha_c\beta_c$$
 
@@ -166,17 +166,17 @@ def class_intra_lower(
     return np.where(sharp == 1, alignments**2, values), sharp
 
 
-def _mixture(given: NormsAndLoss, low: float, high: float) -> float:
-    """The exact bound on the mean cosine of a class, over every norm product p in [low, high].
+def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
+    """Return the exact bound on the mean cosine of a class, over all norm products in [low, high].
 
     Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
     monotone parts allow; cells that cannot hold the minimum are dropped, the others split.
     """
-    classes, product = given.num_classes, given.product
+    classes, product = inputs.num_classes, inputs.product
 
     def allowed(p: FloatArray) -> FloatArray:
         rest = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
-        return given.optimal_loss + classes * given.excess - rest
+        return inputs.optimal_loss + classes * inputs.excess - rest
 
     width = np.array([1.0 / CELLS, (high - low) / CELLS])
     theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
@@ -204,7 +204,8 @@ def _mixture(given: NormsAndLoss, low: float, high: float) -> float:
 def _share(
     loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
 ) -> FloatArray:
-    """The mean cosine from which on a share 1 - theta of equal features keeps within its loss."""
+    """Return the mean cosine from which a share 1 - theta of equal features stays within its
+    loss."""
     left = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
         score = g_inverse(np.maximum(loss, 0.0) / left, num_classes) - shift

@@ -1,4 +1,4 @@
-"""Inputs of every certificate, checked, and one guaranteed bound."""
+"""Checked inputs of every certificate, and the type of one guaranteed bound."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from nclab.metrics.cross_entropy import optimal_loss
 
 @dataclass(frozen=True)
 class Bound:
-    """A number that is guaranteed when `valid`; otherwise `reason` says what is missing.
+    """A guaranteed number if `valid`; otherwise `reason` says what is missing.
 
     `value` is None where there is no number at all; a bound that is not valid but has a value
     keeps it only for comparison (a vacuous constant, an asymptotic form).
@@ -20,7 +20,7 @@ class Bound:
 
     value: float | None
     reason: str
-    """Why it does not hold; empty where it does."""
+    """Why the bound does not hold; empty if it holds."""
     source: str
 
     @property
@@ -29,42 +29,42 @@ class Bound:
         return not self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {"value": self.value, "valid": self.valid, **vars(self)}
 
 
 TOLERANCE = 1e-6
-"""How far, relative to the best loss, a loss may lie below it and still count as rounding."""
+"""Largest shortfall of a loss below the optimal loss, relative to it, that counts as rounding."""
 
 SMALLEST_PRODUCT = 1e-100
-"""Norms beyond this have squares that floats cannot hold."""
+"""Smallest product of norms; the squares of smaller ones underflow."""
 
 MOST_CLASSES = 10**9
-"""Beyond them products with the number of classes lose the digits of what is left."""
+"""Largest number of classes for which products with it keep their digits."""
 
 
 @dataclass(frozen=True)
 class NormsAndLoss:
-    """The inputs of every certificate, checked, with the excess loss widened by rounding."""
+    """Checked inputs of every certificate, with the excess loss widened by rounding."""
 
     num_classes: int
     product: float
-    """alpha * beta."""
+    """Product alpha * beta."""
     optimal_loss: float
-    """m, the smallest loss these norms allow."""
+    """Smallest loss m that these norms allow."""
     excess: float
-    """The loss above m, plus what rounding of the inputs may hide."""
+    """Loss above m, plus the largest possible rounding error of the inputs."""
     bias_norm: float
     """Norm of the centred bias."""
 
     @property
     def loss(self) -> float:
-        """The loss that the certificates assume."""
+        """Loss that the certificates assume: optimal loss plus excess."""
         return self.optimal_loss + self.excess
 
 
 def as_number(name: str, value: object) -> float:
-    """A finite real number, or one line that says what came instead.
+    """Return the value as a finite float, or raise an error that shows the value.
 
     >>> as_number("alpha", 2)
     2.0
@@ -81,15 +81,15 @@ def as_number(name: str, value: object) -> float:
 def norms_and_loss(
     num_classes: int, alpha: float, beta: float, loss: float, *, bias_norm: float = 0.0
 ) -> NormsAndLoss:
-    r"""Check the inputs of a certificate and find the excess loss.
+    r"""Check the inputs of a certificate and return them with the excess loss.
 
     $$\varepsilon = L - m(\alpha\beta)$$
 
     Source: pan2023, Thm 2.3.1
     Range: excess >= 0.
 
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0352017)
-    >>> round(given.optimal_loss, 6), round(given.excess, 6)
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0352017)
+    >>> round(inputs.optimal_loss, 6), round(inputs.excess, 6)
     (0.034202, 0.001)
     """
     if as_number("a number of classes", num_classes) % 1 or not 2 <= num_classes <= MOST_CLASSES:

@@ -1,4 +1,4 @@
-"""The optimum of the loss with weight decay, and what a gap to it guarantees without any norms."""
+"""Optimum of the loss with weight decay, and the guarantees of a gap to it, without any norms."""
 
 import math
 from dataclasses import dataclass
@@ -14,41 +14,41 @@ SOURCE = "pan2023, Eq. (2.1)"
 
 @dataclass(frozen=True)
 class RegularisedOptimum:
-    """The minimum of L + weight_decay/2 (C beta^2 + alpha^2) over features and weights."""
+    """Minimum of L + weight_decay/2 (C beta^2 + alpha^2) over features and weights."""
 
     num_classes: int
     weight_decay: float
     critical_weight_decay: float
-    """From here on the minimum is at zero."""
+    """Smallest weight decay at which the minimum is zero."""
     product: float
-    """alpha * beta."""
+    """Product alpha * beta."""
     alpha: float
     beta: float
     optimal_loss: float
-    """m*, the loss without the penalty."""
+    """Loss m* without the penalty."""
     objective: float
-    """J*, the loss with the penalty."""
+    """Loss J* with the penalty."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class RegularisedGap:
-    """What an objective above its minimum by `gap` guarantees."""
+    """Guarantees of an objective that is above its minimum by `gap`."""
 
     gap: float
     deviation_upper: Bound
-    """On sum_c mean_i |w_c - h_ci / sqrt C|^2 + C |mean w|^2, with w_c centred; any bias."""
+    """Bound on sum_c mean_i |w_c - h_ci / sqrt C|^2 + C |mean w|^2, w_c centred; any bias."""
     alignment_lower: Bound
-    """On cos(w_c, h_c) of every class, for a classifier without bias."""
+    """Bound on cos(w_c, h_c) of every class, for a classifier without bias."""
     intra_lower: Bound
-    """On the intra-class cosine of every class, for a classifier without bias."""
+    """Bound on the intra-class cosine of every class, for a classifier without bias."""
 
 
 def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOptimum:
-    r"""Norms and losses at the minimum of the regularised layer-peeled objective.
+    r"""Return norms and losses at the minimum of the regularised layer-peeled objective.
 
     $$A^* = \tfrac{C-1}{C}\Bigl[\log(C-1)+\log\tfrac{1-q}{q}\Bigr],\quad
     q = \tfrac{\lambda(C-1)}{\sqrt C},\quad m^* = -\log(1-q),\quad \lambda_{crit}=1/\sqrt C$$
@@ -81,7 +81,7 @@ def regularised_optimum(num_classes: int, weight_decay: float) -> RegularisedOpt
 
 
 def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> RegularisedGap:
-    r"""What the penalised objective alone guarantees: no norms need to be measured.
+    r"""Return what the penalised objective alone guarantees; no norms need to be measured.
 
     $$J-J^* \ge \tfrac\lambda2\sum_c\tfrac1N\sum_i\|\dot w_c-h_{c,i}/\sqrt C\|^2
     +\tfrac\lambda2 C\|\bar w\|^2,\qquad
@@ -124,7 +124,7 @@ def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> 
 
 
 def _tilted(num_classes: int, tilt: float) -> tuple[float, float]:
-    """The minimiser and the minimum of g(A) + tilt A over A >= 0."""
+    """Return the minimiser and the minimum of g(A) + tilt A over A >= 0."""
     if tilt >= 1:
         return 0.0, math.log(num_classes)
     others = num_classes - 1
@@ -135,7 +135,7 @@ def _tilted(num_classes: int, tilt: float) -> tuple[float, float]:
 
 
 def _solve_alignment(num_classes: int, tilt: float, allowed: float) -> float:
-    """The smallest rho with j(tilt / rho) <= j(tilt) + allowed, from below."""
+    """Return the smallest rho with j(tilt / rho) <= j(tilt) + allowed, rounded down."""
     base = _tilted(num_classes, tilt)[1]
     low, high = tilt, 1.0
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Ranges that the norms and the loss leave to scores and feature norms of one class."""
+"""Ranges of the scores and feature norms of one class that the norms and the loss allow."""
 
 import math
 from functools import lru_cache
@@ -10,8 +10,8 @@ from nclab.theory.certificates.norms_and_loss import NormsAndLoss
 from nclab.theory.layer_peeled import FloatArray, g, g_rise, g_rise_inverse
 
 
-def deviation_upper(given: NormsAndLoss) -> float:
-    r"""Bound D on how far weights and features are from being proportional, all classes together.
+def deviation_upper(inputs: NormsAndLoss) -> float:
+    r"""Return the bound D on how far weights and features are from being proportional.
 
     $$\sum_c \tfrac1N\sum_i \|\sqrt\tau\,\dot w_c - h_{c,i}/\sqrt\tau\|^2 \le 2D,\qquad
     D = C\alpha\beta-\sum_c \dot w_c\cdot\tilde h_c \le
@@ -24,13 +24,13 @@ def deviation_upper(given: NormsAndLoss) -> float:
     >>> round(deviation_upper(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-3)), 3)
     0.264
     """
-    step = g_rise_inverse(np.array(given.excess), given.num_classes, given.product)
-    return -given.num_classes * float(step)
+    step = g_rise_inverse(np.array(inputs.excess), inputs.num_classes, inputs.product)
+    return -inputs.num_classes * float(step)
 
 
 @lru_cache(maxsize=64)
-def score_range(given: NormsAndLoss) -> tuple[float, float]:
-    r"""Between which values the inner product of one class's row and mean feature must lie.
+def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
+    r"""Return the range of the inner product of one class's row and mean feature.
 
     $$\tfrac1C\bigl[g(x)+(C-1)\,g\bigl(\tfrac{CA-x}{C-1}\bigr)\bigr] \le L,\qquad
     |s-x| \le \|\dot b\|\sqrt{(C-1)/C}$$
@@ -43,13 +43,14 @@ def score_range(given: NormsAndLoss) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (4.795, 5.219)
     """
-    classes, product = given.num_classes, given.product
-    shift = bias_shift(given)
+    classes, product = inputs.num_classes, inputs.product
+    shift = bias_shift(inputs)
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
+        """Whether the loss exceeds its bound at each step from alpha * beta."""
         own = g_rise(steps, classes, product)
         rest = g_rise(-steps / (classes - 1), classes, product)
-        return np.asarray((own + (classes - 1) * rest) / classes > given.excess)
+        return np.asarray((own + (classes - 1) * rest) / classes > inputs.excess)
 
     ends = []
     for sign in (-1.0, 1.0):
@@ -67,7 +68,7 @@ def score_range(given: NormsAndLoss) -> tuple[float, float]:
 
 
 def excess_for_zero(num_classes: int, product: float) -> float:
-    r"""The excess loss below which every class has a positive score.
+    r"""Return the excess loss below which every class has a positive score.
 
     $$\dot w_c\cdot\tilde h_c \le 0 \;\Rightarrow\; \varepsilon \ge
     \tfrac1C\bigl[\log C+(C-1)\,g\bigl(\tfrac{C\alpha\beta}{C-1}\bigr)\bigr]-m$$
@@ -84,7 +85,7 @@ def excess_for_zero(num_classes: int, product: float) -> float:
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
-    r"""The excess loss below which no argument of the convex function leaves the thesis's range.
+    r"""Return the excess loss below which the thesis's range of arguments is right.
 
     $$|x_c| > C\alpha\beta \;\Rightarrow\; \varepsilon \ge \min_{s=\pm(C-1)\alpha\beta}
     \tfrac1C\bigl[g(s)+(C-1)\,g\bigl(\tfrac{C\alpha\beta-s}{C-1}\bigr)\bigr]-m,\quad
@@ -102,8 +103,8 @@ def excess_to_leave(num_classes: int, product: float) -> float:
     return float(((own + (num_classes - 1) * rest) / num_classes).min())
 
 
-def bias_shift(given: NormsAndLoss) -> float:
-    r"""How far a centred bias of the given norm can move the score of one class.
+def bias_shift(inputs: NormsAndLoss) -> float:
+    r"""Return the largest change of one class's score by a centred bias of the given norm.
 
     $$|\dot b_c| \le \|\dot b\|\sqrt{(C-1)/C}$$
 
@@ -114,19 +115,19 @@ def bias_shift(given: NormsAndLoss) -> float:
     >>> round(bias_shift(norms_and_loss(2, 1.0, 1.0, 0.5, bias_norm=2**0.5)), 12)
     1.0
     """
-    classes = given.num_classes
-    return given.bias_norm * math.sqrt((classes - 1) / classes)
+    classes = inputs.num_classes
+    return inputs.bias_norm * math.sqrt((classes - 1) / classes)
 
 
 ZOOMS = 5
 COARSE = 3
-"""Zooms for the other classifier norm, and for the end itself, which errs to the outside."""
+"""Zooms over the end itself, which is rounded outwards; the other classifier norm has `ZOOMS`."""
 POINTS = 25
 
 
 @lru_cache(maxsize=64)
-def norm_range(given: NormsAndLoss) -> tuple[float, float]:
-    r"""Range a of |mean h_c|^2 and of mean |h_c|^2 of every class, over alpha / beta.
+def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
+    r"""Return the range of |mean h_c|^2 and of mean |h_c|^2 of every class, over alpha / beta.
 
     $$\min_b\ \tfrac1C\,g(\sqrt{ab})+\tfrac{C-1}C\,
     g\Bigl(\tfrac{\sqrt{(CA-a)(CA-b)}}{C-1}\Bigr) \le L$$
@@ -139,16 +140,16 @@ def norm_range(given: NormsAndLoss) -> tuple[float, float]:
     >>> round(low, 1), round(high, 1)
     (4.5, 5.6)
     """
-    low, high = _end(given, 0.0), _end(given, given.num_classes * given.product)
+    low, high = _end(inputs, 0.0), _end(inputs, inputs.num_classes * inputs.product)
     return max(0.0, low * (1 - 1e-9)), high * (1 + 1e-9)
 
 
-def _end(given: NormsAndLoss, outside: float) -> float:
-    """Just beyond the last reachable norm on the way to `outside`: they are an interval."""
-    inside = given.product
+def _end(inputs: NormsAndLoss, outside: float) -> float:
+    """Return a norm just beyond the last reachable norm towards `outside`."""
+    inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)
-        beyond = _least_rise(given, a) > _allowed(given)
+        beyond = _least_rise(inputs, a) > _allowed(inputs)
         if zoom == 0 and not beyond[-1]:
             return outside
         beyond[-1] = True
@@ -157,31 +158,32 @@ def _end(given: NormsAndLoss, outside: float) -> float:
     return outside
 
 
-def _allowed(given: NormsAndLoss) -> float:
-    """The excess, with what the search over b and rounding may miss."""
-    return given.excess * (1 + 1e-6) + 1e-10 * (1 + given.product) * given.optimal_loss
+def _allowed(inputs: NormsAndLoss) -> float:
+    """Return the excess plus the errors of rounding and of the search over b."""
+    return inputs.excess * (1 + 1e-6) + 1e-10 * (1 + inputs.product) * inputs.optimal_loss
 
 
-def _least_rise(given: NormsAndLoss, a: FloatArray) -> FloatArray:
-    """Least loss above the best with a class of square feature norm a: convex in b."""
+def _least_rise(inputs: NormsAndLoss, a: FloatArray) -> FloatArray:
+    """Return the least excess loss with a class of squared feature norm a; convex in b."""
     start = np.zeros(len(a))
-    width = np.full(len(a), given.num_classes * given.product)
+    width = np.full(len(a), inputs.num_classes * inputs.product)
     for _ in range(ZOOMS):
         b = start[:, None] + width[:, None] * np.linspace(0.0, 1.0, POINTS)
-        rises = _rise(given, a[:, None], b)
+        rises = _rise(inputs, a[:, None], b)
         at = np.clip(rises.argmin(1) - 1, 0, POINTS - 3)
         width = width / (POINTS - 1)
         start, width = start + at * width, 2 * width
     return np.asarray(rises.min(1))
 
 
-def _rise(given: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
-    classes, product = given.num_classes, given.product
+def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the least excess loss for squared feature norm a and squared row norm b of a class."""
+    classes, product = inputs.num_classes, inputs.product
     total = classes * product
     score = np.sqrt(a * b)  # (a, b)
     rest = np.sqrt(np.maximum((total - a) * (total - b), 0.0))
     # The bias that helps most makes all scores even, or as even as it can.
-    shift = bias_shift(given)
+    shift = bias_shift(inputs)
     own = np.clip((score + rest) / classes, score - shift, score + shift)
     others = (score + rest - own) / (classes - 1)
     own_rise = g_rise(own - product, classes, product)
@@ -189,12 +191,12 @@ def _rise(given: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray((own_rise + (classes - 1) * rest_rise) / classes)
 
 
-def norm_ratio(given: NormsAndLoss) -> float:
-    """The largest ratio of two class norms, not squared; inf where a class may be lost.
+def norm_ratio(inputs: NormsAndLoss) -> float:
+    """Return the largest ratio of two class norms, not squared; inf if a class may be lost.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> round(norm_ratio(norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-6)), 2)
     1.01
     """
-    low, high = norm_range(given)
+    low, high = norm_range(inputs)
     return math.sqrt(high / low) if low > 0 else math.inf

@@ -1,4 +1,4 @@
-"""Constants of pan2023, Thm 2.3.1: exact leading ones, and those of the written-out proof."""
+"""Constants of pan2023, Thm 2.3.1: the exact leading ones, and those of the written-out proof."""
 
 import math
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from nclab.theory.layer_peeled import FloatArray, wrong_probability
 
 @dataclass(frozen=True)
 class AsymptoticConstants:
-    """Leading behaviour for small excess loss eps; equalities in the limit, not bounds."""
+    """Leading constants for small excess loss eps; equalities in the limit, not bounds."""
 
     intra: float
-    """1 - intra of the worst class is intra * eps."""
+    """Constant of the worst class: 1 - intra-class cosine is intra * eps."""
     kappa: float | None
-    """The worst pair has inter = -1/(C-1) + kappa sqrt(eps); None for two classes."""
+    """Constant of the worst pair: inter = -1/(C-1) + kappa sqrt(eps); None for two classes."""
     mu_standard: float
     mu_pairs: float
-    """The squared deviations over all pairs sum to at most max(mu_standard, mu_pairs) eps."""
+    """Constant of all pairs: squared deviations sum to at most max(mu_standard, mu_pairs) eps."""
 
     def inter(self, num_classes: int, excess: float) -> float | None:
-        """The inter-class cosine of the worst pair to leading order."""
+        """Return the inter-class cosine of the worst pair to leading order."""
         if self.kappa is None:
             return None
         return -1 / (num_classes - 1) + self.kappa * math.sqrt(excess)
 
 
 def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstants:
-    r"""Second-order perturbation of the optimum: how far the worst network moves per root of loss.
+    r"""Return the leading constants of the worst case, from second-order perturbation.
 
     $$\kappa^2 = \frac{(C-1)\mu_{std}+(M-C)\mu_2}{M},\quad
     \mu_2 = \frac{C(C-1+A)}{A^2\pi},\quad M = \tfrac{C(C-1)}2$$
@@ -67,7 +67,7 @@ def asymptotic_constants(num_classes: int, product: float) -> AsymptoticConstant
 
 
 def _curvature(classes: int, product: float, p: float) -> FloatArray:
-    """The quadratic form of the loss over p in (e, f, Omega), with eta = Omega - e / C."""
+    """Return the quadratic form of the loss over p in (e, f, Omega), with eta = Omega - e / C."""
     stretch = classes / (classes - 1) * product
     eta = np.array([-1 / classes, 0.0, 1.0])
     own = eta + np.array([1.0, 0.0, 0.0])
@@ -82,20 +82,21 @@ def _curvature(classes: int, product: float, p: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class ThesisBounds:
-    """What the proof of pan2023, Thm 2.3.1 gives for a fraction 1 - 2 delta of the classes."""
+    """Bounds that the proof of pan2023, Thm 2.3.1 gives for a fraction 1 - 2 delta of the
+    classes."""
 
     delta: float
     curvature: float
-    """lambda, the strong convexity constant that the proof divides by."""
+    """Strong convexity constant lambda that the proof divides by."""
     alignment_gap: float
-    """E: alignment is at least 1 - E; above 1 it says nothing."""
+    """Gap E: alignment is at least 1 - E; vacuous above 1."""
     intra_lower: float
     inter_upper: float
-    """The two leading terms of the printed chain, so not a full bound; above 1 it says nothing."""
+    """Two leading terms of the printed chain, so not a full bound; vacuous above 1."""
 
 
-def curvature_printed(given: NormsAndLoss) -> float:
-    r"""Strong convexity on the range that the proof takes, [-C alpha beta, C alpha beta].
+def curvature_printed(inputs: NormsAndLoss) -> float:
+    r"""Return the strong convexity on the proof's range, [-C alpha beta, C alpha beta].
 
     $$\lambda = \varphi''(C\alpha\beta) = q(1-q)$$
 
@@ -107,13 +108,13 @@ def curvature_printed(given: NormsAndLoss) -> float:
     >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
     '2.1e-23'
     """
-    classes = given.num_classes
-    worst = (classes - 1) * given.product  # the score at the ends of the range
-    return min(_bend(classes, -worst), _bend(classes, worst))
+    classes = inputs.num_classes
+    worst = (classes - 1) * inputs.product  # the score at the ends of the range
+    return min(_second_derivative(classes, -worst), _second_derivative(classes, worst))
 
 
-def curvature_reachable(given: NormsAndLoss) -> float:
-    r"""Strong convexity on the scores that the given loss allows: the best this proof can use.
+def curvature_reachable(inputs: NormsAndLoss) -> float:
+    r"""Return the strong convexity on the scores that the loss allows, the best for this proof.
 
     $$\lambda = \min_s \varphi''\ \text{over the reachable scores of one class}$$
 
@@ -124,12 +125,14 @@ def curvature_reachable(given: NormsAndLoss) -> float:
     >>> round(curvature_reachable(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-4)), 4)
     0.0259
     """
-    low, high = score_range(given)
-    return min(_bend(given.num_classes, low), _bend(given.num_classes, high))
+    low, high = score_range(inputs)
+    return min(
+        _second_derivative(inputs.num_classes, low), _second_derivative(inputs.num_classes, high)
+    )
 
 
-def thesis_bounds(given: NormsAndLoss, delta: float, curvature: float) -> ThesisBounds:
-    r"""The chain (2.17) to (2.21) with explicit constants.
+def thesis_bounds(inputs: NormsAndLoss, delta: float, curvature: float) -> ThesisBounds:
+    r"""Return the bounds of the chain (2.17) to (2.21) with explicit constants.
 
     $$E = \tfrac{C-1}{C\alpha\beta}\max_{\varepsilon_2+\pi\varepsilon_3\le\varepsilon}
     \Bigl(\tfrac{\varepsilon_3}\delta+2\sqrt{\tfrac{2\varepsilon_2(1-\delta)}{\lambda\delta}}\Bigr),
@@ -139,29 +142,29 @@ def thesis_bounds(given: NormsAndLoss, delta: float, curvature: float) -> Thesis
     Range: E in [0, inf); intra is (2 rho^2 - 1)^2 at rho = 1 - E.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
-    >>> given = norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5)
-    >>> bounds = thesis_bounds(given, 0.05, curvature_reachable(given))
+    >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5)
+    >>> bounds = thesis_bounds(inputs, 0.05, curvature_reachable(inputs))
     >>> round(bounds.intra_lower, 2), round(bounds.inter_upper, 1)
     (0.71, 1.8)
     """
     if not 0 < delta < 1:
         raise DataError(f"Expected delta between 0 and 1, got {delta}.")
-    classes = given.num_classes
-    share = wrong_probability(given.product, classes)
+    classes = inputs.num_classes
+    share = wrong_probability(inputs.product, classes)
     if curvature <= 0 or share <= 0:
         return ThesisBounds(delta, curvature, math.inf, 0.0, math.inf)
     # Concave in epsilon_2; its maximum is where the derivative vanishes or all is epsilon_2.
     steep = 2 * (1 - delta) / (curvature * delta)
-    second = min(given.excess, steep * (share * delta) ** 2)
-    third = (given.excess - second) / share
+    second = min(inputs.excess, steep * (share * delta) ** 2)
+    third = (inputs.excess - second) / share
     spread = third / delta + 2 * math.sqrt(steep * second)
-    gap = (classes - 1) / (classes * given.product) * spread
+    gap = (classes - 1) / (classes * inputs.product) * spread
     inter = -1 / (classes - 1) + 4 * gap ** (1 / 3) + math.sqrt(8 * gap)
     return ThesisBounds(delta, curvature, gap, float(jensen_intra(1 - gap)), inter)
 
 
-def _bend(num_classes: int, score: float) -> float:
-    """Second derivative of the log-sum: q (1 - q), the second factor without cancellation."""
+def _second_derivative(num_classes: int, score: float) -> float:
+    """Return the second derivative q (1 - q) of the log-sum, without cancellation."""
     wrong = wrong_probability(score, num_classes)
     others = num_classes - 1
     right = 1 / (1 + others * math.exp(min(-num_classes / others * score, 700.0)))
