@@ -59,7 +59,7 @@ class Inequality:
         return int(np.broadcast_to(self.applies, self.holds.shape).sum())
 
 
-def vectors(data: ArrayLike, what: str, axes: int) -> FloatArray:
+def vectors(data: ArrayLike, name: str, axes: int) -> FloatArray:
     """Return the data as a finite float64 array with at least `axes` axes, or raise.
 
     >>> vectors([[1, 2]], "features (..., N, d)", 2).shape
@@ -67,9 +67,9 @@ def vectors(data: ArrayLike, what: str, axes: int) -> FloatArray:
     """
     array = np.asarray(data, dtype=np.float64)
     if array.ndim < axes or 0 in array.shape:
-        raise DataError(f"Expected {what} without an empty axis, got shape {array.shape}.")
+        raise DataError(f"Expected {name} without an empty axis, got shape {array.shape}.")
     if not np.isfinite(array).all():
-        raise DataError(f"Expected finite {what}, got nan or infinity. Drop those rows first.")
+        raise DataError(f"Expected finite {name}, got nan or infinity. Drop those rows first.")
     return array
 
 
@@ -108,9 +108,9 @@ def sample_losses(weight: ArrayLike, features: ArrayLike) -> FloatArray:
     """
     w, h = weights_and_features(weight, features)
     logits = np.einsum("...cnd,...jd->...cnj", h, w)
-    own = np.eye(w.shape[-2], dtype=bool)[:, None, :]
-    gaps = logits - np.where(own, logits, 0.0).sum(-1, keepdims=True)
-    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(own, -np.inf, gaps), axis=-1))
+    is_label = np.eye(w.shape[-2], dtype=bool)[:, None, :]
+    gaps = logits - np.where(is_label, logits, 0.0).sum(-1, keepdims=True)
+    result: FloatArray = np.logaddexp(0.0, logsumexp(np.where(is_label, -np.inf, gaps), axis=-1))
     return result
 
 

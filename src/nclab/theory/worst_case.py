@@ -135,16 +135,16 @@ class WorstCaseProblem:
         The cosine is the intra-class cosine of class 0 if only class 0 is free, and the inter-class
         cosine of classes 0 and 1 otherwise."""
         H = self.split(point)[1]
-        unit = units(H)
+        directions = units(H)
         lengths = np.maximum(norms(H), SMALLEST_NORM)
         gradient = np.zeros((self.num_classes + len(H), self.dim))
         count = self.per_class
-        parts = [slice(c * count, (c + 1) * count) for c in range(self.free)]
-        means = [unit[part].mean(0) for part in parts]
-        for part, other in zip(parts, reversed(means), strict=True):
-            along = unit[part] @ other
-            across = (other - along[:, None] * unit[part]) / lengths[part, None]
-            gradient[self.num_classes :][part] = across * ((3 - self.free) / count)
+        slices = [slice(c * count, (c + 1) * count) for c in range(self.free)]
+        means = [directions[rows].mean(0) for rows in slices]
+        for rows, other in zip(slices, reversed(means), strict=True):
+            along = directions[rows] @ other
+            across = (other - along[:, None] * directions[rows]) / lengths[rows, None]
+            gradient[self.num_classes :][rows] = across * ((3 - self.free) / count)
         return float(means[0] @ means[-1]), gradient.ravel()
 
 
@@ -259,11 +259,11 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
         raise DataError(f"Expected at least 1 start, got {starts}.")
     rng = np.random.default_rng(seed)
     points = []
-    for number in range(starts):
-        start = _start(search, number, rng)
+    for index in range(starts):
+        start = _start(search, index, rng)
         # A descent that loses its way does not take a good start with it.
-        ends = [_repair(search, point) for point in (start, _descend(search, sign, start))]
-        points.append(min(ends, key=lambda end: sign * search.cosine_and_gradient(end)[0]))
+        candidates = [_repair(search, point) for point in (start, _descend(search, sign, start))]
+        points.append(min(candidates, key=lambda end: sign * search.cosine_and_gradient(end)[0]))
     values = [search.cosine_and_gradient(point)[0] for point in points]
     worst = int(np.argmin(sign * np.array(values)))
     W, rows = search.split(points[worst])
@@ -290,20 +290,20 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
     )
 
 
-def _start(search: WorstCaseProblem, number: int, rng: np.random.Generator) -> FloatArray:
+def _start(search: WorstCaseProblem, index: int, rng: np.random.Generator) -> FloatArray:
     """Return the optimum plus noise, or, for every other intra-class start, reversed samples."""
-    alone = math.log(search.num_classes) / (search.num_classes * search.per_class)
+    one_sample = math.log(search.num_classes) / (search.num_classes * search.per_class)
     # Below `alone` one sample of norm zero is more than the whole loss.
-    affordable = search.per_class > 2 and search.lowest + search.excess > alone
-    if number % 2 and search.free == 1 and affordable:
-        turned = 1 + number // 2 % (search.per_class // 2)
-        points = [_turned(search, turned, scale) for scale in SCALES]
+    affordable = search.per_class > 2 and search.lowest + search.excess > one_sample
+    if index % 2 and search.free == 1 and affordable:
+        reversed_samples = 1 + index // 2 % (search.per_class // 2)
+        points = [_turned(search, reversed_samples, scale) for scale in SCALES]
         return min(points, key=lambda point: search.cosine_and_gradient(point)[0])
     noise = rng.normal(size=search.size) * math.sqrt(search.product / search.dim)
     return search.optimum() + search.step * 10 ** rng.uniform(-1.0, 0.0) * noise
 
 
-def _turned(search: WorstCaseProblem, turned: int, scale: float) -> FloatArray:
+def _turned(search: WorstCaseProblem, count: int, scale: float) -> FloatArray:
     """Return the optimum with a few short reversed samples of class 0 and the others tilted.
 
     A short sample against its class costs about log C and turns its unit vector by 180 degrees,
@@ -312,23 +312,21 @@ def _turned(search: WorstCaseProblem, turned: int, scale: float) -> FloatArray:
     sideways parts cancel. `scale` is what the class has of both norms, over what the others have.
     """
     W = search.split(search.optimum())[0]
-    around = (
-        2 * math.pi * np.arange(search.per_class - turned)[:, None] / (search.per_class - turned)
-    )
+    angles = 2 * math.pi * np.arange(search.per_class - count)[:, None] / (search.per_class - count)
     sides = math.sqrt(search.product) * np.linalg.svd(W)[2][-2:]
-    sideways = np.cos(around) * sides[-1] + np.sin(around) * sides[0]
+    sideways = np.cos(angles) * sides[-1] + np.sin(angles) * sides[0]
 
-    def tilted(share: float) -> FloatArray:
+    def at_angle(share: float) -> FloatArray:
         point = search.optimum()
         weight, rows = search.split(point)
         angle = share * math.pi / 2
-        rows[:turned] = -SHORT * W[0]
-        rows[turned : search.per_class] = math.cos(angle) * W[0] + math.sin(angle) * sideways
+        rows[:count] = -SHORT * W[0]
+        rows[count : search.per_class] = math.cos(angle) * W[0] + math.sin(angle) * sideways
         weight[0] *= scale
         rows[: search.per_class] *= scale
         return _at_full_norms(search, point)
 
-    return tilted(_largest(lambda share: search.fits(tilted(share))))
+    return at_angle(_largest(lambda share: search.fits(at_angle(share))))
 
 
 def _descend(search: WorstCaseProblem, sign: float, start: FloatArray) -> FloatArray:

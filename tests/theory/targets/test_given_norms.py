@@ -57,7 +57,7 @@ def test_few_optima_are_solved_and_their_grams_are_those_of_the_logits(biased: b
             assert torch.allclose(found.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
             assert torch.allclose(found.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
             assert float(values.sum()) == pytest.approx(one.norm, rel=1e-12)
-            assert found.weight == pytest.approx(path.top * STEP**number, rel=1e-12)
+            assert found.weight == pytest.approx(path.critical * STEP**number, rel=1e-12)
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -85,4 +85,4 @@ def test_norms_that_are_too_large_are_refused_before_anything_is_solved() -> Non
     with pytest.raises(DataError, match=r"alpha beta is 24, at most about \d"):
         path.at(math.sqrt(4 * 58) * 24)
     assert not path._solved
-    assert path._one(LAST).norm < path.most
+    assert path._one(LAST).norm < path.largest_norm

@@ -36,19 +36,19 @@ def alignment_lower(inputs: NormsAndLoss, excluded: int = 0) -> float:
         return _clip(g_inverse(loss, classes) / product)
     if _needed(np.array([0.0]), inputs, k)[0] <= 0:
         return -1.0
-    rest = (
+    largest = (
         classes * product - (classes - k) * g_inverse(classes * loss / (classes - k), classes)
     ) / k
-    low, high = 0.0, min(classes * product / k, rest + _bias_reach(inputs, k) / k)
+    low, high = 0.0, min(classes * product / k, largest + _bias_reach(inputs, k) / k)
     best = math.inf
     for _ in range(ZOOMS):
         p = np.linspace(low, high, POINTS)[1:]
         with np.errstate(invalid="ignore"):
             ratios = _needed(p, inputs, k) / p
-        at = int(np.argmin(ratios))
-        best = min(best, float(ratios[at]))
+        index = int(np.argmin(ratios))
+        best = min(best, float(ratios[index]))
         width = (high - low) / (POINTS - 1)
-        low, high = max(low, p[at] - 1.5 * width), min(high, p[at] + 1.5 * width)
+        low, high = max(low, p[index] - 1.5 * width), min(high, p[index] + 1.5 * width)
     return _clip(best)
 
 

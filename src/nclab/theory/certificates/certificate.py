@@ -145,13 +145,13 @@ class Certificate(Printed):
     def _recorded_counts(self) -> dict[str, Any]:
         """Return the bounds from the mean loss over samples, if it differs from the class
         average."""
-        found = self.count_aware
-        if found is None:
+        bounds = self.count_aware
+        if bounds is None:
             return {}
-        within = found.within_upper
+        within = bounds.within_upper
         share = None if self.measured is None else self.measured.get("within_share")
         return {
-            "samples_excess_loss": found.excess_loss,
+            "samples_excess_loss": bounds.excess_loss,
             "within_upper": within.value if within.valid else None,
             "within_share": share,
         }
@@ -212,7 +212,8 @@ def _header_lines(certificate: Certificate) -> list[str]:
     """Return the losses next to the smallest losses that the norms allow.
 
     >>> from nclab.theory.certificates.certification import certify
-    >>> for line in _header_lines(certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])): print(line)
+    >>> certificate = certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])
+    >>> for line in _header_lines(certificate): print(line)
     mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
 excess 0.0325
     mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
@@ -222,17 +223,17 @@ excess 0.0325
     best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
     if by_samples is None:
         return [f"loss {certificate.loss:.6g}, best for alpha * beta = {product:.4g}: {best}"]
-    most, why = "", ""
+    at_most, hint = "", ""
     labels = ", of hard labels," if by_samples.soft else ""
     if certificate.worst_case_inputs:
-        most = "at most "
-        why = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
-        why += " know)"
-    best = f"best for alpha * beta {most or '= '}{product:.4g}: {best}"
+        at_most = "at most "
+        hint = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
+        hint += " know)"
+    best = f"best for alpha * beta {at_most or '= '}{product:.4g}: {best}"
     return [
         f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
         f"less than {by_samples.optimal_loss:.6g}: excess {by_samples.excess_loss:.3g}",
-        f"mean loss over classes{labels} {most}{certificate.loss:.6g}{why}, {best}",
+        f"mean loss over classes{labels} {at_most}{certificate.loss:.6g}{hint}, {best}",
     ]
 
 
@@ -269,11 +270,11 @@ def _class_loss_sentence(certificate: Certificate) -> str:
 
 def _sample_sentence(certificate: Certificate) -> str:
     """Return what holds for all samples together, whatever the counts."""
-    found = certificate.count_aware
-    if found is None or not found.within_upper.valid or found.within_upper.value is None:
+    bounds = certificate.count_aware
+    if bounds is None or not bounds.within_upper.valid or bounds.within_upper.value is None:
         return ""
     return (
-        f"Of all samples together at most {_up(found.within_upper.value)} of the squared feature "
+        f"Of all samples together at most {_up(bounds.within_upper.value)} of the squared feature "
         "norm is within classes."
     )
 
@@ -281,12 +282,12 @@ def _sample_sentence(certificate: Certificate) -> str:
 def _class_sentences(certificate: Certificate, alignment: float) -> str:
     """Return what holds for every class, or for a share of the classes and pairs."""
     intra = certificate.fraction_intra_lower
-    who = (
+    subject = (
         "Every class"
         if certificate.fraction == 1
         else f"{_percent(certificate.fraction)} of the classes"
     )
-    text = f"{who}: the mean feature has cosine at least {_down(alignment)} with its classifier"
+    text = f"{subject}: the mean feature has cosine at least {_down(alignment)} with its classifier"
     if intra.valid and intra.value is not None:
         text += f", and two features have cosine at least {_down(intra.value)} on average"
     text += "."
@@ -295,11 +296,11 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
         text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
     else:
         text += " How far apart two classes are is not guaranteed."
-    most = certificate.fraction_inter_upper
-    if certificate.fraction < 1 and most.valid and most.value is not None:
+    inter_some = certificate.fraction_inter_upper
+    if certificate.fraction < 1 and inter_some.valid and inter_some.value is not None:
         text += (
             f" In {_percent(certificate.fraction)} of the pairs of classes it is guaranteed: there "
-            f"features have cosine at most {_up(most.value)} on average."
+            f"features have cosine at most {_up(inter_some.value)} on average."
         )
     return text
 
@@ -307,7 +308,7 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
 def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None) -> list[_Row]:
     """Return the rows of the table."""
 
-    def seen(name: str) -> str:
+    def measured_text(name: str) -> str:
         return number(measured.get(name), near=1.0) if measured is not None else ""
 
     share, thesis = (
@@ -317,10 +318,10 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
     alignment, intra = (
         _cell(bound, ">=") for bound in (certificate.alignment_lower, certificate.intra_lower)
     )
-    beside = thesis if certificate.fraction == 1 else ""
+    thesis_all = thesis if certificate.fraction == 1 else ""
     rows = [
-        _Row("alignment, all classes", alignment, seen("nc3_alignment_min")),
-        _Row("intra cosine, all classes", intra, seen("min_intra"), beside),
+        _Row("alignment, all classes", alignment, measured_text("nc3_alignment_min")),
+        _Row("intra cosine, all classes", intra, measured_text("min_intra"), thesis_all),
     ]
     if certificate.fraction < 1:
         intra = _cell(certificate.fraction_intra_lower, ">=")
@@ -328,21 +329,21 @@ def _rows(certificate: Certificate, measured: Mapping[str, float | None] | None)
         rows.append(_Row("intra cosine" + share, intra, thesis=thesis))
     if certificate.class_intra_lower is not None:
         mean = float(certificate.class_intra_lower.mean())
-        least = f">= {_low(mean)}" if mean > 0 else "none"
-        rows.append(_Row("intra cosine, class mean", least, seen("mean_intra")))
+        bound = f">= {_low(mean)}" if mean > 0 else "none"
+        rows.append(_Row("intra cosine, class mean", bound, measured_text("mean_intra")))
     inter, thesis = (
         _cell(bound, "<=") for bound in (certificate.inter_upper, certificate.thesis_inter_upper)
     )
     ideal = number(-1 / (certificate.num_classes - 1))
     leading = f"{thesis} (leading terms)" if certificate.fraction == 1 else ""
-    rows.append(_Row("inter cosine, all pairs", inter, seen("max_inter"), leading, ideal))
+    rows.append(_Row("inter cosine, all pairs", inter, measured_text("max_inter"), leading, ideal))
     if certificate.fraction < 1:
-        most = _cell(certificate.fraction_inter_upper, "<=")
-        rows.append(_Row("inter cosine" + share, most, ideal=ideal))
+        some_inter = _cell(certificate.fraction_inter_upper, "<=")
+        rows.append(_Row("inter cosine" + share, some_inter, ideal=ideal))
     rows.append(_Row("joint deviation D", _cell(certificate.deviation_upper, "<="), ideal="0"))
     if certificate.count_aware is not None:
         within = _cell(certificate.count_aware.within_upper, "<=")
-        share = seen("within_share")
+        share = measured_text("within_share")
         rows.append(_Row("share within classes", within, share, ideal="0"))
     return rows
 

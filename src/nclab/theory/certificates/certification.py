@@ -143,20 +143,20 @@ def _class_means(
     num_classes: int, alpha: float, loss: float, counts: ArrayLike, arrays: ClassArrays
 ) -> tuple[float, float, bool]:
     """Return alpha and loss with equal class weights, and whether they are only upper bounds."""
-    many = np.asarray(counts, dtype=np.float64)
-    if many.shape != (num_classes,):
-        raise DataError(f"Expected counts of {num_classes} classes, got shape {many.shape}.")
-    most = float(many.sum() / (num_classes * many.min()))
+    sizes = np.asarray(counts, dtype=np.float64)
+    if sizes.shape != (num_classes,):
+        raise DataError(f"Expected counts of {num_classes} classes, got shape {sizes.shape}.")
+    largest_ratio = float(sizes.sum() / (num_classes * sizes.min()))
     if (alphas := arrays.get("class_alphas")) is not None:
         alpha = math.sqrt(float((np.asarray(alphas, dtype=np.float64) ** 2).mean()))
-    elif most > 1:
-        alpha = float(alpha) * math.sqrt(most)
+    elif largest_ratio > 1:
+        alpha = float(alpha) * math.sqrt(largest_ratio)
     if (losses := arrays.get("class_losses")) is not None:
         loss = float(np.asarray(losses, dtype=np.float64).mean())
-    elif most > 1:
-        loss = float(loss) * most
+    elif largest_ratio > 1:
+        loss = float(loss) * largest_ratio
     known = all(arrays.get(name) is not None for name in ("class_alphas", "class_losses"))
-    return alpha, loss, most > 1 and not known
+    return alpha, loss, largest_ratio > 1 and not known
 
 
 def _inter(

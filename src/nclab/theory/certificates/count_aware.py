@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nclab.errors import DataError
 from nclab.theory.certificates.norms_and_loss import TOLERANCE, Bound, as_number
-from nclab.theory.targets.given_norms import root
+from nclab.theory.targets.given_norms import find_weight
 from nclab.theory.targets.program import (
     Program,
     critical_weight,
@@ -19,7 +19,7 @@ from nclab.theory.targets.program import (
     nuclear_norm,
     program_of_counts,
     with_weight,
-    zero,
+    zero_point,
 )
 from nclab.theory.targets.program_solver import MANY, Optimum, average_counts, lower_bound, solve
 
@@ -95,8 +95,8 @@ def residual_objective(
     >>> residual_objective([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 1.0) == math.log(2)
     True
     """
-    part = min(1.0, weight / max(_steepest(moment, samples), 1e-300))
-    return part * mean_entropy + (1 - part) * target_entropy
+    scale = min(1.0, weight / max(_steepest(moment, samples), 1e-300))
+    return scale * mean_entropy + (1 - scale) * target_entropy
 
 
 def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
@@ -135,38 +135,40 @@ def bounds_from_probabilities(
     >>> round(found.optimal_loss, 6), found.alignment_lower.valid
     (0.693147, False)
     """
-    many = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
-    rest = torch.as_tensor(residuals, dtype=torch.float64).detach().cpu().T / many  # (C, C) columns
-    n, C, share = float(many.sum()), len(many), many / many.sum()
-    off = rest.clone()
-    off.diagonal().zero_()
-    off = off.clamp(min=0)
-    wrong = off.sum(0)
-    rest = off - wrong.diag()
-    scaled = rest * many.sqrt() / n
-    steep = math.sqrt(max(float(torch.linalg.eigvalsh(scaled @ scaled.T)[-1]), 0.0)) * (1 + 1e-12)
+    sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
+    residual = (
+        torch.as_tensor(residuals, dtype=torch.float64).detach().cpu().T / sizes
+    )  # (C, C) columns
+    n, C, share = float(sizes.sum()), len(sizes), sizes / sizes.sum()
+    wrong_classes = residual.clone()
+    wrong_classes.diagonal().zero_()
+    wrong_classes = wrong_classes.clamp(min=0)
+    wrong = wrong_classes.sum(0)
+    residual = wrong_classes - wrong.diag()
+    scaled = residual * sizes.sqrt() / n
+    slope = math.sqrt(max(float(torch.linalg.eigvalsh(scaled @ scaled.T)[-1]), 0.0)) * (1 + 1e-12)
     norm = math.sqrt(C * n) * product
-    price = steep * norm + float((rest @ share).norm()) * bias_norm
-    logs = torch.special.xlogy(off, off).sum(0)
+    cost = slope * norm + float((residual @ share).norm()) * bias_norm
+    logs = torch.special.xlogy(wrong_classes, wrong_classes).sum(0)
 
     def entropy(k: float) -> float:
-        own = -(1 - k * wrong) * torch.log1p(-(k * wrong).clamp(max=1 - 1e-16))
-        return float(share @ (own - k * (logs + math.log(k) * wrong)))
+        correct = -(1 - k * wrong) * torch.log1p(-(k * wrong).clamp(max=1 - 1e-16))
+        return float(share @ (correct - k * (logs + math.log(k) * wrong)))
 
-    most = min(1 / max(float(wrong.max()), 1e-300), 1e300)
-    grid = [1.0, *(most * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
+    largest = min(1 / max(float(wrong.max()), 1e-300), 1e300)
+    grid = [1.0, *(largest * 10 ** (-8 * step / GRID) for step in range(GRID + 1))]
     entropies = [entropy(k) for k in grid]
-    least = max(h - k * price for h, k in zip(entropies, grid, strict=True))
-    least = max(0.0, least - ROUNDING * (1 + math.log(C)))
+    lowest = max(h - k * cost for h, k in zip(entropies, grid, strict=True))
+    lowest = max(0.0, lowest - ROUNDING * (1 + math.log(C)))
     slack = ROUNDING * (1 + math.log(C))
-    forced = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
-    forced -= float((rest @ share).norm()) * bias_norm
-    rho = min(max(forced / (steep * norm), 0.0), 1.0) if steep * norm > 0 else 0.0
+    reached = max((h - loss - slack) / k for h, k in zip(entropies, grid, strict=True))
+    reached -= float((residual @ share).norm()) * bias_norm
+    rho = min(max(reached / (slope * norm), 0.0), 1.0) if slope * norm > 0 else 0.0
     reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
     return CountAwareBounds(
         loss=float(loss),
-        optimal_loss=min(least, float(loss)),
-        excess_loss=max(float(loss) - least, 0.0),
+        optimal_loss=min(lowest, float(loss)),
+        excess_loss=max(float(loss) - lowest, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
         proof=OWN,
@@ -189,14 +191,14 @@ def bounds_from_residuals(
     the measured norm could gain, |mean residual| |b|.
     """
     C = len(torch.as_tensor(moment))
-    price = _steepest(moment, samples) * math.sqrt(C * samples) * product
-    least = max(entropies[0] - price - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
-    rho = min(max((entropies[0] - loss - bias) / max(price, 1e-300), 0.0), 1.0)
+    cost = _steepest(moment, samples) * math.sqrt(C * samples) * product
+    lowest = max(entropies[0] - cost - bias, entropies[1]) - ROUNDING * (1 + math.log(C))
+    rho = min(max((entropies[0] - loss - bias) / max(cost, 1e-300), 0.0), 1.0)
     reason = "" if rho > 0 else "vacuous: the network's own probabilities prove nothing at its loss"
     return CountAwareBounds(
         loss=float(loss),
-        optimal_loss=max(min(least, float(loss)), 0.0),
-        excess_loss=max(float(loss) - least, 0.0),
+        optimal_loss=max(min(lowest, float(loss)), 0.0),
+        excess_loss=max(float(loss) - lowest, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(None, "needs the optimum of targets that a class shares", SOURCE),
         proof=OWN,
@@ -224,8 +226,8 @@ def count_aware_bounds(
         bias: whether the classifier has a bias; any is allowed then.
         targets: (C, C) columns of soft targets; hard ones unless given.
 
-    >>> found = count_aware_bounds([10, 10, 10, 1, 1, 1], 2.0, 0.3)
-    >>> round(found.optimal_loss, 8), round(found.within_upper.value, 3)
+    >>> bounds = count_aware_bounds([10, 10, 10, 1, 1, 1], 2.0, 0.3)
+    >>> round(bounds.optimal_loss, 8), round(bounds.within_upper.value, 3)
     (0.26746353, 0.101)
     """
     from nclab.theory.targets.setting import check_setting
@@ -258,22 +260,22 @@ def count_aware_bounds(
 
         program = program_of_classes(setting, 0.0)
     norm = setting.norm
-    least = _least(program, norm)
-    if loss < least * (1 - TOLERANCE * (1 + product)):
+    lowest = _least(program, norm)
+    if loss < lowest * (1 - TOLERANCE * (1 + product)):
         raise DataError(
             f"Loss {loss:.6g} contradicts the norms: alpha * beta = {product:.6g} and these counts "
-            f"allow no mean loss below {least:.6g}. Are alpha and loss means over all samples?"
+            f"allow no mean loss below {lowest:.6g}. Are alpha and loss means over all samples?"
         )
-    needed = _needed(program, max(loss, least))
+    needed = _needed(program, max(loss, lowest))
     rho = min(max(needed / norm, 0.0), 1.0)
-    nothing = evaluate(program, zero(program)).loss
+    zero_loss = evaluate(program, zero_point(program)).loss
     why = "features that are zero reach this loss"
-    why = why if loss >= nothing else "what this loss needs is beyond what can be computed"
+    why = why if loss >= zero_loss else "what this loss needs is beyond what can be computed"
     reason = "" if rho > 0 else f"vacuous: {why}"
     return CountAwareBounds(
         loss=float(loss),
-        optimal_loss=least,
-        excess_loss=max(float(loss) - least, 0.0),
+        optimal_loss=lowest,
+        excess_loss=max(float(loss) - lowest, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
         within_upper=Bound(1 - rho**2, reason, SOURCE),
         soft=targets is not None,
@@ -282,26 +284,30 @@ def count_aware_bounds(
 
 def _least(program: Program, norm: float) -> float:
     """Return the dual's lower bound on the loss at a given norm."""
-    found = _at(program, lambda one, optimum: nuclear_norm(one, optimum.point), norm)
-    if found is None and bool((program.own == 1).all()):
+    solved = _at(
+        program, lambda solved_program, optimum: nuclear_norm(solved_program, optimum.point), norm
+    )
+    if solved is None and bool((program.own_target == 1).all()):
         return 0.0  # hard targets: a loss too small to be computed
-    if found is None:  # the targets' own entropy is reached with less
+    if solved is None:  # the targets' own entropy is reached with less
         sizes = program.sizes[:, None]
-        return mean_entropy(program.mass / sizes, program.own, program) - ROUNDING
-    one, optimum = found
-    return max(0.0, _proved(one, optimum) - one.weight * norm)
+        return mean_entropy(program.mass / sizes, program.own_target, program) - ROUNDING
+    solved_program, optimum = solved
+    return max(0.0, _proved(solved_program, optimum) - solved_program.weight * norm)
 
 
 def _needed(program: Program, loss: float) -> float:
     """Return the dual's lower bound on the norm that reaches a loss."""
-    nothing = evaluate(program, zero(program)).loss
-    if loss >= nothing:
+    zero_loss = evaluate(program, zero_point(program)).loss
+    if loss >= zero_loss:
         return 0.0
-    found = _at(program, lambda one, optimum: nothing / optimum.loss - 1, nothing / loss - 1)
-    if found is None:
+    solved = _at(
+        program, lambda solved_program, optimum: zero_loss / optimum.loss - 1, zero_loss / loss - 1
+    )
+    if solved is None:
         return 0.0
-    one, optimum = found
-    return (_proved(one, optimum) - loss) / one.weight
+    solved_program, optimum = solved
+    return (_proved(solved_program, optimum) - loss) / solved_program.weight
 
 
 def _proved(program: Program, optimum: Optimum) -> float:
@@ -310,7 +316,7 @@ def _proved(program: Program, optimum: Optimum) -> float:
     return bound * (1 - 1e-14) - ROUNDING * (1 + math.log(float(program.sizes.sum())))
 
 
-def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum] | None:
+def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum] | None:
     """Return the program, and its optimum, whose weight gives a decreasing `measure` the value.
 
     With many groups the weight is that of averaged counts: the bounds hold at any weight.
@@ -319,21 +325,21 @@ def _at(program: Program, measure: Any, wanted: float) -> tuple[Program, Optimum
     """
     rough = (
         average_counts(program)
-        if program.groups > MANY and bool((program.own == 1).all())
+        if program.groups > MANY and bool((program.own_target == 1).all())
         else None
     )
-    tried: list[tuple[Program, Optimum]] = []
+    solved: list[tuple[Program, Optimum]] = []
 
-    def measured(weight: float) -> float:
-        one = with_weight(program if rough is None else rough, weight)
-        start = tried[-1][1].point if tried else None
-        tried.append((one, solve(one, start, gap=1e-9)))
-        return float(measure(*tried[-1]))
+    def measure_at(weight: float) -> float:
+        weighted = with_weight(program if rough is None else rough, weight)
+        start = solved[-1][1].point if solved else None
+        solved.append((weighted, solve(weighted, start, gap=1e-9)))
+        return float(measure(*solved[-1]))
 
-    weight, _ = root(measured, wanted, critical_weight(rough or program), close=1e-6)
+    weight, _ = find_weight(measure_at, value, critical_weight(rough or program), close=1e-6)
     if not weight:
         return None
     if rough is None:
-        return tried[-1]
-    one = with_weight(program, weight)
-    return one, solve(one)
+        return solved[-1]
+    weighted = with_weight(program, weight)
+    return weighted, solve(weighted)

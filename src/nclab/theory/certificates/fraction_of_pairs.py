@@ -52,19 +52,26 @@ class GraphGroups:
 
 def graphs_with(num_classes: int, edges: int) -> GraphGroups:
     """Return groups that cover every graph with the given number of edges."""
-    low, up = divmod(2 * edges, num_classes)
-    first = (num_classes - up) * low**2 + up * (low + 1) ** 2
+    low, larger = divmod(2 * edges, num_classes)
+    first = (num_classes - larger) * low**2 + larger * (low + 1) ** 2
     last = int(min(edges * (edges + 1), edges * (2 * edges / (num_classes - 1) + num_classes - 2)))
-    ends = [first]
-    while ends[-1] < last:  # the sum of squared degrees is even, like that of the degrees
-        ends.append(ends[-1] + max(2, 2 * ((ends[-1] - first) // 20)))
-    most = np.array(ends, dtype=np.float64)
+    bounds = [first]
+    while bounds[-1] < last:  # the sum of squared degrees is even, like that of the degrees
+        bounds.append(bounds[-1] + max(2, 2 * ((bounds[-1] - first) // 20)))
+    largest_squares = np.array(bounds, dtype=np.float64)
     degrees = np.arange(1.0, min(edges, num_classes - 1) + 1)
     others = 2 * edges - degrees
     needed = degrees**2 + np.maximum(others, others**2 / (num_classes - 1))
     needed[degrees <= math.ceil(2 * edges / num_classes)] = 0.0
-    largest = degrees[np.searchsorted(np.maximum.accumulate(needed), most, side="right") - 1]
-    return GraphGroups(edges, np.append(most[0], most[:-1] + 2), most, largest)
+    largest_degree = degrees[
+        np.searchsorted(np.maximum.accumulate(needed), largest_squares, side="right") - 1
+    ]
+    return GraphGroups(
+        edges,
+        np.append(largest_squares[0], largest_squares[:-1] + 2),
+        largest_squares,
+        largest_degree,
+    )
 
 
 @dataclass(frozen=True)
@@ -158,22 +165,22 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
     return best if best < 1 else None
 
 
-def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, most: float) -> float:
+def _through_means(inputs: NormsAndLoss, graphs: GraphGroups, ratio: float, limit: float) -> float:
     """Return the bound through cosines of class means, or `most` if it is not smaller."""
     rho = alignment_lower(inputs)
     if rho <= 0:
-        return most
+        return limit
     intra = intra_lower(inputs, rho).value
     added = inter_from_means(0.0, rho, intra)
-    needed = min(most - added, (most - added) / rho**2)
+    needed = min(limit - added, (limit - added) / rho**2)
     if needed <= -1 / (inputs.num_classes - 1):
-        return most
+        return limit
     means = _least_cosine(inputs, graphs, FeatureSpread(ratio, None), needed)
-    return inter_from_means(means, rho, intra) if means < needed else most
+    return inter_from_means(means, rho, intra) if means < needed else limit
 
 
 def _least_cosine(
-    inputs: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, most: float
+    inputs: NormsAndLoss, graphs: GraphGroups, spread: FeatureSpread, limit: float
 ) -> float:
     """Return the smallest cosine that is refuted, or `most`."""
     start = -1 / (inputs.num_classes - 1)
@@ -182,14 +189,14 @@ def _least_cosine(
     def refuted(step: float) -> bool:
         return least_rise(inputs, graphs, start + step, spread) >= target
 
-    if most - start <= SMALLEST_STEP:
-        return most
+    if limit - start <= SMALLEST_STEP:
+        return limit
     # Pairs above a cosine are above every smaller one, so that each that is refuted is a bound;
     # what is computed may refute a smaller cosine where it does not refute a larger one.
-    steps = ((most - start) * LADDER).tolist()
+    steps = ((limit - start) * LADDER).tolist()
     outside = next((step for step in steps if refuted(step)), None)
     if outside is None:
-        return most
+        return limit
     inside = SMALLEST_STEP
     for _ in range(HALVINGS):
         middle = math.sqrt(inside * outside)
@@ -249,9 +256,9 @@ def _row_sum_norm(
     1."""
     radius = (1 + abs(v)) * degree
     x = y * radius
-    second = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)
+    remainder = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)
     spread = np.sqrt(np.maximum(high - 4 * k**2 / classes, 0.0))
-    return (1 - v) * (y / 2 * spread + second * np.sqrt(high))
+    return (1 - v) * (y / 2 * spread + remainder * np.sqrt(high))
 
 
 def _one_minus_root(x: FloatArray) -> FloatArray:
@@ -261,10 +268,10 @@ def _one_minus_root(x: FloatArray) -> FloatArray:
 
 def _fourth_order_remainder(x: FloatArray) -> FloatArray:
     """Return (1 - sqrt(1 - x) - x/2 - x^2/8 - x^3/16) / x^4, which increases with x."""
-    near = (5 + 3.5 * x * (1 + 0.75 * x / (1 - np.minimum(x, 0.5)))) / 128
+    small = (5 + 3.5 * x * (1 + 0.75 * x / (1 - np.minimum(x, 0.5)))) / 128
     safe = np.maximum(x, 0.1)
-    far = (_one_minus_root(safe) - safe / 2 - safe**2 / 8 - safe**3 / 16) / safe**4
-    return np.where(x < 0.1, near, far)
+    large = (_one_minus_root(safe) - safe / 2 - safe**2 / 8 - safe**3 / 16) / safe**4
+    return np.where(x < 0.1, small, large)
 
 
 def _psi(u: FloatArray) -> FloatArray:

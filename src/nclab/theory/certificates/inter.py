@@ -47,10 +47,10 @@ class WorstPair:
 
     def __init__(self, num_classes: int, product: float) -> None:
         self.classes, self.product = num_classes, product
-        rest = num_classes - 2
-        self.rest, self.free = rest, max(num_classes - 3, 0)
-        cross = 1 / math.sqrt(2 * rest) if rest else 0.0
-        per = 1 / rest if rest else 0.0
+        others = num_classes - 2
+        self.others, self.free = others, max(num_classes - 3, 0)
+        cross = 1 / math.sqrt(2 * others) if others else 0.0
+        per = 1 / others if others else 0.0
         self.forms = np.stack(
             [
                 _form(((0, 4, 12, 0.5), (8, 2, 20, 0.5))),  # z11
@@ -62,7 +62,7 @@ class WorstPair:
             ]
         )
         weights = np.array([1.0] * 10 + [float(self.free)] * 2)
-        weights[4:8] *= 1.0 if rest else 0.0
+        weights[4:8] *= 1.0 if others else 0.0
         self.norm_w = np.concatenate([weights, np.zeros(12)])
         self.norm_h = np.concatenate([np.zeros(12), weights])
         self.pair, self.sign, self.etf = np.zeros((3, 24))
@@ -70,7 +70,7 @@ class WorstPair:
         scale = math.sqrt(product * num_classes / (num_classes - 1))
         for half in (0, 12):
             # The centring projection in the trivial sector has rank one, elsewhere it is 1.
-            self.etf[half] = scale * math.sqrt(rest / num_classes)
+            self.etf[half] = scale * math.sqrt(others / num_classes)
             self.etf[half + 4] = -scale * math.sqrt(2 / num_classes)
             self.etf[half + 8] = scale
             self.etf[half + 10] = scale
@@ -79,8 +79,8 @@ class WorstPair:
         """Yield the simplex ETF with noise that grows from start to start."""
         rng = np.random.default_rng(0)
         scale = math.sqrt(self.product)
-        for number in range(STARTS):
-            noise = min(0.3, (1 + number) * 0.3 * math.sqrt(relative))
+        for index in range(STARTS):
+            noise = min(0.3, (1 + index) * 0.3 * math.sqrt(relative))
             yield self.etf + noise * scale * rng.normal(size=24)
 
     def loss_at(self, x: FloatArray) -> tuple[float, FloatArray]:
@@ -92,10 +92,10 @@ class WorstPair:
     def loss(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean loss at six logits, and its derivative."""
         z11, z12, zr1, z1r, zrr, zrq = z.tolist()
-        loss1, swap, rest = _cross_entropy(z12 - z11, 1, zr1 - z11, self.rest)
+        loss1, swap, other = _cross_entropy(z12 - z11, 1, zr1 - z11, self.others)
         loss2, pair, peer = _cross_entropy(z1r - zrr, 2, zrq - zrr, self.free)
-        share1, share2 = 2 / self.classes, self.rest / self.classes
-        slope1 = [share1 * part for part in (-(swap + rest), swap, rest)]
+        share1, share2 = 2 / self.classes, self.others / self.classes
+        slope1 = [share1 * part for part in (-(swap + other), swap, other)]
         slope2 = [share2 * part for part in (pair, -(pair + peer), peer)]
         return share1 * loss1 + share2 * loss2, np.array(slope1 + slope2)
 
@@ -154,8 +154,8 @@ class WorstPair:
         z = self.logits(x)
         value, slope = self.loss(z)
         total = self.classes * self.product
-        short = self.shortfall(slope, mu_w, mu_h, xi, cosine)
-        mu_w, mu_h = mu_w + short, mu_h + short
+        shortfall = self.shortfall(slope, mu_w, mu_h, xi, cosine)
+        mu_w, mu_h = mu_w + shortfall, mu_h + shortfall
         bias = bias_norm * self.row_sum_norm(slope)
         return MeanCosineProof(
             cosine=cosine,
@@ -173,7 +173,7 @@ class WorstPair:
             [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )
         target = np.array([1.0, 1.0, 0.0]) * self.classes * self.product
-        best, least = x, math.inf
+        best, smallest = x, math.inf
         mu: FloatArray = np.zeros(3)
         multipliers: FloatArray = mu
         for step in range(POLISH):
@@ -188,9 +188,9 @@ class WorstPair:
             residual = np.concatenate(
                 [(gradient + mu @ columns) / size, quadratics @ x**2 - target]
             )
-            if not float(np.linalg.norm(residual)) < least:
+            if not float(np.linalg.norm(residual)) < smallest:
                 break
-            best, multipliers, least = x, mu, float(np.linalg.norm(residual))
+            best, multipliers, smallest = x, mu, float(np.linalg.norm(residual))
             hessian = 2 * np.tensordot(slope, self.forms, 1) + 4 * rows.T @ self.hessian(z) @ rows
             penalised = hessian + 2 * np.diag(mu @ quadratics)
             system = np.block([[penalised / size, columns.T], [columns, np.zeros((3, 3))]])
@@ -201,16 +201,23 @@ class WorstPair:
     def hessian(self, z: FloatArray) -> FloatArray:
         """Return the second derivative of the loss by the six logits."""
         total = np.zeros((6, 6))
-        for share, own, wrong, counts in (
-            (2 / self.classes, 0, (1, 2), (1, self.rest)),
-            (self.rest / self.classes, 4, (3, 5), (2, self.free)),
+        for share, correct, wrong, counts in (
+            (2 / self.classes, 0, (1, 2), (1, self.others)),
+            (self.others / self.classes, 4, (3, 5), (2, self.free)),
         ):
-            margins = (z[list(wrong)] - z[own]).tolist()
-            parts = np.array(_cross_entropy(margins[0], counts[0], margins[1], counts[1])[1:])
+            margins = (z[list(wrong)] - z[correct]).tolist()
+            probabilities = np.array(
+                _cross_entropy(margins[0], counts[0], margins[1], counts[1])[1:]
+            )
             spread = np.zeros((2, 6))
-            spread[:, own] = -1.0
+            spread[:, correct] = -1.0
             spread[0, wrong[0]] = spread[1, wrong[1]] = 1.0
-            total += share * spread.T @ (np.diag(parts) - np.outer(parts, parts)) @ spread
+            total += (
+                share
+                * spread.T
+                @ (np.diag(probabilities) - np.outer(probabilities, probabilities))
+                @ spread
+            )
         return total
 
     def shortfall(
@@ -218,8 +225,8 @@ class WorstPair:
     ) -> float:
         """Return how much both multipliers must grow for the dual matrix to be semidefinite."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
-        both = math.sqrt(2 * self.rest)
-        trivial = np.array([[g11 + g12, both * g1r], [both * gr1, grr + self.free * grq]])
+        scale = math.sqrt(2 * self.others)
+        trivial = np.array([[g11 + g12, scale * g1r], [scale * gr1, grr + self.free * grq]])
         aligned, opposed = xi * (1 - cosine) / 2, -xi * (1 + cosine) / 2
         blocks = [
             (trivial, np.diag([aligned, 0.0])),
@@ -227,25 +234,27 @@ class WorstPair:
         ]
         if self.free:
             blocks.append((np.array([[grr - grq]]), np.zeros((1, 1))))
-        short = 0.0
+        shortfall = 0.0
         for half, pulled in blocks:
-            one = np.eye(len(half))
-            matrix = np.block([[mu_w * one, half / 2], [half.T / 2, mu_h * one - pulled]])
+            identity = np.eye(len(half))
+            matrix = np.block([[mu_w * identity, half / 2], [half.T / 2, mu_h * identity - pulled]])
             rounding = 1e-15 * float(np.abs(matrix).max())
-            short = max(short, rounding - float(np.linalg.eigvalsh(matrix)[0]))
-        return short
+            shortfall = max(shortfall, rounding - float(np.linalg.eigvalsh(matrix)[0]))
+        return shortfall
 
     def entries(self, slope: FloatArray) -> FloatArray:
         """Return the gradient by single logits: each of the six values fills several entries."""
-        counts = np.array([2, 2, 2 * self.rest, 2 * self.rest, self.rest, self.rest * self.free])
+        counts = np.array(
+            [2, 2, 2 * self.others, 2 * self.others, self.others, self.others * self.free]
+        )
         return slope / np.maximum(counts, 1)
 
     def row_sum_norm(self, slope: FloatArray) -> float:
         """Return the norm of the gradient's row sums: the largest effect of a bias of norm 1."""
         g11, g12, gr1, g1r, grr, grq = self.entries(slope)
-        pair = g11 + g12 + self.rest * g1r
-        rest = 2 * gr1 + grr + self.free * grq
-        return math.sqrt(2 * pair**2 + self.rest * rest**2)
+        pair = g11 + g12 + self.others * g1r
+        other = 2 * gr1 + grr + self.free * grq
+        return math.sqrt(2 * pair**2 + self.others * other**2)
 
     def logits(self, x: FloatArray) -> FloatArray:
         """Return the six distinct logits."""
@@ -271,9 +280,9 @@ def _cross_entropy(
     top = max(0.0, first, second)
     part1, part2 = first_count * math.exp(first - top), second_count * math.exp(second - top)
     wrong = part1 + part2
-    whole = math.exp(-top) + wrong
-    loss = math.log1p(wrong) if top == 0 else top + math.log(whole)
-    return loss, part1 / whole, part2 / whole
+    total = math.exp(-top) + wrong
+    loss = math.log1p(wrong) if top == 0 else top + math.log(total)
+    return loss, part1 / total, part2 / total
 
 
 INFLATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0, 8.0, 32.0)

@@ -70,21 +70,21 @@ def sharp_holds(
         return False
     slope = num_classes / (num_classes - 1)
 
-    def bend(y: float) -> float:
+    def steepness(y: float) -> float:
         return y * slope * (1 - wrong_probability(y - shift, num_classes))
 
-    if 3 * bend(low) < 1:
+    if 3 * steepness(low) < 1:
         return False
     factor = 1.5 + 1 / alignment
     # The right-hand side rises until bend(y) = (factor - 1)/factor, then falls.
     inside, outside = low, high
-    if bend(low) * factor >= factor - 1:
+    if steepness(low) * factor >= factor - 1:
         outside = low
-    elif bend(high) * factor <= factor - 1:
+    elif steepness(high) * factor <= factor - 1:
         inside = high
     for _ in range(60 if inside < outside else 0):
         middle = (inside + outside) / 2
-        rising = bend(middle) * factor < factor - 1
+        rising = steepness(middle) * factor < factor - 1
         inside, outside = (middle, outside) if rising else (inside, middle)
     y = min(max(outside, low), high)
     loss = g(y - shift, num_classes) - factor * y * g_prime(y - shift, num_classes)
@@ -174,9 +174,9 @@ def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
     """
     classes, product = inputs.num_classes, inputs.product
 
-    def allowed(p: FloatArray) -> FloatArray:
-        rest = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
-        return inputs.optimal_loss + classes * inputs.excess - rest
+    def allowed_loss(p: FloatArray) -> FloatArray:
+        other_classes = (classes - 1) * g_rise(-(p - product) / (classes - 1), classes, product)
+        return inputs.optimal_loss + classes * inputs.excess - other_classes
 
     width = np.array([1.0 / CELLS, (high - low) / CELLS])
     theta, p = (axis.ravel() for axis in np.mgrid[0:CELLS, 0:CELLS] * width[:, None, None])
@@ -185,9 +185,9 @@ def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
     for _ in range(ROUNDS):
         end, far = theta + width[0], p + width[1]
         last = np.minimum(end, 1.0)
-        lower = _share(allowed(p) - theta * math.log(classes), last, classes, far, 0.0)
+        lower = _share(allowed_loss(p) - theta * math.log(classes), last, classes, far, 0.0)
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
-        exact = _share(allowed(far) - end * math.log(classes), last, classes, far, 0.0)
+        exact = _share(allowed_loss(far) - end * math.log(classes), last, classes, far, 0.0)
         best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
         # Dropped cells reach at most this far below the best point found.
         bound = min(float(lower.min()), best - DROPPED)
@@ -206,8 +206,8 @@ def _share(
 ) -> FloatArray:
     """Return the mean cosine from which a share 1 - theta of equal features stays within its
     loss."""
-    left = 1 - theta
+    remaining = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
-        score = g_inverse(np.maximum(loss, 0.0) / left, num_classes) - shift
-        value = left**1.5 * score / p - theta
-    return np.where(loss > 0, np.where(left > 0, value, -theta), np.inf)
+        score = g_inverse(np.maximum(loss, 0.0) / remaining, num_classes) - shift
+        value = remaining**1.5 * score / p - theta
+    return np.where(loss > 0, np.where(remaining > 0, value, -theta), np.inf)

@@ -48,11 +48,11 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
 
     def above(steps: FloatArray) -> NDArray[np.bool_]:
         """Whether the loss exceeds its bound at each step from alpha * beta."""
-        own = g_rise(steps, classes, product)
-        rest = g_rise(-steps / (classes - 1), classes, product)
-        return np.asarray((own + (classes - 1) * rest) / classes > inputs.excess)
+        one_class = g_rise(steps, classes, product)
+        other_classes = g_rise(-steps / (classes - 1), classes, product)
+        return np.asarray((one_class + (classes - 1) * other_classes) / classes > inputs.excess)
 
-    ends = []
+    bounds = []
     for sign in (-1.0, 1.0):
         inside, outside = 0.0, 1e-3 * product
         while not above(np.array(sign * outside)):
@@ -63,8 +63,8 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
             crossed[-1] = True
             first = max(1, int(np.argmax(crossed)))
             inside, outside = float(steps[first - 1]), float(steps[first])
-        ends.append(product + sign * (outside + shift))
-    return ends[0], min(ends[1], classes * product)
+        bounds.append(product + sign * (outside + shift))
+    return bounds[0], min(bounds[1], classes * product)
 
 
 def excess_for_zero(num_classes: int, product: float) -> float:
@@ -79,9 +79,9 @@ def excess_for_zero(num_classes: int, product: float) -> float:
     >>> round(excess_for_zero(10, 5.0), 4)
     0.2128
     """
-    rest = float(g(num_classes * product / (num_classes - 1), num_classes))
+    other_classes = float(g(num_classes * product / (num_classes - 1), num_classes))
     lowest = float(g(product, num_classes))
-    return (math.log(num_classes) + (num_classes - 1) * rest) / num_classes - lowest
+    return (math.log(num_classes) + (num_classes - 1) * other_classes) / num_classes - lowest
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:
@@ -98,9 +98,9 @@ def excess_to_leave(num_classes: int, product: float) -> float:
     (1.5563, 0.0)
     """
     steps = product * np.array([num_classes - 2.0, -num_classes])
-    own = g_rise(steps, num_classes, product)
-    rest = g_rise(-steps / (num_classes - 1), num_classes, product)
-    return float(((own + (num_classes - 1) * rest) / num_classes).min())
+    one_class = g_rise(steps, num_classes, product)
+    other_classes = g_rise(-steps / (num_classes - 1), num_classes, product)
+    return float(((one_class + (num_classes - 1) * other_classes) / num_classes).min())
 
 
 def bias_shift(inputs: NormsAndLoss) -> float:
@@ -149,11 +149,11 @@ def _end(inputs: NormsAndLoss, outside: float) -> float:
     inside = inputs.product
     for zoom in range(COARSE):
         a = np.linspace(inside, outside, POINTS)
-        beyond = _least_rise(inputs, a) > _allowed(inputs)
-        if zoom == 0 and not beyond[-1]:
+        unreachable = _least_rise(inputs, a) > _allowed(inputs)
+        if zoom == 0 and not unreachable[-1]:
             return outside
-        beyond[-1] = True
-        first = max(1, int(np.argmax(beyond)))
+        unreachable[-1] = True
+        first = max(1, int(np.argmax(unreachable)))
         inside, outside = float(a[first - 1]), float(a[first])
     return outside
 
@@ -181,14 +181,14 @@ def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
     classes, product = inputs.num_classes, inputs.product
     total = classes * product
     score = np.sqrt(a * b)  # (a, b)
-    rest = np.sqrt(np.maximum((total - a) * (total - b), 0.0))
+    other_scores = np.sqrt(np.maximum((total - a) * (total - b), 0.0))
     # The bias that helps most makes all scores even, or as even as it can.
     shift = bias_shift(inputs)
-    own = np.clip((score + rest) / classes, score - shift, score + shift)
-    others = (score + rest - own) / (classes - 1)
-    own_rise = g_rise(own - product, classes, product)
-    rest_rise = g_rise(others - product, classes, product)
-    return np.asarray((own_rise + (classes - 1) * rest_rise) / classes)
+    class_score = np.clip((score + other_scores) / classes, score - shift, score + shift)
+    mean_other = (score + other_scores - class_score) / (classes - 1)
+    class_rise = g_rise(class_score - product, classes, product)
+    other_rise = g_rise(mean_other - product, classes, product)
+    return np.asarray((class_rise + (classes - 1) * other_rise) / classes)
 
 
 def norm_ratio(inputs: NormsAndLoss) -> float:

@@ -70,10 +70,10 @@ def _curvature(classes: int, product: float, p: float) -> FloatArray:
     """Return the quadratic form of the loss over p in (e, f, Omega), with eta = Omega - e / C."""
     stretch = classes / (classes - 1) * product
     eta = np.array([-1 / classes, 0.0, 1.0])
-    own = eta + np.array([1.0, 0.0, 0.0])
+    class_form = eta + np.array([1.0, 0.0, 0.0])
     total = np.array([classes - 2.0, 0.0, float(classes)])
-    mixed = np.outer(eta, own)
-    form = (classes - 1) * (np.outer(eta, eta) + np.outer(own, own)) + mixed + mixed.T
+    mixed = np.outer(eta, class_form)
+    form = (classes - 1) * (np.outer(eta, eta) + np.outer(class_form, class_form)) + mixed + mixed.T
     form = (form - p * np.outer(total, total)) / (2 * classes)
     form[1, 1] += (classes - 2) / (2 * classes * stretch)
     form[2, 2] += classes / (2 * stretch)

@@ -1,4 +1,4 @@
-"""Closed forms under cross-entropy: balanced classes, non-negative features, several labels."""
+"""Closed-form optima under cross-entropy: balanced classes, ReLU features, several labels."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from nclab.theory.targets.setting import CLOSED, Setting, Solution
 
 GRID = 400
 NEAR = 1e-4
-"""A search ends this near to the minimum at least."""
+"""Half-width of the interval around the scanned minimum in which the root of the slope lies."""
 
 
 def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float:
-    r"""How much larger a class's own logit is at the optimum of balanced classes.
+    r"""Return how much larger the correct logit is than the others at the balanced optimum.
 
     $$\gamma = \log\frac{1-(C-1)p_0}{p_0},\qquad p_0 = \delta/C + \lambda/\sqrt C$$
 
@@ -34,7 +34,7 @@ def simplex_gap(num_classes: int, decay: float, smoothing: float = 0.0) -> float
 
 
 def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
-    r"""The gap that minimises focal loss plus `cost` times the gap.
+    r"""Return the gap that minimises focal loss plus `cost` times the gap.
 
     $$\min_\gamma\; (1-p)^{\gamma_f}\,(-\log p) + c\gamma,\qquad p = 1/(1+(C-1)e^{-\gamma})$$
 
@@ -48,21 +48,23 @@ def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
     def objective(gap: float) -> float:
         return focal(gap, num_classes, focal_gamma) + cost * gap
 
-    most = math.log(others) + math.log(max(1 / cost, 2.0)) + 5
-    grid = [most * k / GRID for k in range(GRID + 1)]
+    largest = math.log(others) + math.log(max(1 / cost, 2.0)) + 5
+    grid = [largest * k / GRID for k in range(GRID + 1)]
     best = min(grid, key=objective)
-    low, high = max(0.0, best - most / GRID), best + most / GRID
-    found = minimize_scalar(objective, bounds=(low, high), options={"xatol": 1e-12})
-    low, high = (max(0.0, found.x - NEAR), found.x + NEAR)
-    ends = (_slope(low, others, focal_gamma) + cost, _slope(high, others, focal_gamma) + cost)
-    gap = float(found.x)
-    if ends[0] < 0 < ends[1]:  # the search knows the gap to 1e-8 only, the root of its slope is it
+    low, high = max(0.0, best - largest / GRID), best + largest / GRID
+    minimum = minimize_scalar(objective, bounds=(low, high), options={"xatol": 1e-12})
+    low, high = (max(0.0, minimum.x - NEAR), minimum.x + NEAR)
+    slopes = (_slope(low, others, focal_gamma) + cost, _slope(high, others, focal_gamma) + cost)
+    gap = float(minimum.x)
+    if (
+        slopes[0] < 0 < slopes[1]
+    ):  # the search knows the gap to 1e-8 only, the root of its slope is it
         gap = float(brentq(lambda x: _slope(x, others, focal_gamma) + cost, low, high, xtol=1e-14))
     return gap if objective(gap) < objective(0.0) else 0.0
 
 
 def focal(gap: float, num_classes: int, focal_gamma: float) -> float:
-    """Focal loss of a class whose own logit is larger by `gap`.
+    """Return the focal loss of a class whose correct logit is larger by `gap`.
 
     >>> round(focal(0.0, 2, 0.0), 6)
     0.693147
@@ -72,16 +74,17 @@ def focal(gap: float, num_classes: int, focal_gamma: float) -> float:
 
 
 def _slope(gap: float, others: int, focal_gamma: float) -> float:
+    """Return the derivative of the focal loss by the gap."""
     loss = math.log1p(others * math.exp(-gap))
     wrong, p = -math.expm1(-loss), math.exp(-loss)
     return -(wrong**focal_gamma) * (wrong + focal_gamma * p * loss)
 
 
 def solve_balanced(setting: Setting, weight: float | None) -> Solution:
-    """The simplex ETF of classes with equal counts, for a weight t or the norms of the setting."""
+    """Return the simplex ETF of balanced classes, for a weight t or for the setting's norms."""
     C = setting.num_classes
     root = math.sqrt(float(setting.metric[0]))
-    given = weight is None  # norms, which have no penalty
+    fixed_norms = weight is None  # norms, which have no penalty
     if weight is None:
         gap = setting.norm / (root * (C - 1))
         if setting.smoothing:
@@ -103,7 +106,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solution:
         delta = setting.smoothing
         gap = simplex_gap(C, cost * math.sqrt(C) / (C - 1), delta) if gap < 0 else gap
         loss = math.log1p((C - 1) * math.exp(-gap)) + delta * (C - 1) / C * gap
-        proof, lower = CLOSED, loss if given else loss + cost * gap
+        proof, lower = CLOSED, loss if fixed_norms else loss + cost * gap
     centring = torch.eye(C, dtype=torch.float64) - 1 / C
     left, right = (gap * root * centring, gap / root * centring)
     return Solution(
@@ -123,7 +126,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solution:
 
 
 def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
-    r"""(C,) how much larger each class's own logit is at the optimum with H >= 0.
+    r"""Return (C,) how much larger the correct logit of each class is at the optimum with H >= 0.
 
     $$p_c = \frac{n t\sqrt{d_c}}{n_c\sqrt{C(C-1)}},\qquad
     \gamma_c = \log\frac{1-(C-1)p_c}{p_c} \text{ or } 0$$
@@ -143,7 +146,7 @@ def relu_gaps(counts: Tensor, metric: Tensor, weight: float) -> Tensor:
 
 
 def solve_relu(setting: Setting, weight: float) -> Solution:
-    """The optimum: W = P diag(omega), means along different axes."""
+    """Return the optimum with H >= 0: W = P diag(omega), and orthogonal means."""
     counts, metric, C = setting.counts, setting.metric, setting.num_classes
     gaps = relu_gaps(counts, metric, weight)
     losses = ((C - 1) * (-gaps).exp()).log1p()
@@ -169,22 +172,22 @@ def solve_relu(setting: Setting, weight: float) -> Solution:
 
 
 class MultiLabelTarget(NamedTuple):
-    """The optimum for n_m copies of every set of m labels."""
+    """Optimum for n_m copies of every set of m labels."""
 
     sizes: dict[int, float]
-    """a_m: logits of a set S of m labels are a_m (1_S - m/C)."""
+    """Size a_m by m: the logits of a set S of m labels are a_m (1_S - m/C)."""
     loss: float
     objective: float
 
     def scale(self, labels: int) -> float:
-        """The mean of a set of m labels is a_m / a_1 times the sum of its labels' means."""
+        """Return a_m / a_1: the mean of a set of m labels over the sum of its labels' means."""
         return self.sizes[labels] / self.sizes[1]
 
 
 def multi_label_target(
     num_classes: int, copies: Mapping[int, float], weight: float
 ) -> MultiLabelTarget:
-    r"""The optimum of pick-all-labels cross-entropy with t = `weight`.
+    r"""Return the optimum of pick-all-labels cross-entropy with t = `weight`.
 
     $$\min_a \sum_m \tfrac{n_m\binom Cm}{N}\,m\log\bigl(m+(C-m)e^{-a_m}\bigr)
     + t(C-1)\sqrt{\textstyle\sum_m n_m\binom{C-2}{m-1}a_m^2}$$
@@ -194,36 +197,36 @@ def multi_label_target(
     Args:
         copies: how often every set of m labels is there, by m.
 
-    >>> found = multi_label_target(4, {1: 1, 2: 1}, 0.01)
-    >>> round(found.objective, 9), round(found.sizes[1], 6), round(found.sizes[2], 6)
+    >>> minimum = multi_label_target(4, {1: 1, 2: 1}, 0.01)
+    >>> round(minimum.objective, 9), round(minimum.sizes[1], 6), round(minimum.sizes[2], 6)
     (1.079620164, 4.101308, 3.568079)
     """
     C = num_classes
-    many = np.array([m for m in sorted(copies) if copies[m]])
-    if C < 2 or not len(many) or many.min() < 1 or many.max() >= C:
+    labels = np.array([m for m in sorted(copies) if copies[m]])
+    if C < 2 or not len(labels) or labels.min() < 1 or labels.max() >= C:
         raise DataError(f"Expected sets of 1 to {C - 1} labels of {C} classes, got {dict(copies)}.")
     if min(copies.values()) < 0 or not weight > 0:
         raise DataError(f"Expected copies >= 0 and a positive weight, got {copies} and {weight}.")
-    n = np.array([float(copies[int(m)]) for m in many])
-    sets = n * np.array([math.comb(C, int(m)) for m in many])
+    n = np.array([float(copies[int(m)]) for m in labels])
+    sets = n * np.array([math.comb(C, int(m)) for m in labels])
     share = sets / sets.sum()
-    cost = n * np.array([math.comb(C - 2, int(m) - 1) for m in many])
+    costs = n * np.array([math.comb(C - 2, int(m) - 1) for m in labels])
 
     def function(a: np.ndarray) -> tuple[float, np.ndarray]:
-        wrong = (C - many) * np.exp(-a)
-        loss = share @ (many * np.log(many + wrong))
-        size = math.sqrt(max(cost @ a**2, 1e-300))
-        slope = -share * many * wrong / (many + wrong) + weight * (C - 1) * cost * a / size
+        wrong = (C - labels) * np.exp(-a)
+        loss = share @ (labels * np.log(labels + wrong))
+        size = math.sqrt(max(costs @ a**2, 1e-300))
+        slope = -share * labels * wrong / (labels + wrong) + weight * (C - 1) * costs * a / size
         return float(loss + weight * (C - 1) * size), slope
 
-    start = np.full(len(many), 3.0)
+    start = np.full(len(labels), 3.0)
     options = {"ftol": 1e-16, "gtol": 1e-13, "maxiter": 5000}
-    bounds = [(0.0, None)] * len(many)
-    found = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    best, value = found.x, function(found.x)[0]
-    nothing = float(share @ (many * math.log(C)))
-    if nothing <= value:
-        best, value = np.zeros(len(many)), nothing
-    loss = float(share @ (many * np.log(many + (C - many) * np.exp(-best))))
-    sizes = {int(m): float(a) for m, a in zip(many, best, strict=True)}
+    bounds = [(0.0, None)] * len(labels)
+    minimum = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    best, value = minimum.x, function(minimum.x)[0]
+    zero_loss = float(share @ (labels * math.log(C)))
+    if zero_loss <= value:
+        best, value = np.zeros(len(labels)), zero_loss
+    loss = float(share @ (labels * np.log(labels + (C - labels) * np.exp(-best))))
+    sizes = {int(m): float(a) for m, a in zip(labels, best, strict=True)}
     return MultiLabelTarget(sizes, loss, value)

@@ -15,7 +15,7 @@ GRID = 240
 
 
 class Geometry(NamedTuple):
-    """Logits of a balanced geometry at size 1."""
+    """Logits of a balanced geometry at scale 1."""
 
     name: str
     logits: Tensor
@@ -23,39 +23,43 @@ class Geometry(NamedTuple):
 
 
 def shapes(num_classes: int) -> list[Geometry]:
-    """The geometries whose cost is known: ETF, orthoplex for even C, polygon.
+    """Return the geometries with a known cost: simplex ETF, orthoplex for even C, polygon.
 
     >>> [shape.name for shape in shapes(6)]
     ['simplex ETF', 'orthoplex', 'polygon']
     """
     C = num_classes
-    one = torch.eye(C, dtype=torch.float64)
-    found = [Geometry("simplex ETF", one - 1 / C)]
+    identity = torch.eye(C, dtype=torch.float64)
+    geometries = [Geometry("simplex ETF", identity - 1 / C)]
     if C % 2 == 0 and C > 2:
         pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
         half = torch.eye(C // 2, dtype=torch.float64)
-        found.append(Geometry("orthoplex", torch.kron(pair, half)))
+        geometries.append(Geometry("orthoplex", torch.kron(pair, half)))
     if C > 4:  # of four it is the orthoplex
-        turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
-        found.append(Geometry("polygon", (turn[:, None] - turn).cos()))
-    return found
+        angles = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
+        geometries.append(Geometry("polygon", (angles[:, None] - angles).cos()))
+    return geometries
 
 
 def best_size(
     cost: Callable[[float], float], most: float, *, lowest: float = 0.0
 ) -> tuple[float, float]:
-    """The size in [0, most] with the smallest cost, and the cost; a scan, then refined."""
+    """Return the size in [lowest, most] with the smallest cost, and that cost.
+
+    A scan over a grid finds the region, a bounded minimiser refines the size."""
     grid = [lowest + (most - lowest) * (k / GRID) for k in range(GRID + 1)]
     best = min(grid, key=cost)
     width = (most - lowest) / GRID
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         cost, bounds=(max(lowest, best - width), best + width), options={"xatol": 1e-12}
     )
-    return (float(found.x), float(found.fun)) if found.fun < cost(best) else (best, cost(best))
+    return (
+        (float(minimum.x), float(minimum.fun)) if minimum.fun < cost(best) else (best, cost(best))
+    )
 
 
 def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float, float]:
-    """Size and objective of the best logits of a shape.
+    """Return size and objective of the best logits of a geometry.
 
     The penalty of F factors is F/2 lambda sum of sigma^(2/F).
     """
@@ -68,36 +72,39 @@ def shape_value(setting: Setting, shape: Geometry, weight: float) -> tuple[float
         loss = float(setting.counts @ losses(setting, size * shape.logits)) / setting.samples
         return loss + F / 2 * weight * rank * size ** (2 / F)
 
-    top = float(shape.logits.max() - shape.logits.min())
-    least = float((shape.logits.diagonal()[0] - shape.logits[1:, 0]).min())
-    most = (math.log(1 / weight) + math.log(setting.num_classes) + 10) / max(least, 0.02 * top)
-    return best_size(cost, most)
+    spread = float(shape.logits.max() - shape.logits.min())
+    margin = float((shape.logits.diagonal()[0] - shape.logits[1:, 0]).min())
+    largest = (math.log(1 / weight) + math.log(setting.num_classes) + 10) / max(
+        margin, 0.02 * spread
+    )
+    return best_size(cost, largest)
 
 
 def solve_deep_linear(setting: Setting, weight: float) -> Solution:
-    """The lowest of the known geometries and of random starts, and which it is."""
+    """Return the lowest of the known geometries and of random starts, and name it."""
     known = []
     if setting.balanced:
         for shape in shapes(setting.num_classes):
             rank = int(torch.linalg.matrix_rank(shape.logits))
             if setting.dim is None or rank <= setting.dim:
                 known.append((*shape_value(setting, shape, weight), shape))
-    found, starts = search(setting), number_of_starts(setting)
-    words = [f"{shape.name} {value:.9g}" for _, value, shape in known]
-    words.append(f"{starts} random starts {found.loss + found.penalty:.9g}")
-    notes = ("objectives: " + ", ".join(words),)
+    solution, starts = search(setting), number_of_starts(setting)
+    objectives = [f"{shape.name} {value:.9g}" for _, value, shape in known]
+    objectives.append(f"{starts} random starts {solution.loss + solution.penalty:.9g}")
+    notes = ("objectives: " + ", ".join(objectives),)
     if known:
         size, value, shape = min(known, key=lambda one: one[1])
-        if value <= (found.loss + found.penalty) * (1 + 1e-9):
+        if value <= (solution.loss + solution.penalty) * (1 + 1e-9):
             return _of_shape(setting, shape, size, weight)._replace(
                 proof=f"lowest of known geometries and {starts} starts: no proof", notes=notes
             )
-    values = torch.linalg.svdvals(found.logits * setting.metric.sqrt())
+    values = torch.linalg.svdvals(solution.logits * setting.metric.sqrt())
     rank = int((values > 1e-4 * values.max().clamp(min=1e-12)).sum())
-    return found._replace(geometry=f"rank {rank}, found by search", notes=notes)
+    return solution._replace(geometry=f"rank {rank}, found by search", notes=notes)
 
 
 def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> Solution:
+    """Return the solution for one geometry at a given size."""
     logits = size * shape.logits
     left, right, values = factor_grams(logits, setting.metric, setting.factors)
     values = torch.where(values > 1e-9 * values.max().clamp(min=1e-300), values, 0.0)

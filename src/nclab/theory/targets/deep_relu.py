@@ -17,11 +17,11 @@ from nclab.theory.targets.setting import Setting, Solution
 from nclab.theory.targets.squared_error import shrunk
 
 PLANE = 7
-"""Classes of `plane`."""
+"""Number of classes of `plane`."""
 
 
 def from_graph(num_classes: int, vertices: int, depth: int, scale: float) -> list[Tensor]:
-    """All weights where classes are the edges of a complete graph, and the same stirred a little.
+    """Return weights whose classes are the edges of a complete graph, exact and with noise.
 
     Logits are `scale` times the identity.
     """
@@ -34,7 +34,7 @@ def from_graph(num_classes: int, vertices: int, depth: int, scale: float) -> lis
 
 
 def plane() -> tuple[Tensor, Tensor]:
-    """Seven classes of four vertices: what the layers carry (4, 7), and who reads it (7, 4).
+    """Return the matrices of seven classes on four vertices: carried (4, 7) and readers (7, 4).
 
     One class is the last vertex, three are edges to it, three the edges of the triangle of the
     others. The units of a column read its own class and, each with one other sign, the lines of a
@@ -58,7 +58,7 @@ def plane() -> tuple[Tensor, Tensor]:
 
 
 def from_plane(num_classes: int, depth: int, scale: float, *, seeds: range) -> Iterator[Tensor]:
-    """Weights where seven classes are a plane and the others random sets of its and new vertices.
+    """Yield weights with seven classes on a plane and the others on random vertex sets.
 
     A new vertex for every three other classes. Needs C >= 7 and three maps.
     """
@@ -80,30 +80,31 @@ def from_plane(num_classes: int, depth: int, scale: float, *, seeds: range) -> I
 
 
 def _weights(carried: Tensor, readers: Tensor, last: Tensor, depth: int, scale: float) -> Tensor:
-    """Features and maps as one vector of C x C matrices of equal norms, padded with zeros."""
+    """Return features and maps as one vector of C x C matrices of equal norms, zero-padded."""
     left, values, right = torch.linalg.svd(carried, full_matrices=False)
     roots = values.sqrt()
-    same = torch.eye(len(carried), dtype=torch.float64)
-    parts = [roots[:, None] * right, left * roots, *[same] * (depth - 3), readers, last]
+    identity = torch.eye(len(carried), dtype=torch.float64)
+    parts = [roots[:, None] * right, left * roots, *[identity] * (depth - 3), readers, last]
     norms = [float(part.norm()) for part in parts]
     level = (scale * math.prod(norms)) ** (1 / len(parts))
     C = len(last)
     full = torch.zeros(len(parts), C, C, dtype=torch.float64)
-    for place, part, norm in zip(full, parts, norms, strict=True):
-        place[: part.shape[0], : part.shape[1]] = part * (level / norm)
+    for target, part, norm in zip(full, parts, norms, strict=True):
+        target[: part.shape[0], : part.shape[1]] = part * (level / norm)
     return full.flatten()
 
 
 REFINING = 20_000
-"""Steps of descent from the graph, at most."""
+"""Largest number of descent steps from the graph."""
 RANDOM, SMALL = 4, 12
-"""Random starts, with up to so many classes."""
+"""Number of random starts, and the largest number of classes that has any."""
 PLANES, SHORT, LONG = 48, 250, 2
-"""Starts from a plane, with `SMALL` classes at most; their steps; so many of the best go on."""
+"""Number of starts from a plane, for at most `SMALL` classes; their steps; the number of best ones
+that continue."""
 ROUGH = 1e-10
-"""What a step wins at least, relatively, before the best end is known."""
+"""Relative improvement below which the short descents stop."""
 RANK = 1e-3
-"""Singular values this small, relatively, are none."""
+"""Relative size below which singular values count as zero."""
 SOURCE = "docs/targets.md, deep ReLU heads; cf. Sukenik et al. 2024"
 
 
@@ -111,15 +112,18 @@ class DeepRelu(NamedTuple):
     """Objectives of the two constructions."""
 
     collapse: float
-    """Every layer an orthogonal frame."""
+    """Objective with an orthogonal frame in every layer."""
     graph: float | None
-    """Rank r before the last ReLU, for C = r (r - 1) / 2 classes; None for other C and depths."""
+    """Objective of rank r before the last ReLU, for C = r (r - 1) / 2 classes; None for other C and
+    depths."""
     refined: float | None
-    """After descent over all weights from there."""
+    """Objective after descent over all weights from the graph."""
 
 
 def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True) -> DeepRelu:
-    r"""Objectives of `depth` linear maps with ReLU between, one sample a class, decay each.
+    r"""Return the objectives of two constructions for `depth` linear maps with ReLU between them.
+
+    Every class has one sample, every factor the weight decay `decay`.
 
     Collapse: C times the problem of one singular value 1. Graph: X the incidence of the edges of
     the complete graph of r vertices, $\mathrm{ReLU}(XX^\top - 11^\top) = I$, so that
@@ -133,8 +137,8 @@ def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True
     (0.01498193, 0.01443226)
     """
     C, F = num_classes, depth + 1
-    one = torch.ones(1, dtype=torch.float64)
-    sigma = float(shrunk(one, C, decay, F))
+    unit = torch.ones(1, dtype=torch.float64)
+    sigma = float(shrunk(unit, C, decay, F))
     collapse = C * ((1 - sigma) ** 2 / (2 * C) + F / 2 * decay * sigma ** (2 / F))
     r = vertices(C)
     if r is None or r < 4 or depth < 3:
@@ -145,7 +149,7 @@ def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True
 
 
 def vertices(num_classes: int) -> int | None:
-    """r with r (r - 1) / 2 classes, if there is one.
+    """Return the r with r (r - 1) / 2 classes, or None.
 
     >>> vertices(10), vertices(11)
     (5, None)
@@ -155,13 +159,14 @@ def vertices(num_classes: int) -> int | None:
 
 
 def _cost(C: int, r: int, depth: int) -> float:
-    """Product of the squared norms of all factors at p = 1, the first two by nuclear norm."""
+    """Return the product of the squared norms of all factors at p = 1, the first two by nuclear
+    norm."""
     first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)
     return C * (C * r / 4) * float(r) ** (depth - 3) * first**2
 
 
 def _graph(C: int, r: int, depth: int, decay: float, each: float = 1.0) -> tuple[float, float]:
-    """Logit and objective of the construction with `each` samples a class."""
+    """Return logit and objective of the graph construction with `each` samples a class."""
     F = depth + 1
     base = F / 2 * decay * (each * _cost(C, r, depth)) ** (1 / F)
     # F/2 decay (K p^2)^(1/F); the loss is C (1 - p)^2 / (2 C).
@@ -169,14 +174,14 @@ def _graph(C: int, r: int, depth: int, decay: float, each: float = 1.0) -> tuple
 
 
 def _refined(C: int, r: int, depth: int, decay: float, scale: float) -> float:
-    """Descent over the weights of a ReLU network of width C from the construction."""
+    """Return the objective after descent over the weights of a ReLU network from the graph."""
     return min(_end(one, C, depth + 1, decay).value for one in from_graph(C, r, depth, scale))
 
 
 def _end(
     start: Tensor, C: int, factors: int, decay: float, each: float = 1.0, *, steps: int = 0
 ) -> DescentResult:
-    """Descent over features and maps, all (C, C), with `each` samples a class.
+    """Return the end of a descent over features and maps, all (C, C), with `each` samples a class.
 
     Features are multiplied by the root of `each`, so that all factors have one penalty. With
     `steps` it ends there, or where a step wins little.
@@ -185,42 +190,42 @@ def _end(
 
     def function(x: Tensor) -> tuple[float, Tensor]:  # by hand: a third of autograd's time
         chain = x.view(factors, C, C)
-        seen = [chain[0] / root]
-        for part in chain[1:-1]:
-            seen.append((part @ seen[-1]).relu())
-        wrong = chain[-1] @ seen[-1] - labels
+        outputs = [chain[0] / root]
+        for weight in chain[1:-1]:
+            outputs.append((weight @ outputs[-1]).relu())
+        error = chain[-1] @ outputs[-1] - labels
         slopes = torch.empty_like(chain)
-        back = wrong / C
-        slopes[-1], back = back @ seen[-1].T, chain[-1].T @ back
+        gradient = error / C
+        slopes[-1], gradient = gradient @ outputs[-1].T, chain[-1].T @ gradient
         for k in range(factors - 2, 0, -1):
-            back = back * (seen[k] > 0)
-            slopes[k], back = back @ seen[k - 1].T, chain[k].T @ back
-        slopes[0] = back / root
-        value = float(wrong.square().sum()) / (2 * C) + decay / 2 * float(x @ x)
+            gradient = gradient * (outputs[k] > 0)
+            slopes[k], gradient = gradient @ outputs[k - 1].T, chain[k].T @ gradient
+        slopes[0] = gradient / root
+        value = float(error.square().sum()) / (2 * C) + decay / 2 * float(x @ x)
         return value, torch.add(slopes.flatten(), x, alpha=decay)
 
     with one_thread():
-        rest = ROUGH if steps else 1e-15
-        return descend(function, start, steps=steps or REFINING, rest=rest, memory=30)
+        tolerance = ROUGH if steps else 1e-15
+        return descend(function, start, steps=steps or REFINING, tolerance=tolerance, memory=30)
 
 
 def _planes(C: int, depth: int) -> int:
-    """How many starts from a plane; of seven classes alone it has nothing random."""
+    """Return the number of starts from a plane; seven classes have one, without random sets."""
     if not PLANE <= C <= SMALL or depth < 3:
         return 0
     return PLANES if C > PLANE else LONG
 
 
 def _read(chain: Tensor, each: float) -> Tensor:
-    """(C, C) what the last map reads, a column for each class."""
-    seen = chain[0] / math.sqrt(each)
-    for part in chain[1:-1]:
-        seen = (part @ seen).relu()
-    return seen
+    """Return (C, C) the input of the last map, one column per class."""
+    output = chain[0] / math.sqrt(each)
+    for weight in chain[1:-1]:
+        output = (weight @ output).relu()
+    return output
 
 
 def solve_deep_relu(setting: Setting, weight: float) -> Solution:
-    """The lowest of collapse, graph and descents from the graph and random starts; which it is."""
+    """Return the lowest of collapse, graph and descents from graph, plane and random starts."""
     if not setting.balanced or setting.bias is not None:
         raise DataError("Expected equal counts= and bias=None for deep ReLU heads, got others.")
     C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
@@ -234,7 +239,7 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solution:
     penalty = F / 2 * weight * float((sigma ** (2 / F)).sum())
     rows, read = sigma ** (2 / F), sigma ** (2 - 2 / F) / m
     value, r = loss + penalty, vertices(C)
-    collapsed = Solution(
+    solution = Solution(
         logits=(sigma / math.sqrt(m)).diag(),
         bias=torch.zeros_like(setting.counts),
         loss=loss,
@@ -248,48 +253,48 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solution:
         norm=float(sigma.sum()),
         weight=weight,
     )
-    words, starts = [f"orthogonal frames {value:.9g}"], []
+    objectives, starts = [f"orthogonal frames {value:.9g}"], []
     if r is not None and r >= 4 and setting.depth >= 3:
         p, graph = _graph(C, r, setting.depth, weight, m)
-        words.append(f"strongly regular graph {graph:.9g}")
+        objectives.append(f"strongly regular graph {graph:.9g}")
         starts = from_graph(C, r, setting.depth, p * math.sqrt(m)) if p else []
     random = RANDOM if C <= SMALL and setting.depth >= 2 else 0
     for seed in range(random):
         generator = torch.Generator().manual_seed(seed)
         starts.append(torch.randn(F * C * C, generator=generator).double())
     planes = _planes(C, setting.depth)
-    begun = [
+    short_ends = [
         _end(one, C, F, weight, m, steps=SHORT)
         for one in from_plane(C, setting.depth, math.sqrt(m), seeds=range(planes))
     ]
-    starts += [one.point for one in sorted(begun, key=lambda one: one.value)[:LONG]]
+    starts += [one.point for one in sorted(short_ends, key=lambda one: one.value)[:LONG]]
     ends = [_end(one, C, F, weight, m, steps=REFINING) for one in track(starts, "starts")]
-    tried = len(ends) + max(planes - LONG, 0)
-    proof = f"lowest of known geometries and {tried} starts: no proof"
+    number_of_ends = len(ends) + max(planes - LONG, 0)
+    proof = f"lowest of known geometries and {number_of_ends} starts: no proof"
     if ends:
         best = _end(min(ends, key=lambda one: one.value).point, C, F, weight, m)
-        words.append(f"{tried} starts {best.value:.9g}")
+        objectives.append(f"{number_of_ends} starts {best.value:.9g}")
         if best.value < value * (1 - 1e-9):
-            collapsed = _of_end(collapsed, best, F, m)
-    return collapsed._replace(proof=proof, notes=("objectives: " + ", ".join(words),))
+            solution = _of_end(solution, best, F, m)
+    return solution._replace(proof=proof, notes=("objectives: " + ", ".join(objectives),))
 
 
-def _of_end(like: Solution, end: DescentResult, factors: int, each: float) -> Solution:
-    """What a descent ended at, with the rank of what enters the last ReLU."""
-    C = len(like.bias)
+def _of_end(solution: Solution, end: DescentResult, factors: int, each: float) -> Solution:
+    """Return the solution at the end of a descent, with the rank of the input of the last ReLU."""
+    C = len(solution.bias)
     chain = end.point.view(factors, C, C)
-    before = chain[-2] @ _read(chain[:-1], each)
-    values = torch.linalg.svdvals(before)
+    inputs = chain[-2] @ _read(chain[:-1], each)
+    values = torch.linalg.svdvals(inputs)
     rank = int((values > RANK * values[0]).sum())
-    seen = _read(chain, each)
-    logits = chain[-1] @ seen
+    outputs = _read(chain, each)
+    logits = chain[-1] @ outputs
     loss = float((logits - torch.eye(C, dtype=torch.float64)).square().sum()) / (2 * C)
-    return like._replace(
+    return solution._replace(
         logits=logits,
         loss=loss,
         penalty=end.value - loss,
         left=chain[-1] @ chain[-1].T,
-        right=seen.T @ seen,
+        right=outputs.T @ outputs,
         geometry=f"rank {rank} before the last ReLU, found by descent",
         norm=float(torch.linalg.svdvals(logits).sum()) * math.sqrt(each),
     )

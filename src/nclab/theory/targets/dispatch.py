@@ -11,7 +11,7 @@ from nclab.errors import DataError
 from nclab.theory.targets.closed_forms import solve_balanced, solve_relu
 from nclab.theory.targets.deep_linear import solve_deep_linear
 from nclab.theory.targets.deep_relu import solve_deep_relu
-from nclab.theory.targets.given_norms import WEAKEST, least_loss, root
+from nclab.theory.targets.given_norms import WEAKEST, find_weight, least_loss
 from nclab.theory.targets.limits import (
     best_margin,
     code_means,
@@ -29,8 +29,8 @@ from nclab.theory.targets.program import (
     nuclear_norm,
     program_of_counts,
 )
-from nclab.theory.targets.program_solver import first, solve
-from nclab.theory.targets.result import Target, _is_zero
+from nclab.theory.targets.program_solver import initial_point, solve
+from nclab.theory.targets.result import Target, logits_are_zero
 from nclab.theory.targets.search import program_of_classes, search
 from nclab.theory.targets.setting import CLOSED, Setting, Solution, check_setting, factor_grams
 from nclab.theory.targets.squared_error import solve_squared
@@ -54,7 +54,7 @@ def target(
     targets: Any = None,
     average: str = "samples",
 ) -> Target:
-    r"""The optimum of a network whose features are free, and the proof of it.
+    r"""Return the optimum of a network whose features are free, with its proof.
 
     $$\min_{W,H,b}\; \tfrac1n\sum_i \ell(Wh_i+b, y_i) + \tfrac{\lambda_W}2\|W\|^2
     + \tfrac{\lambda_H}2\|H\|^2 + \tfrac{\lambda_b}2\|b\|^2$$
@@ -99,94 +99,96 @@ def target(
     return target_of(setting, solve_setting(setting))
 
 
-def target_of(setting: Setting, found: Solution) -> Target:
-    """A solved setting, with the norms shared out between classifier and features."""
-    share = _share(setting, found)
+def target_of(setting: Setting, solution: Solution) -> Target:
+    """Return the target of a solved setting, with its norms split between W and H."""
+    share = _share(setting, solution)
     penalised = setting.weight_decay is not None
     return Target(
         setting=setting,
-        logits=found.logits,
-        bias=found.bias,
-        classifier_gram=found.left * share,
-        mean_gram=found.right / share,
-        loss=found.loss,
-        objective=found.loss + found.penalty if penalised else None,
-        lower_bound=found.lower,
-        proof=found.proof,
-        geometry="zero" if _is_zero(setting, found.logits) else found.geometry,
-        source=found.source,
-        weight=found.weight,
-        notes=found.notes,
+        logits=solution.logits,
+        bias=solution.bias,
+        classifier_gram=solution.left * share,
+        mean_gram=solution.right / share,
+        loss=solution.loss,
+        objective=solution.loss + solution.penalty if penalised else None,
+        lower_bound=solution.lower,
+        proof=solution.proof,
+        geometry="zero" if logits_are_zero(setting, solution.logits) else solution.geometry,
+        source=solution.source,
+        weight=solution.weight,
+        notes=solution.notes,
     )
 
 
-def _share(setting: Setting, found: Solution) -> float:
-    """How much of the norm is the classifier's: |W|^2 = share |W||H|."""
+def _share(setting: Setting, solution: Solution) -> float:
+    """Return the classifier's share of the norm: |W|^2 = share |W||H|."""
     if setting.norms is not None:
         alpha, beta = setting.norms
         share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
-        weights = float(found.left.diagonal().sum())  # a search may end with unequal halves
-        features = float((setting.metric * found.right.diagonal()).sum())
+        weights = float(solution.left.diagonal().sum())  # a search may end with unequal halves
+        features = float((setting.metric * solution.right.diagonal()).sum())
         return share * (math.sqrt(features / weights) if weights > 0 else 1.0)
     assert setting.weight_decay is not None
     return setting.weight / setting.weight_decay[0] if setting.weight_decay[0] else 1.0
 
 
 def solve_setting(setting: Setting) -> Solution:
-    """The optimum by the best proof there is."""
-    room = setting.num_classes if setting.dim is None else setting.dim
+    """Return the solution with the strongest available proof."""
+    dim = setting.num_classes if setting.dim is None else setting.dim
     squared = setting.loss == "mse"
     if squared and setting.average == "classes":
         raise DataError("Expected average samples with loss mse, got classes.")
     if setting.weight_decay == (0.0, 0.0):
         return _limit(setting)
     if setting.weight_decay is not None:
-        least = WEAKEST * float(setting.metric.max().sqrt()) / setting.samples
-        if setting.weight < least:
+        smallest = WEAKEST * float(setting.metric.max().sqrt()) / setting.samples
+        if setting.weight < smallest:
             raise DataError(
                 f"Expected weight_decay=0, for the limit, or t = sqrt(lambda_W lambda_H) from "
-                f"{least:.3g} on, got {setting.weight:.3g}: smaller ones are lost in rounding."
+                f"{smallest:.3g} on, got {setting.weight:.3g}: smaller ones are lost in rounding."
             )
     if setting.depth > 1:
         return _deep(setting)
     if setting.features == "relu":
-        plain = setting.bias is None and room >= setting.num_classes
+        plain = setting.bias is None and dim >= setting.num_classes
         hard = setting.loss == "cross_entropy" and setting.targets is None
         if plain and (hard or squared):
             return _closed(solve_relu if hard else solve_squared, setting)
         return search(setting)
     if squared:
-        if setting.bias and room < setting.num_classes:
+        if setting.bias and dim < setting.num_classes:
             return search(setting)
         return _closed(solve_squared, setting)
     if setting.balanced:
         weight = None if setting.norms is not None else setting.weight
-        found = solve_balanced(setting, weight)
+        solution = solve_balanced(setting, weight)
         rank = setting.num_classes - 1
     else:
-        found = _program(setting)
-        rank = int(torch.linalg.matrix_rank(found.logits, rtol=1e-6))
-    return found if rank <= room or not found.norm > 0 else _crowded(setting)
+        solution = _program(setting)
+        rank = int(torch.linalg.matrix_rank(solution.logits, rtol=1e-6))
+    return solution if rank <= dim or not solution.norm > 0 else _crowded(setting)
 
 
 def _closed(solver: Callable[[Setting, float], Solution], setting: Setting) -> Solution:
-    """A formula in t, at the t of the weight decays or the one that gives the norms."""
+    """Return a closed-form solution, at the given weight decays or at the weight that gives the
+    norms."""
     if setting.norms is None:
         return solver(setting, setting.weight)
-    most = float((setting.counts / setting.metric.sqrt()).max()) / setting.samples * 2
-    weight, _ = root(lambda t: solver(setting, t).norm, setting.norm, most, close=1e-13)
+    largest = float((setting.counts / setting.metric.sqrt()).max()) / setting.samples * 2
+    weight, _ = find_weight(lambda t: solver(setting, t).norm, setting.norm, largest, close=1e-13)
     slack = weight == 0
     if slack and setting.loss != "mse":
         raise DataError(
             "Expected norms of which the least loss can be computed, got "
             f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}: too large."
         )
-    found = solver(setting, weight or 1e-12 * most)
+    solution = solver(setting, weight or 1e-12 * largest)
     note = ("smaller norms have the same loss",) if slack else ()
-    return found._replace(lower=found.loss, notes=found.notes + note)
+    return solution._replace(lower=solution.loss, notes=solution.notes + note)
 
 
 def _limit(setting: Setting) -> Solution:
+    """Return the limit of vanishing weight decay, or raise if no limit is known."""
     plain = setting.loss == "cross_entropy" and setting.targets is None and setting.depth == 1
     if not plain or setting.features != "free":
         raise DataError(
@@ -202,7 +204,7 @@ def _limit(setting: Setting) -> Solution:
     means = code_means(code)
     known, reached = best_margin(C, setting.dim), softmax_margin(code)
     exact = known.exact and reached > known.upper - 1e-9
-    words = f"softmax margin {reached:.9g}, at most {known.upper:.9g} ({known.source})"
+    margin_note = f"softmax margin {reached:.9g}, at most {known.upper:.9g} ({known.source})"
     return Solution(
         logits=code @ means.T,
         bias=torch.zeros_like(setting.counts),
@@ -216,11 +218,12 @@ def _limit(setting: Setting) -> Solution:
         source="docs/targets.md, few dimensions; cf. Jiang et al. 2024",
         norm=1.0,
         weight=0.0,
-        notes=(words, "a limit for unit rows and features: only directions mean something"),
+        notes=(margin_note, "a limit for unit rows and features: only directions mean something"),
     )
 
 
 def _deep(setting: Setting) -> Solution:
+    """Return the solution for a deep head."""
     weight = setting.weight
     if setting.features == "relu":
         if setting.loss != "mse":
@@ -234,7 +237,7 @@ def _deep(setting: Setting) -> Solution:
 
 
 def _program(setting: Setting) -> Solution:
-    """Any counts: the convex program, proved by its dual."""
+    """Return the solution of the convex program for any counts, proved by its dual."""
     weight = 0.0 if setting.norms is not None else setting.weight
     if setting.targets is None:
         options = {
@@ -242,34 +245,39 @@ def _program(setting: Setting) -> Solution:
             "bias": setting.bias,
             "focal_gamma": setting.focal_gamma,
         }
-        program, place = program_of_counts(setting.counts, weight, metric=setting.metric, **options)
+        program, group = program_of_counts(setting.counts, weight, metric=setting.metric, **options)
     else:
         program = program_of_classes(setting, weight)
-        place = torch.arange(setting.num_classes)
+        group = torch.arange(setting.num_classes)
     if setting.focal_gamma:
-        return _focal(setting, program, place)
+        return _focal(setting, program, group)
     notes: tuple[str, ...] = ()
     if setting.norms is not None:
-        least = least_loss(program, setting.norm)
-        point, lower, weight = least.point, least.lower, least.weight
+        optimum_at_norms = least_loss(program, setting.norm)
+        point, lower, weight = (
+            optimum_at_norms.point,
+            optimum_at_norms.lower,
+            optimum_at_norms.weight,
+        )
         notes += () if weight else ("smaller norms have the same loss",)
     else:
         optimum = solve(program)
         point, lower = optimum.point, optimum.lower
-        if weight >= (most := critical_weight(program)):
-            notes = (f"zero: t = {weight:.4g} is at least the critical {most:.4g}",)
-    return _of_point(setting, program, point, place)._replace(
+        if weight >= (critical := critical_weight(program)):
+            notes = (f"zero: t = {weight:.4g} is at least the critical {critical:.4g}",)
+    return _of_point(setting, program, point, group)._replace(
         lower=lower, proof="duality gap", weight=weight, notes=notes
     )
 
 
-def _of_point(setting: Setting, program: Program, point: LogitPoint, place: Tensor) -> Solution:
-    logits = class_logits(point, place)
+def _of_point(setting: Setting, program: Program, point: LogitPoint, group: Tensor) -> Solution:
+    """Return the solution for one point of a program."""
+    logits = class_logits(point, group)
     left, right, values = factor_grams(logits, setting.metric)
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
     return Solution(
         logits=logits,
-        bias=point.bias[place],
+        bias=point.bias[group],
         loss=evaluate(program, point).loss,
         penalty=penalty,
         left=left,
@@ -283,23 +291,23 @@ def _of_point(setting: Setting, program: Program, point: LogitPoint, place: Tens
     )
 
 
-def _focal(setting: Setting, program: Program, place: Tensor) -> Solution:
-    """Not convex: the lowest of some starts."""
+def _focal(setting: Setting, program: Program, group: Tensor) -> Solution:
+    """Return the lowest solution from several starts: focal loss is not convex."""
     if setting.norms is not None:
         return search(setting)
-    found = [solve(program, first(program, size)) for size in (1.0, 3.0, 6.0, 10.0)]
-    best = min(found, key=lambda one: one.objective)
-    return _of_point(setting, program, best.point, place)._replace(
-        proof=f"best of {len(found)} starts: no proof", geometry="between simplex ETF and SELI"
+    optima = [solve(program, initial_point(program, size)) for size in (1.0, 3.0, 6.0, 10.0)]
+    best = min(optima, key=lambda one: one.objective)
+    return _of_point(setting, program, best.point, group)._replace(
+        proof=f"best of {len(optima)} starts: no proof", geometry="between simplex ETF and SELI"
     )
 
 
 def _crowded(setting: Setting) -> Solution:
-    """Fewer dimensions than the optimum wants."""
-    found = search(setting)
+    """Return the solution with fewer dimensions than the optimum needs."""
+    solution = search(setting)
     if setting.dim is None or not setting.balanced:
-        return found
+        return solution
     margin = best_margin(setting.num_classes, setting.dim)
-    words = f"{margin.lower:.6g}" if margin.exact else f"{margin.lower:.6g} to {margin.upper:.6g}"
-    note = f"as the weight decay goes to 0: a softmax code of margin {words} ({margin.source})"
-    return found._replace(notes=(*found.notes, note))
+    values = f"{margin.lower:.6g}" if margin.exact else f"{margin.lower:.6g} to {margin.upper:.6g}"
+    note = f"as the weight decay goes to 0: a softmax code of margin {values} ({margin.source})"
+    return solution._replace(notes=(*solution.notes, note))

@@ -1,4 +1,4 @@
-"""How far a network is from a target, beside how far it is from the simplex ETF."""
+"""Distance of a network to a target, compared with its distance to the simplex ETF."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def gram_distance(gram: Tensor, other: Tensor) -> float | None:
-    r"""Distance of two Gram matrices, each divided by its norm.
+    r"""Return the distance of two Gram matrices after division by their norms.
 
     $$\|G/\|G\|_F - G^*/\|G^*\|_F\|_F$$
 
@@ -33,57 +33,57 @@ def gram_distance(gram: Tensor, other: Tensor) -> float | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TargetDistance(Printed):
-    """A network against its target; distances are of normalised Gram matrices."""
+    """Distances of a network to a target, between normalised Gram matrices."""
 
     geometry: str
-    """Of the target."""
+    """Name of the target's geometry."""
     means: float | None
-    """Class means around their mean, on both sides."""
+    """Distance of the class means, centred on both sides."""
     means_raw: float | None
-    """Class means as they are."""
+    """Distance of the class means without centring."""
     classifier: float | None
-    """Rows around their mean, on both sides."""
+    """Distance of the classifier rows, centred on both sides."""
     classifier_raw: float | None
     etf: dict[str, float | None]
-    """The same four distances to the simplex ETF."""
+    """The same four distances, to the simplex ETF."""
     apart: float | None
-    """Centred class means of the target from the simplex ETF; None where it is zero."""
+    """Distance of the target's centred class means to the simplex ETF; None if they are zero."""
     mean_norm_ratios: Tensor
-    """(C,) norm of each class mean over the target's; inf where the target has none. Of a limit,
-    whose norms grow without end, divided by their mean."""
+    """(C,) norm of each class mean over the norm in the target; inf if that norm is zero. For a
+    limit, whose norms grow without end, the ratios are divided by their mean."""
     classifier_norm_ratios: Tensor | None
-    """(C,) likewise of the rows."""
+    """(C,) the same ratios for the classifier rows."""
     excess_loss: float | None
-    """Mean loss over samples minus the target's; None where the two are no losses of one kind."""
+    """Mean loss over samples minus the target's loss; None if the two losses differ in kind."""
     notes: tuple[str, ...] = field(default=())
-    """What keeps the two from being compared in full."""
+    """Reasons why network and target cannot be compared in full."""
 
     @property
     def nearer(self) -> str:
-        """Which of the two the class means are nearer to: target, etf, or the same."""
-        here, there = self.means, self.etf["means"]
-        if here is None or there is None or abs(here - there) < SAME:
+        """Name of the geometry nearer to the class means: "target", "etf" or "the same"."""
+        to_target, to_etf = self.means, self.etf["means"]
+        if to_target is None or to_etf is None or abs(to_target - to_etf) < SAME:
             return "the same"
-        return "target" if here < there else "etf"
+        return "target" if to_target < to_etf else "etf"
 
     @property
     def is_etf(self) -> bool:
-        """Whether the target itself is the simplex ETF, as far as centred means tell."""
+        """Whether the target itself is the simplex ETF, judged by its centred means."""
         return self.apart is not None and self.apart < SAME
 
     def in_words(self) -> str:
-        """What the distances of the means say."""
-        here, there = self.means, self.etf["means"]
-        if here is None or there is None:
+        """Return one sentence about the distances of the class means."""
+        to_target, to_etf = self.means, self.etf["means"]
+        if to_target is None or to_etf is None:
             return "The target or the network is zero: there is no distance."
-        words = f"Class means: {number(here)} from their own optimum ({self.geometry})"
+        sentence = f"Class means: {number(to_target)} from their own optimum ({self.geometry})"
         if self.nearer == "the same":
-            return words + ", as far as from the simplex ETF."
+            return sentence + ", as far as from the simplex ETF."
         nearer = "nearer than" if self.nearer == "target" else "farther than"
-        return f"{words}, {nearer} from the simplex ETF ({number(there)})."
+        return f"{sentence}, {nearer} from the simplex ETF ({number(to_etf)})."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; a ratio that does not exist is None."""
+        """Return plain JSON values; an undefined ratio is None."""
         names = ("geometry", "means", "means_raw", "classifier", "classifier_raw", "excess_loss")
         rows = self.classifier_norm_ratios
         return {
@@ -110,25 +110,27 @@ class TargetDistance(Printed):
         ):
             table.add_row(words, number(getattr(self, name)), number(self.etf[name]))
         lines = [self.in_words()]
-        for what, ratios in (
+        for name_of_rows, ratios in (
             ("means", self.mean_norm_ratios),
             ("rows", self.classifier_norm_ratios),
         ):
             if ratios is not None and bool(torch.isfinite(ratios).all()):
                 low, high = float(ratios.min()), float(ratios.max())
-                lines.append(f"Norms of {what} over the target's: {low:.4g} to {high:.4g}.")
+                lines.append(f"Norms of {name_of_rows} over the target's: {low:.4g} to {high:.4g}.")
         if self.excess_loss is not None:
             lines.append(f"Loss above the target's: {self.excess_loss:.4g}.")
         return Group(table, *lines, *(f"! {note}" for note in self.notes))
 
     def to_frame(self) -> "DataFrame":
-        """A pandas table: the four distances, to the target and to the simplex ETF."""
-        rows = [{"target": getattr(self, name), "etf": own} for name, own in self.etf.items()]
+        """Return a pandas table of the four distances, to the target and to the simplex ETF."""
+        rows = [
+            {"target": getattr(self, name), "etf": distance} for name, distance in self.etf.items()
+        ]
         return as_frame(rows, index=list(self.etf))
 
 
 SAME = 1e-3
-"""Distances that differ by less are the same."""
+"""Largest difference of two distances that count as equal."""
 
 
 def distance_to(
@@ -139,14 +141,14 @@ def distance_to(
     *,
     counts: Tensor | None = None,
 ) -> TargetDistance:
-    """From class means (C, d), classifier rows (C, d) and mean loss to a target.
+    """Return the distances of class means (C, d) and classifier rows (C, d) to a target.
 
     `counts` (C,) are those of the samples; a note says where the target has others.
 
     >>> from nclab.theory.targets.dispatch import target
     >>> corners = torch.eye(3, dtype=torch.float64)
-    >>> found = distance_to(target(3, weight_decay=0.01), corners, corners)
-    >>> round(found.means, 6), round(found.means_raw, 6), found.nearer
+    >>> measured = distance_to(target(3, weight_decay=0.01), corners, corners)
+    >>> round(measured.means, 6), round(measured.means_raw, 6), measured.nearer
     (0.0, 0.605811, 'the same')
     """
     C = target.num_classes
@@ -155,22 +157,28 @@ def distance_to(
     P = torch.eye(C, dtype=torch.float64) - 1 / C
     limit = target.setting.weight_decay == (0.0, 0.0)
     etf: dict[str, float | None] = {}
-    own: dict[str, float | None] = {}
+    distances: dict[str, float | None] = {}
     ratios: list[Tensor | None] = []
     for name, rows, gram in (
         ("means", means, target.mean_gram),
         ("classifier", weight, target.classifier_gram),
     ):
         if rows is None:
-            for word in (name, f"{name}_raw"):
-                own[word] = etf[word] = None
+            for key in (name, f"{name}_raw"):
+                distances[key] = etf[key] = None
             ratios.append(None)
             continue
         rows = rows.detach().double().cpu()
-        found = rows @ rows.T
-        centred = _centred(found)
-        own[name], etf[name] = gram_distance(centred, _centred(gram)), gram_distance(centred, P)
-        own[f"{name}_raw"], etf[f"{name}_raw"] = gram_distance(found, gram), gram_distance(found, P)
+        measured = rows @ rows.T
+        centred = _centred(measured)
+        distances[name], etf[name] = (
+            gram_distance(centred, _centred(gram)),
+            gram_distance(centred, P),
+        )
+        distances[f"{name}_raw"], etf[f"{name}_raw"] = (
+            gram_distance(measured, gram),
+            gram_distance(measured, P),
+        )
         ratio = rows.norm(dim=1) / gram.diagonal().clamp(min=0).sqrt()
         ratios.append(ratio / ratio.mean() if limit else ratio)
     assert ratios[0] is not None
@@ -190,19 +198,21 @@ def distance_to(
         classifier_norm_ratios=ratios[1],
         excess_loss=None if loss is None else loss - target.loss,
         notes=tuple(notes),
-        **own,
+        **distances,
     )
 
 
 def _centred(gram: Tensor) -> Tensor:
-    """P G P in one pass."""
+    """Return P G P in one pass."""
     middle = gram.mean(0)
     return gram - middle - middle[:, None] + middle.mean()
 
 
-def _proportional(one: Tensor, other: Tensor) -> bool:
-    return bool(torch.allclose(one / one.sum(), other / other.sum(), rtol=1e-6, atol=0))
+def _proportional(first: Tensor, second: Tensor) -> bool:
+    """Whether two vectors of counts are proportional."""
+    return bool(torch.allclose(first / first.sum(), second / second.sum(), rtol=1e-6, atol=0))
 
 
 def _finite(values: Tensor) -> list[float | None]:
+    """Return the values as a list with None for infinity."""
     return [value if value < float("inf") else None for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""The least loss that given norms allow, once or for many norms of the same class counts."""
+"""Least loss at given norms: solved once, or interpolated for many norms of the same counts."""
 
 import math
 from collections.abc import Callable
@@ -20,58 +20,64 @@ from nclab.theory.targets.program import (
     program_of_counts,
     with_weight,
 )
-from nclab.theory.targets.program_solver import MANY, average_counts, first, lower_bound, solve
+from nclab.theory.targets.program_solver import (
+    MANY,
+    average_counts,
+    initial_point,
+    lower_bound,
+    solve,
+)
 from nclab.theory.targets.setting import Solution
 
 CLOSE = 1e-7
-"""The norm is met to this, relatively; the loss then to its square."""
+"""Relative accuracy of the norm; the accuracy of the loss is its square."""
 WEAKEST = 1e-12
-"""A weight this far below the threshold is none."""
+"""Smallest weight, relative to the critical weight, that is not treated as zero."""
 
 
 class LeastLoss(NamedTuple):
-    """The optimum for given norms."""
+    """Optimum for given norms."""
 
     point: LogitPoint
     weight: float
-    """t of the penalty with the same optimum; 0 where less than the norms suffices."""
+    """Weight t of the penalty with the same optimum; 0 if smaller norms reach the same loss."""
     loss: float
     lower: float
-    """No network with these norms, or smaller ones, has a smaller loss."""
+    """Lower bound on the loss of every network with these or smaller norms."""
     norm: float
-    """|M D^{1/2}|_* of the point."""
+    """Norm |M D^{1/2}|_* of the point."""
 
 
 def least_loss(program: Program, norm: float) -> LeastLoss:
-    """The smallest loss with |W|_F |H|_F at most `norm`; the weight of the program is not used.
+    """Return the smallest loss with |W|_F |H|_F at most `norm`; the program's weight is ignored.
 
     Costs about a dozen solutions of the program, of averaged counts if there are many.
     """
     with one_thread():
-        near, slope = None, 0.0
+        near_weight, slope = None, 0.0
         if program.groups > MANY:
             guess = least_loss(average_counts(program), norm)
             if guess.weight:
-                near = guess.weight
-                one = with_weight(average_counts(program), near * 1.05)
-                moved = nuclear_norm(one, solve(one, gap=1e-6).point)
+                near_weight = guess.weight
+                weighted = with_weight(average_counts(program), near_weight * 1.05)
+                moved = nuclear_norm(weighted, solve(weighted, gap=1e-6).point)
                 slope = (moved / norm - 1) / math.log(1.05)
         start: list[LogitPoint] = []
 
         def norm_at(weight: float) -> float:
-            one = with_weight(program, weight)
-            found = solve(one, start[-1] if start and near is None else None)
-            start.append(found.point)
-            return nuclear_norm(one, found.point)
+            weighted = with_weight(program, weight)
+            optimum = solve(weighted, start[-1] if start and near_weight is None else None)
+            start.append(optimum.point)
+            return nuclear_norm(weighted, optimum.point)
 
-        if near is not None:
-            reached = norm_at(near)
-            near *= math.exp((1 - reached / norm) / slope)
-            reached, weight = norm_at(near), near
+        if near_weight is not None:
+            reached = norm_at(near_weight)
+            near_weight *= math.exp((1 - reached / norm) / slope)
+            reached, weight = norm_at(near_weight), near_weight
         else:
-            weight, reached = root(norm_at, norm, critical_weight(program))
+            weight, reached = find_weight(norm_at, norm, critical_weight(program))
         point = start[-1]
-        if not weight and bool((program.own == 1).all()):
+        if not weight and bool((program.own_target == 1).all()):
             # Of hard targets the loss falls with the norms without end.
             raise DataError(
                 f"Expected norms of which the least loss can be computed, up to |W| |H| = "
@@ -87,14 +93,14 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
         return LeastLoss(point, weight, loss, min(lower, loss), reached)
 
 
-def root(
+def find_weight(
     norm_at: Callable[[float], float], norm: float, most: float, *, close: float = CLOSE
 ) -> tuple[float, float]:
-    """The weight below `most` at which a falling function of it has a value, and that value.
+    """Return the weight below `most` at which a decreasing function has a value, and that value.
 
     (0, the value next to 0) where even the weakest penalty has a smaller norm.
 
-    >>> weight, reached = root(lambda t: 1 - t, 0.75, 1.0)
+    >>> weight, reached = find_weight(lambda t: 1 - t, 0.75, 1.0)
     >>> round(weight, 6), round(reached, 6)
     (0.25, 0.75)
     """
@@ -118,39 +124,41 @@ def root(
         middle = (x * b - y * a) / (b - a)
         weight = math.exp(middle)
         value = norm_at(weight)
-        rest = value - norm
-        if rest > 0:
-            x, a = middle, rest
+        difference = value - norm
+        if difference > 0:
+            x, a = middle, difference
             b = b / 2 if side == 1 else b
             side = 1
         else:
-            y, b = middle, rest
+            y, b = middle, difference
             a = a / 2 if side == -1 else a
             side = -1
     return weight, value
 
 
 STEP = 10**-0.125
-"""From one solved weight t to the next."""
+"""Ratio of two neighbouring weights t of a path."""
 LAST = 88
-"""Of them: 1e-11 of the weight that makes everything zero."""
+"""Number of weights of a path, down to 1e-11 of the critical weight."""
 MOST_GROUPS = 100
-"""Distinct counts up to which a path is solved; an optimum of so many takes half a second."""
+"""Largest number of distinct counts of a path; one optimum with so many takes half a second."""
 KEPT = 16
-"""Paths that are remembered."""
+"""Number of cached paths."""
 
 
 class _PathPoint(NamedTuple):
+    """Solved optimum at one weight of a path."""
+
     weight: float
     norm: float
     lower: float
-    """The dual's bound on the objective."""
+    """Dual bound on the objective."""
     parts: tuple[Tensor, ...]
-    """By groups: bias, then common part and lift of logits, left and right Gram."""
+    """Bias, then common part and lift of logits, left and right Gram, all by groups."""
 
 
 class TargetPath:
-    """The optima of cross-entropy for counts and any bias or none, each solved when first needed.
+    """Optima of cross-entropy for given counts, at all norms; each is solved when first needed.
 
     >>> path = target_path((10.0, 10.0, 1.0), False)
     >>> found = path.at(20.0)
@@ -160,51 +168,55 @@ class TargetPath:
 
     def __init__(self, counts: tuple[float, ...], biased: bool) -> None:
         self.counts = torch.tensor(counts, dtype=torch.float64)
-        self.program, self.place = program_of_counts(self.counts, 0.0, bias=0.0 if biased else None)
+        self.program, self.group = program_of_counts(self.counts, 0.0, bias=0.0 if biased else None)
         if self.program.groups > MOST_GROUPS:
             raise DataError(
                 f"Expected at most {MOST_GROUPS} different counts beside a measurement, got "
                 f"{self.program.groups}. Ask for it: collapse.target()"
             )
-        self.top = critical_weight(self.program)
-        self.size = nuclear_norm(self.program, first(self.program, 1.0))
-        least = self.top * STEP**LAST
-        self.most = self._simple(least * self.size)[1] / least  # t |W||H| is below any objective
+        self.critical = critical_weight(self.program)
+        self.size = nuclear_norm(self.program, initial_point(self.program, 1.0))
+        smallest = self.critical * STEP**LAST
+        self.largest_norm = (
+            self._simple(smallest * self.size)[1] / smallest
+        )  # t |W||H| is below any objective
         self._solved: dict[int, _PathPoint] = {}
 
     def at(self, norm: float) -> Solution:
-        """Between the two solved optima whose norms enclose this one; the loss is proved.
+        """Return the solution between the two solved optima whose norms enclose `norm`.
 
         Logits and Grams are interpolated, which loses the square of a step; the loss is the dual's
         bound at the given norm, the better of the two.
         """
-        if not norm <= self.most:
+        if not norm <= self.largest_norm:
             raise DataError(self._too_large(norm))
         # As if logits were a multiple of the centred identity, then by what a step adds in the end.
         cost = -math.log1p(math.exp(norm / self.size) / (len(self.counts) - 1))
-        number = round((cost - math.log(self.top * self.size)) / math.log(STEP))
-        low, high, tried = 0, LAST + 1, 0
+        index = round((cost - math.log(self.critical * self.size)) / math.log(STEP))
+        low, high, trials = 0, LAST + 1, 0
         while high - low > 1:
-            number = min(max(number, low + 1), high - 1)
-            rest = norm - self._one(number).norm
-            low, high, tried = (number, high, tried + 1) if rest > 0 else (low, number, tried + 1)
-            steps = round(rest / (self.size * -math.log(STEP)))
-            number = number + steps if tried < 6 else (low + high) // 2
+            index = min(max(index, low + 1), high - 1)
+            missing = norm - self._one(index).norm
+            low, high, trials = (
+                (index, high, trials + 1) if missing > 0 else (low, index, trials + 1)
+            )
+            steps = round(missing / (self.size * -math.log(STEP)))
+            index = index + steps if trials < 6 else (low + high) // 2
         if high > LAST:
             raise DataError(self._too_large(norm))
         above = self._one(high)
         below = self._one(low) if low else above._replace(norm=0.0, parts=_zero(above.parts))
-        part = (norm - below.norm) / max(above.norm - below.norm, 1e-300)
+        share = (norm - below.norm) / max(above.norm - below.norm, 1e-300)
         ends = (below, above)
-        mixed = [(1 - part) * a + part * b for a, b in zip(below.parts, above.parts, strict=True)]
+        mixed = [(1 - share) * a + share * b for a, b in zip(below.parts, above.parts, strict=True)]
         bias = mixed[0]
         logits, left, right = (
-            class_logits(LogitPoint(mixed[k], mixed[k + 1], bias), self.place) for k in (1, 3, 5)
+            class_logits(LogitPoint(mixed[k], mixed[k + 1], bias), self.group) for k in (1, 3, 5)
         )
-        loss = max(0.0, *(one.lower - one.weight * norm for one in ends))
+        loss = max(0.0, *(point.lower - point.weight * norm for point in ends))
         return Solution(
             logits=logits,
-            bias=bias[self.place],
+            bias=bias[self.group],
             loss=loss,
             penalty=0.0,
             left=left,
@@ -214,41 +226,44 @@ class TargetPath:
             geometry="between simplex ETF and SELI",
             source="docs/targets.md, beside every measurement",
             norm=norm,
-            weight=math.exp((1 - part) * math.log(below.weight) + part * math.log(above.weight)),
+            weight=math.exp((1 - share) * math.log(below.weight) + share * math.log(above.weight)),
         )
 
     def _simple(self, cost: float) -> tuple[float, float]:
-        """The best multiple of the centred identity as logits, and its objective."""
+        """Return the best multiple of the centred identity as logits, and its objective."""
         others = len(self.counts) - 1
         gap = max(0.0, math.log(others * (1 / cost - 1))) if cost < 1 else 0.0
         return gap, math.log1p(others * math.exp(-gap)) + cost * gap
 
     def _too_large(self, norm: float) -> str:
-        most = self._solved[LAST].norm if LAST in self._solved else self.most
-        per = math.sqrt(len(self.counts) * float(self.counts.sum()))
+        """Return the error message for norms beyond the path."""
+        largest = self._solved[LAST].norm if LAST in self._solved else self.largest_norm
+        unit = math.sqrt(len(self.counts) * float(self.counts.sum()))
         return (
             f"norms are too large for the least loss, which rounding hides: alpha beta is "
-            f"{norm / per:.4g}, at most about {most / per:.3g} can be known; "
+            f"{norm / unit:.4g}, at most about {largest / unit:.3g} can be known; "
             "collapse.target(weight_decay=0) is the limit"
         )
 
-    def _one(self, number: int) -> _PathPoint:
-        if number not in self._solved:
-            one = with_weight(self.program, self.top * STEP**number)
-            size = self._simple(one.weight * self.size)[0]
-            found = solve(one, first(one, max(size, 1.0)), gap=1e-7)
-            point, norm = found.point, nuclear_norm(one, found.point)
-            parts = (point.bias, point.common, point.lift, *_grams(one, point))
-            self._solved[number] = _PathPoint(one.weight, norm, found.lower, parts)
-        return self._solved[number]
+    def _one(self, index: int) -> _PathPoint:
+        """Return the solved optimum at one weight of the path."""
+        if index not in self._solved:
+            weighted = with_weight(self.program, self.critical * STEP**index)
+            size = self._simple(weighted.weight * self.size)[0]
+            optimum = solve(weighted, initial_point(weighted, max(size, 1.0)), gap=1e-7)
+            point, norm = optimum.point, nuclear_norm(weighted, optimum.point)
+            parts = (point.bias, point.common, point.lift, *_grams(weighted, point))
+            self._solved[index] = _PathPoint(weighted.weight, norm, optimum.lower, parts)
+        return self._solved[index]
 
 
 def _zero(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the parts of the zero solution; the bias stays."""
     return parts[0], *(0 * part for part in parts[1:])
 
 
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
-    """Both Grams of `factor_grams` without C x C matrices: common part and lift of each."""
+    """Return common part and lift of both Grams of `factor_grams`, without C x C matrices."""
     left, values, right = torch.linalg.svd(point.rooted(program))
     lift = point.lift * program.roots  # singular values that sum to 0 in a group
     sizes, metric = torch.outer(program.sizes, program.sizes).sqrt(), program.metric
@@ -260,5 +275,5 @@ def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
 
 @lru_cache(maxsize=KEPT)
 def target_path(counts: tuple[float, ...], biased: bool) -> TargetPath:
-    """The path of these counts, the same one each time."""
+    """Return the cached path of these counts."""
     return TargetPath(counts, biased)

@@ -18,7 +18,7 @@ from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 
 
 def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor]:
-    r"""Grams of classifier and means, up to scale, as the weight decay goes to 0.
+    r"""Return the Grams of classifier and means, up to scale, as the weight decay goes to 0.
 
     $$WW^\top \propto (PDP)^{1/2},\qquad \bar H^\top\bar H \propto (PDP)^{-1/2}$$
 
@@ -36,14 +36,14 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
 
 
 def _logits(metric: Tensor, biased: bool) -> tuple[Tensor, Tensor]:
-    """P, without what a free bias has of it, and that bias."""
+    """Return P minus the part that a free bias takes over, and that bias."""
     P = torch.eye(len(metric), dtype=torch.float64) - 1 / len(metric)
     bias = P @ metric / metric.sum() if biased else torch.zeros_like(metric)
     return P - bias[:, None], bias
 
 
 def solve_limit(setting: Setting) -> Solution:
-    """The limit as an optimum whose norms are infinite: logits and Grams of size 1."""
+    """Return the limit as a solution of size 1; its true norms are infinite."""
     logits, bias = _logits(setting.metric, setting.bias == 0)
     left, right, values = factor_grams(logits, setting.metric)
     return Solution(
@@ -67,7 +67,9 @@ def solve_limit(setting: Setting) -> Solution:
 
 
 def approach(counts: Sequence[float] | Tensor, weights: Sequence[float]) -> list[float]:
-    """Distance of the classifier's normalised Gram to its limit at each t: it falls like 1/log.
+    """Return the distances of the classifier's normalised Gram to its limit at each t.
+
+    They fall like 1/log(1/t).
 
     >>> [round(one, 3) for one in approach([10, 10, 1, 1], [1e-2, 1e-4, 1e-6])]
     [0.163, 0.077, 0.051]
@@ -75,13 +77,13 @@ def approach(counts: Sequence[float] | Tensor, weights: Sequence[float]) -> list
     from nclab.theory.targets.program import program_of_counts
     from nclab.theory.targets.program_solver import solve
 
-    many = torch.as_tensor(counts, dtype=torch.float64)
-    limit, _ = limit_grams(many)
+    sizes = torch.as_tensor(counts, dtype=torch.float64)
+    limit, _ = limit_grams(sizes)
     distances = []
     for weight in weights:
-        program, place = program_of_counts(many, weight)
-        logits = class_logits(solve(program).point, place)
-        gram, _, _ = factor_grams(logits, many)
+        program, group = program_of_counts(sizes, weight)
+        logits = class_logits(solve(program).point, group)
+        gram, _, _ = factor_grams(logits, sizes)
         distances.append(float((gram / gram.norm() - limit / limit.norm()).norm()))
     return distances
 
@@ -106,22 +108,22 @@ BEST_FOUND = {
 
 
 class CodeMargin(NamedTuple):
-    """What is known of the largest softmax margin of C unit vectors in d dimensions."""
+    """Bounds on the largest softmax margin of C unit vectors in d dimensions."""
 
     lower: float
-    """Attained."""
+    """Margin of a known code."""
     upper: float
-    """Not exceeded."""
+    """Margin that no code exceeds."""
     source: str
 
     @property
     def exact(self) -> bool:
-        """Whether the two agree."""
+        """Whether the two bounds agree."""
         return self.upper - self.lower < 1e-12
 
 
 def softmax_margin(rows: ArrayLike) -> float:
-    r"""Smallest distance of a row to the convex hull of the others.
+    r"""Return the smallest distance of a row to the convex hull of the others.
 
     $$\rho = \min_k \operatorname{dist}(w_k, \operatorname{conv}\{w_j: j\ne k\})
     = \min_k\max_{\|h\|\le1}\min_{j\ne k}\langle w_k-w_j, h\rangle$$
@@ -136,20 +138,25 @@ def softmax_margin(rows: ArrayLike) -> float:
 
 
 def _distance(W: NDArray[np.float64], k: int) -> float:
+    """Return the distance of row k to the convex hull of the others."""
     return float(np.linalg.norm(_nearest(W, k)))
 
 
 def _nearest(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """From the hull of the other rows to row k: least squares with the sum pulled to 1."""
-    away = np.delete(W, k, 0) - W[k]
-    goal = np.zeros(W.shape[1] + 1)
-    goal[-1] = 1.0
-    part, _ = nnls(np.vstack([away.T, np.ones(len(away))]), goal)
-    return -part @ away / part.sum()
+    """Return the vector from the hull of the other rows to row k.
+
+    Non-negative least squares, with the sum of the weights drawn to 1."""
+    differences = np.delete(W, k, 0) - W[k]
+    right_side = np.zeros(W.shape[1] + 1)
+    right_side[-1] = 1.0
+    weights, _ = nnls(np.vstack([differences.T, np.ones(len(differences))]), right_side)
+    return -weights @ differences / weights.sum()
 
 
 def best_margin(num_classes: int, dim: int) -> CodeMargin:
-    r"""The largest softmax margin: $C/(C-1)$ for C <= d+1, 1 up to 2d, and few cases beyond.
+    r"""Return bounds on the largest softmax margin of C unit vectors in d dimensions.
+
+    It is $C/(C-1)$ for C <= d+1 and 1 for C <= 2d; few cases beyond are known.
 
     Removing a class never lowers the margin, so a known case bounds every larger C.
 
@@ -164,17 +171,20 @@ def best_margin(num_classes: int, dim: int) -> CodeMargin:
     if (known := _known(C, d)) is not None:
         return CodeMargin(known[0], known[0], known[1])
     smaller = [_known(c, d) for c in range(2, C)]
-    upper = min(one[0] for one in smaller if one is not None)
-    words = "a larger code without some of its rows"
-    found = [(one[0], words) for c in range(C, C + 60) if (one := _known(c, d)) is not None]
+    upper = min(exact[0] for exact in smaller if exact is not None)
+    larger_code = "a larger code without some of its rows"
+    margins = [
+        (exact[0], larger_code) for c in range(C, C + 60) if (exact := _known(c, d)) is not None
+    ]
     for (c, e), value in BEST_FOUND.items():
         if e == d and c >= C:
-            found.append((value, "best found by softmax_code" if c == C else words))
-    lower, source = max(found, default=(0.0, "nothing known"))
+            margins.append((value, "best found by softmax_code" if c == C else larger_code))
+    lower, source = max(margins, default=(0.0, "nothing known"))
     return CodeMargin(lower, upper, source)
 
 
 def _known(C: int, d: int) -> tuple[float, str] | None:
+    """Return the exact margin and its geometry, or None."""
     if d + 1 >= C:
         return C / (C - 1), "simplex"
     if 2 * d >= C:
@@ -186,7 +196,7 @@ def _known(C: int, d: int) -> tuple[float, str] | None:
 
 
 def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) -> Tensor:
-    """(C, d) unit rows with the largest margin that is known or found.
+    """Return (C, d) unit rows with the largest known margin.
 
     A smoothed margin is climbed from random starts while it is made sharper; the known codes are
     starts as well, since random ones miss them.
@@ -205,53 +215,55 @@ def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) 
 
 
 def _construction(C: int, d: int) -> Tensor | None:
+    """Return a code with a known optimal margin, or None."""
     if d + 2 <= C <= 2 * d:
-        one = torch.eye(d, dtype=torch.float64)
-        return torch.cat([one, -one])[:C]
+        identity = torch.eye(d, dtype=torch.float64)
+        return torch.cat([identity, -identity])[:C]
     if d + 1 >= C:
         values, vectors = torch.linalg.eigh(torch.eye(C).double() - 1 / C)
         rows = vectors[:, values > 0.5] * math.sqrt(C / (C - 1))
         return torch.nn.functional.pad(rows, (0, d - rows.shape[1]))
     if d == 2:
-        turn = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
-        return torch.stack([turn.cos(), turn.sin()], 1)
+        angles = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
+        return torch.stack([angles.cos(), angles.sin()], 1)
     if (C, d) == (12, 3):
         golden = (1 + math.sqrt(5)) / 2
         ones = [(0, a, b * golden) for a in (1, -1) for b in (1, -1)]
         rows = [(p[k % 3], p[(k + 1) % 3], p[(k + 2) % 3]) for p in ones for k in range(3)]
         return torch.nn.functional.normalize(torch.tensor(rows, dtype=torch.float64))
     if (C, d) == (24, 4):
-        whole = [
+        corners = [
             [s if k == i else r if k == j else 0.0 for k in range(4)]
             for i in range(4)
             for j in range(i + 1, 4)
             for s in (1.0, -1.0)
             for r in (1.0, -1.0)
         ]
-        return torch.nn.functional.normalize(torch.tensor(whole, dtype=torch.float64))
+        return torch.nn.functional.normalize(torch.tensor(corners, dtype=torch.float64))
     return None
 
 
 def _climbed(C: int, d: int, generator: torch.Generator) -> Tensor:
-    off = ~torch.eye(C, dtype=torch.bool)
+    """Return a code found by ascent on a smoothed margin from one random start."""
+    off_diagonal = ~torch.eye(C, dtype=torch.bool)
     x = torch.randn(2 * C * d, generator=generator).double()
 
     def function(x: Tensor) -> tuple[float, Tensor]:
         x = x.detach().requires_grad_()
         W, H = torch.nn.functional.normalize(x.view(2, C, d), dim=2)
         Z = H @ W.T
-        gaps = (Z - Z.diagonal()[:, None])[off]
+        gaps = (Z - Z.diagonal()[:, None])[off_diagonal]
         value = (sharp * gaps).logsumexp(0) / sharp
         (slope,) = torch.autograd.grad(value + 2, x)
         return float(value.detach()) + 2, slope
 
     for sharp in SHARPNESS:  # noqa: B007
-        x = descend(function, x, steps=1000, rest=1e-13, memory=20).point
+        x = descend(function, x, steps=1000, tolerance=1e-13, memory=20).point
     return torch.nn.functional.normalize(x.view(2, C, d)[0])
 
 
 def code_means(code: Tensor) -> Tensor:
-    """(C, d) for each row of a code the unit feature of the largest margin."""
+    """Return (C, d) unit features with the largest margin for each row of a code."""
     W = code.numpy()
     means = np.stack([_nearest(W, k) for k in range(len(W))])
     return torch.nn.functional.normalize(torch.from_numpy(means))

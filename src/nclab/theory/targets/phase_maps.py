@@ -1,4 +1,4 @@
-"""Maps of where optima change, with networks as points: for `nclab target --map` and the docs."""
+"""Maps of settings at which the optimum changes, with networks drawn as points."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ STEPS = 25
 
 
 def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict[str, Any]:
-    r"""Cosine between classifier rows of minority classes, by imbalance and weight decay.
+    r"""Return the cosine between minority classifier rows by imbalance and weight decay.
 
     `large` classes of R samples, `small` of one; the weight decay is $t\sqrt n$. Minority classes
     merge from $t = \sqrt{n_g}/n$ on, everything is zero from
@@ -41,11 +41,11 @@ def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict
             if decay >= zeros[-1]:
                 row.append(None)
                 continue
-            program, place = program_of_counts(counts, decay / math.sqrt(n))
-            if not bool(program.apart[-1]):  # they coincide, perhaps at zero
+            program, group = program_of_counts(counts, decay / math.sqrt(n))
+            if not bool(program.distinct[-1]):  # they coincide, perhaps at zero
                 row.append(1.0)
                 continue
-            gram, _, _ = factor_grams(class_logits(solve(program, gap=1e-7).point, place), counts)
+            gram, _, _ = factor_grams(class_logits(solve(program, gap=1e-7).point, group), counts)
             row.append(float(cosines(gram)[-1, -2]))
         rows.append(row)
     return {
@@ -60,7 +60,7 @@ def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict
 
 
 def bias_map(*, num_classes: int = 10, steps: int = 2 * STEPS) -> dict[str, Any]:
-    r"""Cosine between classes under mean squared error, by penalty of the bias and weight decay.
+    r"""Return the cosine between classes under mean squared error by bias penalty and weight decay.
 
     $$\cos = \frac{s_0-s_1}{s_0+(C-1)s_1},\qquad s_1 = (\sqrt m-nt)_+,\quad
     s_0 = (\sqrt m - nt(1+\lambda_b)/\lambda_b)_+$$
@@ -73,8 +73,8 @@ def bias_map(*, num_classes: int = 10, steps: int = 2 * STEPS) -> dict[str, Any]
     for share in shares:
         row = []
         for penalty in penalties:
-            rest, common = 1 - share, max(1 - share * (1 + penalty) / penalty, 0.0)
-            row.append((common - rest) / (common + (num_classes - 1) * rest))
+            others, common = 1 - share, max(1 - share * (1 + penalty) / penalty, 0.0)
+            row.append((common - others) / (common + (num_classes - 1) * others))
         rows.append(row)
     return {
         "map": "bias",
@@ -87,7 +87,7 @@ def bias_map(*, num_classes: int = 10, steps: int = 2 * STEPS) -> dict[str, Any]
 
 
 def depth_map(*, decay: float = 1e-3, largest: int = 20, deepest: int = 8) -> dict[str, Any]:
-    """Which known geometry is lowest under cross-entropy, by factors F and classes C.
+    """Return which known geometry is lowest under cross-entropy, by factors F and classes C.
 
     One sample a class. Zero wins where the penalty is too strong. No proof that nothing is lower.
     """
@@ -130,13 +130,13 @@ MAPS = {"imbalance": imbalance_map, "bias": bias_map, "depth": depth_map}
 
 
 def check_map(name: str) -> None:
-    """Refuse what is no map."""
+    """Raise if no map has this name."""
     if name not in MAPS:
         raise DataError(f"Expected a map of {', '.join(MAPS)}, got {name!r}.")
 
 
 def phase_map(name: str, **options: int) -> dict[str, Any]:
-    """The numbers of one map; `options` are those of its function.
+    """Return the numbers of one map; `options` are those of its function.
 
     >>> phase_map("bias")["cosines"][0][0]  # a free bias: the simplex ETF
     -0.1111111111111111
@@ -146,7 +146,7 @@ def phase_map(name: str, **options: int) -> dict[str, Any]:
 
 
 def draw_map(numbers: dict[str, Any]) -> Any:
-    """A matplotlib figure of a map."""
+    """Return a matplotlib figure of a map."""
     from nclab.figures.matplotlib_renderer import draw
     from nclab.figures.targets import map_picture
 
@@ -158,15 +158,15 @@ COLUMNS = {
     "bias": ("weight_decay_share", "bias_penalty"),
     "depth": ("classes", "depth"),
 }
-"""By map: what places a network. `state`, what it was seen to be, is free text."""
+"""Columns that locate a network on each map; a column `state` is free text."""
 SWEEP = {"run", "seed", "optimizer", "weight_decay"}
-"""Columns by which the table of a sweep is known."""
+"""Columns that identify the table of a sweep."""
 MERGED = 0.99
-"""Cosine of minority rows from which on they count as merged, where a row has no state."""
+"""Smallest cosine of minority rows that counts as merged, for rows without a state."""
 
 
 def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The numbers of a map with networks on it, each a row with `COLUMNS` and a `state`.
+    """Return the numbers of a map with networks on it, one row with `COLUMNS` and `state` each.
 
     On the map of imbalance a row without a state has that of its `minority_cosine`: merged or
     apart. Other columns are left alone. The `weight_decay` of a sweep's table is that of the
@@ -178,12 +178,12 @@ def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
     """
     first, second = COLUMNS[numbers["map"]]
     points = []
-    for place, row in enumerate(rows, start=1):
+    for index, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
-            raise DataError(f"Expected points as rows with columns, got {row!r} in row {place}.")
+            raise DataError(f"Expected points as rows with columns, got {row!r} in row {index}.")
         point: dict[str, Any] = {}
         for name in (first, second):
-            point[name] = _positive(row.get(name), name, place, numbers["map"])
+            point[name] = _positive(row.get(name), name, index, numbers["map"])
         point["state"] = str(row.get("state") or _state(row))
         points.append(point)
     if not points:
@@ -192,7 +192,9 @@ def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
 
 
 def read_points(path: Path) -> list[Mapping[str, Any]]:
-    """Rows of a .csv with a header, or of a .json: a list, or an object with `rows` or `points`."""
+    """Return the rows of a .csv with a header, or of a .json.
+
+    The .json holds a list, or an object with `rows` or `points`."""
     if path.suffix not in (".csv", ".json"):
         raise DataError(f"Expected points as .csv or .json, got {path.name}.")
     with translate_os_errors("read", str(path), DataError):
@@ -206,30 +208,32 @@ def read_points(path: Path) -> list[Mapping[str, Any]]:
             )
         return list(table)
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise DataError(f"Expected JSON in {path.name}, got something else: {error}.") from error
-    rows = (found.get("rows") or found.get("points")) if isinstance(found, dict) else found
+    rows = (content.get("rows") or content.get("points")) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(f"Expected a list of rows in {path.name}, or one under rows or points.")
     return rows
 
 
-def _positive(value: Any, name: str, place: int, kind: str) -> float:
+def _positive(value: Any, name: str, index: int, kind: str) -> float:
+    """Return a cell as a positive number, or raise."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        wanted = " and ".join(COLUMNS[kind])
+        columns = " and ".join(COLUMNS[kind])
         raise DataError(
-            f"Expected positive {wanted} in every row of the points of --map {kind}, got "
-            f"{name} = {value!r} in row {place}."
+            f"Expected positive {columns} in every row of the points of --map {kind}, got "
+            f"{name} = {value!r} in row {index}."
         )
     return number
 
 
 def _state(row: Mapping[str, Any]) -> str:
+    """Return the state of a network from the cosine of its minority rows."""
     try:
         cosine = float(row.get("minority_cosine"))  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -21,88 +21,94 @@ from nclab.theory.targets.program import (
     bias_penalty,
     critical_weight,
     evaluate,
+    gradient_blocks,
     mean_entropy,
     nuclear_norm,
-    residuals,
     symmetric_program,
-    zero,
+    zero_point,
 )
 
 BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
-"""Singular values of G this near to t, relatively, are tried as t: at the optimum they are."""
+"""Relative widths below t within which singular values of G are set to t, as at the optimum."""
 
 
 class Distributions(NamedTuple):
-    """Distributions: (G, G) of other classes in each group, (G,) of the own class."""
+    """Distributions: (G, G) probabilities of other classes in each group, (G,) of the correct
+    class."""
 
     others: Tensor
     own: Tensor
 
 
 def lower_bound(program: Program, point: LogitPoint) -> float:
-    """No network of the program has an objective below this number.
+    """Return a lower bound on the objective of every network of the program.
 
     The probabilities of the point are made feasible in two ways: all are moved towards the targets
     until |G| <= t, and the singular values of G next to t are set to t. The second loses only the
     square of the point's distance to the optimum. Costs an SVD of G x G.
     """
-    found = residuals(program, evaluate(program, point))
+    blocks = gradient_blocks(program, evaluate(program, point))
     even = (program.sizes * program.metric).sqrt()
     even = even / even.norm()
-    level = found.common - torch.outer(found.common @ even, even)  # G 1 = 0
+    level = blocks.common - torch.outer(blocks.common @ even, even)  # G 1 = 0
     if program.bias is None:
-        return _feasible(program, found)
+        return _feasible(program, blocks)
     if program.bias == 0:  # else a free bias could gain without end
-        return _feasible(program, found._replace(common=level))
+        return _feasible(program, blocks._replace(common=level))
     return max(
-        _feasible(program, found),
-        _feasible(program, found._replace(common=level)),  # better where the penalty is tiny
+        _feasible(program, blocks),
+        _feasible(program, blocks._replace(common=level)),  # better where the penalty is tiny
     )
 
 
-def _feasible(program: Program, found: GradientBlocks) -> float:
-    """The best bound of residuals that are made feasible."""
-    left, values, right = torch.linalg.svd(found.common)
+def _feasible(program: Program, blocks: GradientBlocks) -> float:
+    """Return the best dual bound of gradients that are made feasible."""
+    left, values, right = torch.linalg.svd(blocks.common)
     t = program.weight
-    largest = max(float(values.max()), float(found.within.max()), 1e-300)
+    largest = max(float(values.max()), float(blocks.within.max()), 1e-300)
     shrink = min(1.0, t / largest) * (1 - 1e-15)
-    base = _guess(program, GradientBlocks(found.common * shrink, found.within * shrink))
+    base = _distributions(program, GradientBlocks(blocks.common * shrink, blocks.within * shrink))
     best = _dual_value(program, base)
     for band in BANDS:
         common = (left * _rounded(values, t, band)) @ right
-        guess = _guess(program, GradientBlocks(common, _rounded(found.within, t, band)))
+        guess = _distributions(program, GradientBlocks(common, _rounded(blocks.within, t, band)))
         best = max(best, _dual_value(program, _mixed(base, guess)))
     return best
 
 
 def _rounded(values: Tensor, t: float, band: float) -> Tensor:
+    """Return the values with those next to t set to t."""
     return torch.where(values > t * (1 - band), torch.full_like(values, t * (1 - 1e-15)), values)
 
 
-def _guess(program: Program, residuals: GradientBlocks) -> Distributions:
-    """The distributions that have these residuals."""
-    slopes = residuals.common * program.scale / program.share
+def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
+    """Return the distributions that have this gradient."""
+    slopes = blocks.common * program.scale / program.share
     total = slopes.diagonal()
-    spread = residuals.within / program.steepness
-    same = (total + spread) / program.sizes
-    own = torch.where(program.sizes > 1, same - spread, total)
+    spread = blocks.within / program.steepness
+    peers = (total + spread) / program.sizes
+    correct = torch.where(program.sizes > 1, peers - spread, total)
     others = (slopes + program.mass) / program.sizes[:, None]
-    others.diagonal().copy_(torch.where(program.sizes > 1, same + program.same, 0.0))
-    return Distributions(others, own + program.own)
+    others.diagonal().copy_(torch.where(program.sizes > 1, peers + program.peer_target, 0.0))
+    return Distributions(others, correct + program.own_target)
 
 
 def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
-    """As near to what is wanted as has no negative probability."""
-    way = 1.0
+    """Return the point nearest to `wanted` on the line from `base` without negative
+    probabilities."""
+    share = 1.0
     for old, new in zip(base, wanted, strict=True):
         below = new < 0
         if bool(below.any()):
-            way = min(way, float((old[below] / (old[below] - new[below])).min()))
-    way = max(0.0, way if way == 1.0 else way * (1 - 1e-9))
-    return Distributions(*(old + way * (new - old) for old, new in zip(base, wanted, strict=True)))
+            share = min(share, float((old[below] / (old[below] - new[below])).min()))
+    share = max(0.0, share if share == 1.0 else share * (1 - 1e-9))
+    return Distributions(
+        *(old + share * (new - old) for old, new in zip(base, wanted, strict=True))
+    )
 
 
 def _dual_value(program: Program, guess: Distributions) -> float:
+    """Return the dual objective; -inf for negative probabilities."""
     if float(guess.others.min()) < -1e-15 or float(guess.own.min()) < -1e-15:
         return float("-inf")
     guess = Distributions(guess.others.clamp(min=0), guess.own.clamp(min=0))
@@ -110,17 +116,17 @@ def _dual_value(program: Program, guess: Distributions) -> float:
     if program.bias:
         mass = guess.others * program.sizes[:, None]
         mass.diagonal().copy_((program.sizes - 1) * guess.others.diagonal() + guess.own)
-        rest = (mass - program.mass) @ program.share / program.sizes
-        value -= float(program.sizes @ rest.square()) / (2 * program.bias)
+        residual = (mass - program.mass) @ program.share / program.sizes
+        value -= float(program.sizes @ residual.square()) / (2 * program.bias)
     return value
 
 
 GAP = 1e-10
-"""Relative gap at which a small program is solved; from `MANY` groups on `COARSE_GAP`."""
+"""Relative gap at which a small program is solved; `COARSE_GAP` from `MANY` groups on."""
 COARSE_GAP = 2e-6
 MANY = 150
 CLUSTERS = 30
-"""A program of many groups starts from one whose counts are averaged to so many."""
+"""Number of averaged counts of the start for a program with many groups."""
 
 
 class Optimum(NamedTuple):
@@ -130,74 +136,84 @@ class Optimum(NamedTuple):
     loss: float
     objective: float
     lower: float
-    """What the dual proves of the objective."""
+    """Dual bound on the objective."""
 
 
 def solve(
     program: Program, start: LogitPoint | None = None, *, gap: float | None = None
 ) -> Optimum:
-    """The optimum, by descent on factors A B = M D^{1/2} with penalty t (|A|^2 + |B|^2) / 2.
+    """Return the optimum by descent on factors A B = M D^{1/2} with penalty t (|A|^2 + |B|^2) / 2.
 
     Costs three products of G x G matrices a step; for a thousand distinct counts seconds.
     """
     with one_thread():
         if program.weight >= critical_weight(program) and not program.focal_gamma:
-            return _optimum(program, zero(program))
+            return _optimum(program, zero_point(program))
         large = program.groups > MANY
         if start is None:
-            start = _from_clusters(program) if large and _is_symmetric(program) else first(program)
+            start = (
+                _from_clusters(program)
+                if large and _is_symmetric(program)
+                else initial_point(program)
+            )
         else:
             start = _perturbed(program, start)
         gap = gap or (COARSE_GAP if large else GAP)
-        chunk, most = (8, 120) if large else (100, 6000)
+        chunk, largest_steps = (8, 120) if large else (100, 6000)
         memory = 10 if large else 30
         best = _optimum(program, start)
-        x, taken = _packed(program, start), 0
-        while best.objective - best.lower > gap * best.objective and taken < most:
-            found = descend(_Objective(program), x, steps=chunk, rest=1e-16, memory=memory)
-            x, taken = found.point, taken + max(found.steps, 1)
-            now = _optimum(program, _point(program, x))
-            better = now.objective < best.objective
-            lower = max(best.lower, now.lower)
-            best = (now if better else best)._replace(lower=lower)
-            if found.steps < chunk:
+        x, steps_taken = _packed(program, start), 0
+        while best.objective - best.lower > gap * best.objective and steps_taken < largest_steps:
+            descent = descend(_Objective(program), x, steps=chunk, tolerance=1e-16, memory=memory)
+            x, steps_taken = descent.point, steps_taken + max(descent.steps, 1)
+            current = _optimum(program, _point(program, x))
+            better = current.objective < best.objective
+            lower = max(best.lower, current.lower)
+            best = (current if better else best)._replace(lower=lower)
+            if descent.steps < chunk:
                 break
         return best
 
 
-def first(program: Program, size: float = 4.0) -> LogitPoint:
-    """Logits proportional to the centred targets."""
+def initial_point(program: Program, size: float = 4.0) -> LogitPoint:
+    """Return logits proportional to the centred targets."""
     total = float(program.sizes.sum())
     single = program.sizes == 1
     b = program.mass / program.sizes[:, None] - 1 / total
-    same = program.same - 1 / total
-    b.diagonal().copy_(torch.where(single, b.diagonal(), same))
-    lift = torch.where(single, torch.zeros_like(program.own), program.own - program.same)
-    point = LogitPoint(b, torch.where(program.apart, lift, 0.0), torch.zeros_like(lift))
-    return LogitPoint(size * point.common, size * point.lift, zero(program).bias)
+    peers = program.peer_target - 1 / total
+    b.diagonal().copy_(torch.where(single, b.diagonal(), peers))
+    lift = torch.where(
+        single, torch.zeros_like(program.own_target), program.own_target - program.peer_target
+    )
+    point = LogitPoint(b, torch.where(program.distinct, lift, 0.0), torch.zeros_like(lift))
+    return LogitPoint(size * point.common, size * point.lift, zero_point(program).bias)
 
 
-def _perturbed(program: Program, start: LogitPoint, part: float = 0.1) -> LogitPoint:
-    """A little of the first point: where factors are zero, descent would never leave them so."""
-    fresh = first(program)
-    common, lift = ((1 - part) * a + part * b for a, b in zip(start[:2], fresh[:2], strict=True))
-    return LogitPoint(common, torch.where(program.apart, lift, 0.0), start.bias)
+def _perturbed(program: Program, start: LogitPoint, share: float = 0.1) -> LogitPoint:
+    """Return the start mixed with a little of the initial point.
+
+    Without it, descent would never leave factors that are zero."""
+    fresh = initial_point(program)
+    common, lift = ((1 - share) * a + share * b for a, b in zip(start[:2], fresh[:2], strict=True))
+    return LogitPoint(common, torch.where(program.distinct, lift, 0.0), start.bias)
 
 
 def _is_symmetric(program: Program) -> bool:
-    made = _symmetric_like(program, program.counts, program.sizes, program.metric)
-    return bool(torch.allclose(made.mass, program.mass, rtol=0, atol=1e-14))
+    """Whether the classes of the program differ in their counts only."""
+    similar = _symmetric_like(program, program.counts, program.sizes, program.metric)
+    return bool(torch.allclose(similar.mass, program.mass, rtol=0, atol=1e-14))
 
 
 def _symmetric_like(program: Program, counts: Tensor, sizes: Tensor, metric: Tensor) -> Program:
+    """Return a symmetric program with the smoothing, bias and weight of another."""
     total = float(program.sizes.sum())
-    smoothing = (1 - float(program.own[0])) * total / (total - 1)
-    made = symmetric_program(counts, sizes, program.weight, metric=metric, smoothing=smoothing)
-    return replace(made, bias=program.bias, focal_gamma=program.focal_gamma)
+    smoothing = (1 - float(program.own_target[0])) * total / (total - 1)
+    similar = symmetric_program(counts, sizes, program.weight, metric=metric, smoothing=smoothing)
+    return replace(similar, bias=program.bias, focal_gamma=program.focal_gamma)
 
 
 def average_counts(program: Program) -> Program:
-    """The program with its counts averaged to a few."""
+    """Return the program with its counts averaged in `CLUSTERS` clusters."""
     label, zeros = _labels(program), torch.zeros(CLUSTERS, dtype=torch.float64)
     sizes = zeros.index_add(0, label, program.sizes)
     counts = zeros.index_add(0, label, program.sizes * program.counts) / sizes
@@ -206,7 +222,7 @@ def average_counts(program: Program) -> Program:
 
 
 def _labels(program: Program) -> Tensor:
-    """(G,) the cluster of each group, by rank of its count."""
+    """Return (G,) the cluster of each group, by rank of its count."""
     order = program.counts.argsort(descending=True)
     label = torch.empty_like(order)
     label[order] = torch.arange(len(order)) * CLUSTERS // len(order)
@@ -214,16 +230,17 @@ def _labels(program: Program) -> Tensor:
 
 
 def _from_clusters(program: Program) -> LogitPoint:
-    """The optimum of averaged counts, as a start."""
+    """Return the optimum of averaged counts as a start."""
     point, label = solve(average_counts(program), gap=1e-6).point, _labels(program)
     single = program.sizes == 1
     common, lift = point.common[label][:, label], point.lift[label]
     common.diagonal().add_(torch.where(single, lift, 0.0))
-    lift = torch.where(single | ~program.apart, 0.0, lift)
+    lift = torch.where(single | ~program.distinct, 0.0, lift)
     return LogitPoint(common, lift, point.bias[label])
 
 
 def _optimum(program: Program, point: LogitPoint) -> Optimum:
+    """Return a point with its loss, objective and dual bound."""
     loss = evaluate(program, point).loss
     penalty = program.weight * nuclear_norm(program, point) + bias_penalty(program, point)
     lower = float("-inf") if program.focal_gamma else lower_bound(program, point)
@@ -231,6 +248,7 @@ def _optimum(program: Program, point: LogitPoint) -> Optimum:
 
 
 def _packed(program: Program, point: LogitPoint) -> Tensor:
+    """Return a point as one vector of factors."""
     left, values, right = torch.linalg.svd(point.rooted(program))
     roots = values.sqrt()
     parts = [(left * roots).flatten(), (roots[:, None] * right).flatten()]
@@ -239,7 +257,7 @@ def _packed(program: Program, point: LogitPoint) -> Tensor:
 
 
 def _lift_unit(program: Program) -> Tensor:
-    """(G,) of the lifts' roots in the packed vector.
+    """Return (G,) units of the square roots of lifts in the packed vector.
 
     A step there is then as long as in both factors of the whole C x C matrix, where a root stands
     k_g - 1 times; else those of large groups are so steep that descent crawls.
@@ -248,38 +266,43 @@ def _lift_unit(program: Program) -> Tensor:
 
 
 def _bias_unit(program: Program) -> Tensor:
-    """(G,) likewise of the bias, which k_g classes share; and a large penalty is not steep."""
+    """Return (G,) units of the bias in the packed vector.
+
+    They account for the k_g classes that share a bias, and for a large penalty."""
     return 1 / (program.sizes * (1 + (program.bias or 0.0))).sqrt()
 
 
 def _split(program: Program, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    many = program.groups
-    square = many * many
-    left, right = x[:square].view(many, many), x[square : 2 * square].view(many, many)
-    root = x[2 * square : 2 * square + many] * _lift_unit(program)
+    """Return the factors, square roots of lifts, and bias of a packed vector."""
+    groups = program.groups
+    square = groups * groups
+    left, right = x[:square].view(groups, groups), x[square : 2 * square].view(groups, groups)
+    root = x[2 * square : 2 * square + groups] * _lift_unit(program)
     biased = program.bias is not None
-    bias = x[2 * square + many :] * _bias_unit(program) if biased else torch.zeros_like(root)
+    bias = x[2 * square + groups :] * _bias_unit(program) if biased else torch.zeros_like(root)
     return left, right, root, bias
 
 
 def _unpacked(program: Program, rooted: Tensor, root: Tensor, bias: Tensor) -> LogitPoint:
+    """Return the point of M D^{1/2}, square roots of lifts, and bias."""
     lift = root.square()
     rooted.diagonal().sub_(lift * program.roots)
     return LogitPoint(rooted / program.scale, lift, bias)
 
 
 def _point(program: Program, x: Tensor) -> LogitPoint:
+    """Return the point of a packed vector."""
     left, right, root, bias = _split(program, x)
     return _unpacked(program, left @ right, root, bias)
 
 
 class _Objective:
-    """Objective and slopes of packed factors."""
+    """Objective of packed factors and its gradient."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.scale, self.roots = program, program.scale, program.roots
         self.cost = program.weight * (program.sizes - 1) * program.roots
-        self.apart = program.apart
+        self.apart = program.distinct
         self.lift_unit, self.bias_unit = _lift_unit(program), _bias_unit(program)
 
     def __call__(self, x: Tensor) -> tuple[float, Tensor]:

@@ -1,4 +1,4 @@
-"""The optimum of a setting as a result: numbers by class, tables and a picture."""
+"""The optimum of a setting as a result: numbers by class, a table and a picture."""
 
 import json
 import math
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from nclab.figures.matplotlib_renderer import Drawing
 
 SHOWN = 100
-"""Up to this many classes `to_dict` has the C x C arrays."""
+"""Largest number of classes for which `to_dict` includes the C x C arrays."""
 NOTHING = 1e-6
-"""Norms and distances this small, relatively, are zero."""
+"""Relative size below which norms and distances count as zero."""
 
 
 class CountGroup(NamedTuple):
-    """Classes of one count at the optimum."""
+    """Classes with the same count at the optimum."""
 
     samples: float
-    """Of each class."""
+    """Number of samples of each class."""
     classes: tuple[int, ...]
     logit_gap: float
-    """The own logit minus the largest other, with bias."""
+    """Correct logit minus the largest other logit, with bias."""
     probability: float
-    """Of the own class; of a squared error its logit."""
+    """Probability of the correct class; under squared error its logit."""
     classifier_norm: float
     mean_norm: float
     classifier_cosine: float | None
-    """Between two classes of the group."""
+    """Cosine between the classifier rows of two classes of the group."""
     mean_cosine: float | None
     state: str
-    """merged, lost or empty."""
+    """"merged", "lost" or empty."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Target(Printed):
-    """The optimum of a setting: what a network of it should reach, and how sure that is.
+    """Optimum of a setting: the geometry that a network should reach, with its proof.
 
     >>> import nclab
     >>> found = nclab.target(counts=[10, 10, 10, 1, 1, 1], weight_decay=(0.02, 0.02))
@@ -57,93 +57,93 @@ class Target(Printed):
 
     setting: Setting
     logits: Tensor
-    """(C, C) without bias; column c holds the logits of class c."""
+    """(C, C) logits without bias; column c holds the logits of class c."""
     bias: Tensor
-    """(C,) zeros where there is none."""
+    """(C,) bias; zeros if there is none."""
     classifier_gram: Tensor
-    """(C, C) W W^T."""
+    """(C, C) Gram matrix W W^T."""
     mean_gram: Tensor
     """(C, C) inner products of the class means that the classifier reads."""
     loss: float
-    """Mean over samples."""
+    """Mean loss over samples."""
     objective: float | None
-    """With penalties; None for given norms."""
+    """Loss with penalties; None for given norms."""
     lower_bound: float | None
-    """Proved of the objective, or of the loss for given norms; None without a proof."""
+    """Proved lower bound on the objective, or on the loss for given norms; None without a proof."""
     proof: str
     geometry: str
     source: str
     weight: float
-    """t, the geometric mean of the weight decays; for given norms that with the same optimum."""
+    """Geometric mean t of the weight decays; for given norms the t with the same optimum."""
     notes: tuple[str, ...] = field(default=())
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Number of classes C."""
         return self.setting.num_classes
 
     @property
     def counts(self) -> Tensor:
-        """(C,) samples of each class."""
+        """(C,) number of samples of each class."""
         return self.setting.counts
 
     @property
     def value(self) -> float:
-        """What the proof is about: the objective, or the loss for given norms."""
+        """Number that the proof bounds: the objective, or the loss for given norms."""
         return self.loss if self.objective is None else self.objective
 
     @property
     def relative_gap(self) -> float | None:
-        """How far the value can be from the optimum, relatively; None without a proof."""
+        """Largest possible relative distance of the value to the optimum; None without a proof."""
         if self.lower_bound is None:
             return None
         return max(0.0, self.value - self.lower_bound) / max(self.value, 1e-300)
 
     @property
     def is_zero(self) -> bool:
-        """Whether all logits but the bias are zero: the penalty is too strong."""
-        return _is_zero(self.setting, self.logits)
+        """Whether all logits except the bias are zero, because the penalty is too strong."""
+        return logits_are_zero(self.setting, self.logits)
 
     @property
     def classifier_norms(self) -> Tensor:
-        """(C,)."""
+        """(C,) norms of the classifier rows."""
         return self.classifier_gram.diagonal().clamp(min=0).sqrt()
 
     @property
     def mean_norms(self) -> Tensor:
-        """(C,)."""
+        """(C,) norms of the class means."""
         return self.mean_gram.diagonal().clamp(min=0).sqrt()
 
     @property
     def classifier_cosines(self) -> Tensor:
-        """(C, C); 0 beside a row that is zero."""
+        """(C, C) cosines of classifier rows; 0 for rows that are zero."""
         return cosines(self.classifier_gram)
 
     @property
     def mean_cosines(self) -> Tensor:
-        """(C, C); 0 beside a mean that is zero."""
+        """(C, C) cosines of class means; 0 for means that are zero."""
         return cosines(self.mean_gram)
 
     @property
     def groups(self) -> list[CountGroup]:
-        """The classes by count, largest first; those of a group that differ are averaged."""
-        distinct, place = (-self.counts).unique(return_inverse=True)
+        """Classes by count, largest first; values are averages over the classes of a group."""
+        distinct, group_index = (-self.counts).unique(return_inverse=True)
         rows, means = self.classifier_cosines, self.mean_cosines
         full = self.logits + self.bias[:, None]
-        own = full.diagonal()
+        correct = full.diagonal()
         others = full.clone()
         others.diagonal().fill_(-math.inf)
-        gaps = own - others.amax(0)
-        sure = own if self.setting.loss == "mse" else torch.softmax(full, 0).diagonal()
-        found = []
+        gaps = correct - others.amax(0)
+        probabilities = correct if self.setting.loss == "mse" else torch.softmax(full, 0).diagonal()
+        groups = []
         for index, count in enumerate((-distinct).tolist()):
-            inside = (place == index).nonzero().flatten()
-            found.append(
+            inside = (group_index == index).nonzero().flatten()
+            groups.append(
                 CountGroup(
                     samples=count,
                     classes=tuple(inside.tolist()),
                     logit_gap=float(gaps[inside].mean()),
-                    probability=float(sure[inside].mean()),
+                    probability=float(probabilities[inside].mean()),
                     classifier_norm=float(self.classifier_norms[inside].mean()),
                     mean_norm=float(self.mean_norms[inside].mean()),
                     classifier_cosine=_off_diagonal(rows, inside),
@@ -151,11 +151,11 @@ class Target(Printed):
                     state=self._state(inside),
                 )
             )
-        return found
+        return groups
 
     @property
     def merged(self) -> tuple[tuple[int, ...], ...]:
-        """Classes that share one mean although they differ, in groups."""
+        """Groups of different classes that share one mean."""
         return tuple(group.classes for group in self.groups if group.state == "merged")
 
     @property
@@ -164,6 +164,7 @@ class Target(Printed):
         return tuple(c for group in self.groups if group.state == "lost" for c in group.classes)
 
     def _state(self, inside: Tensor) -> str:
+        """Return "lost", "merged" or an empty string for the classes of one group."""
         size = float(self.mean_norms.max())
         if self.is_zero or float(self.mean_norms[inside].max()) <= NOTHING * size:
             return "lost"
@@ -175,7 +176,7 @@ class Target(Printed):
         return "merged" if apart <= NOTHING**2 * float(gram[a, a] + gram[b, b]) else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; the C x C arrays up to 100 classes."""
+        """Return plain JSON values, with the C x C arrays up to 100 classes."""
         arrays = ("logits", "classifier_gram", "mean_gram", "classifier_cosines", "mean_cosines")
         small = self.num_classes <= SHOWN
         return {
@@ -203,11 +204,11 @@ class Target(Printed):
         }
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def plot(self, dark: bool = False) -> "Drawing":
-        """A matplotlib figure and its panels: cosines of classifier and means, norms by class."""
+        """Return a matplotlib figure and its panels: cosines, and norms by class."""
         from nclab.figures.matplotlib_renderer import plot
         from nclab.figures.targets import target_picture
 
@@ -217,7 +218,7 @@ class Target(Printed):
         return target_table(self)
 
     def to_frame(self) -> "DataFrame":
-        """A pandas table of the classes by count: `groups`.
+        """Return a pandas table of `groups`, one row per count.
 
         >>> import nclab
         >>> nclab.target(counts=[9, 9, 1], weight_decay=0.01).to_frame()["samples"].tolist()
@@ -227,79 +228,82 @@ class Target(Printed):
 
 
 def cosines(gram: Tensor) -> Tensor:
-    """(C, C) cosines of a Gram matrix; 0 beside what has no direction."""
+    """Return (C, C) cosines of a Gram matrix; 0 for vectors without direction."""
     norms = gram.diagonal().clamp(min=0).sqrt()
-    real = norms > NOTHING * norms.max()
-    turned = torch.where(real, 1 / norms.clamp(min=1e-300), 0.0)
-    return gram * torch.outer(turned, turned)
+    nonzero = norms > NOTHING * norms.max()
+    inverse = torch.where(nonzero, 1 / norms.clamp(min=1e-300), 0.0)
+    return gram * torch.outer(inverse, inverse)
 
 
 def _off_diagonal(values: Tensor, inside: Tensor) -> float | None:
-    many = len(inside)
-    if many < 2:
+    """Return the mean over pairs of different classes; None for a single class."""
+    size = len(inside)
+    if size < 2:
         return None
     block = values[inside][:, inside]
-    return float((block.sum() - block.diagonal().sum()) / (many * (many - 1)))
+    return float((block.sum() - block.diagonal().sum()) / (size * (size - 1)))
 
 
-def _is_zero(setting: Setting, logits: Tensor) -> bool:
-    """Of given norms, which may be tiny, relatively to what they allow."""
-    allowed = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
-    return float(logits.abs().max()) < 1e-9 * allowed
+def logits_are_zero(setting: Setting, logits: Tensor) -> bool:
+    """Whether the logits are zero, relative to the largest that given norms allow."""
+    scale = 1.0 if setting.norms is None else min(1.0, setting.norms[0] * setting.norms[1])
+    return float(logits.abs().max()) < 1e-9 * scale
 
 
 TABLE_GROUPS = 12
-"""Groups in the table; of more the first and last."""
+"""Largest number of groups in the table; of more, the first and last are shown."""
 
 
 def target_table(target: Target) -> Lines:
-    """The groups of classes, then loss, proof and what became of whom."""
+    """Return a table of the groups, followed by loss, proof and merged or lost classes."""
     table = Table(header_style="bold")
     table.add_column("samples", justify="right")
     table.add_column("classes", justify="right")
     for name in ("logit gap", "‖w‖", "‖mean‖", "cos w", "cos means"):
         table.add_column(name, justify="right")
     groups = target.groups
-    said = any(group.state for group in groups)
-    if said:
+    has_states = any(group.state for group in groups)
+    if has_states:
         table.add_column("")
     half = TABLE_GROUPS // 2
     shown = groups if len(groups) <= TABLE_GROUPS else [*groups[:half], None, *groups[-half:]]
     for group in shown:
         cells = _cells(group) if group is not None else ("…",) * 8
-        table.add_row(*(cells if said else cells[:-1]))
+        table.add_row(*(cells if has_states else cells[:-1]))
     return Lines(table, *(Text(line) for line in lines(target)))
 
 
 def lines(target: Target) -> list[str]:
-    """What is said below the table."""
+    """Return the lines below the table."""
     value = f"loss {target.loss:.10g}"
     if target.objective is not None:
         value += f", with penalties {target.objective:.10g}"
-    said = [f"{target.geometry}: {value}"]
+    text = [f"{target.geometry}: {value}"]
     gap = target.relative_gap
     proof = f"proof: {target.proof}"
     if gap is not None and target.proof == "duality gap":
         proof += f" {gap:.1e} of the value"
     elif gap is not None and "no proof" in target.proof:
         proof += f"; a bound leaves {gap:.1e} of the value open"
-    said.append(f"{proof} ({target.source})")
+    text.append(f"{proof} ({target.source})")
     if target.is_zero:
         why = "The penalty is too strong" if target.setting.norms is None else "Nothing is gained"
-        said.append(f"{why}: at the optimum everything but a bias is zero.")
+        text.append(f"{why}: at the optimum everything but a bias is zero.")
     elif target.lost:
-        said.append(f"Lost, with a mean of zero: {_some(target.lost)}.")
+        text.append(f"Lost, with a mean of zero: {_some(target.lost)}.")
     if target.merged:
-        said += [f"Merged into one mean: {_some(classes)}." for classes in target.merged[:5]]
-    return [*said, *target.notes]
+        text += [f"Merged into one mean: {_some(classes)}." for classes in target.merged[:5]]
+    return [*text, *target.notes]
 
 
 def _some(classes: tuple[int, ...]) -> str:
-    words = ", ".join(str(c) for c in classes[:10])
-    return f"classes {words}" + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+    """Return the first ten classes as text."""
+    numbers = ", ".join(str(c) for c in classes[:10])
+    return f"classes {numbers}" + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
 
 
 def _cells(group: CountGroup) -> tuple[str, ...]:
+    """Return the cells of one group."""
     values = (group.logit_gap, group.classifier_norm, group.mean_norm)
     cosines = (group.classifier_cosine, group.mean_cosine)
     texts = (number(value) for value in (*values, *cosines))

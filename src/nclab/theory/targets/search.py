@@ -1,4 +1,4 @@
-"""Where nothing is proved: the whole problem over weights and features, from random starts."""
+"""Search over all weights and features from random starts, for settings without a proof."""
 
 import math
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from nclab.theory.targets.program_solver import solve
 from nclab.theory.targets.setting import Setting, Solution, factor_grams
 
 STARTS = 24
-"""Of up to `SMALL` classes; of more so many fewer, down to `FEWEST`."""
+"""Number of starts for up to `SMALL` classes; fewer for more classes, down to `FEWEST`."""
 SMALL, FEWEST = 12, 6
 STEPS = 4000
 SMOOTHED = (1e-1, 1e-4, 1e-8)
-"""Added to squared singular values, in units of D: steps on the way to sigma^(2/F)."""
+"""Terms added to squared singular values, in units of D, on the way to sigma^(2/F)."""
 RANK = 1e-3
-"""Singular values this small, relatively, are given up."""
+"""Relative size below which singular values are set to zero."""
 
 
 def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solution:
-    """The lowest objective that random starts find, with the means of all classes free.
+    """Return the lowest solution that random starts find, with the means of all classes free.
 
     Features that are not negative are squares. Samples of a class share one feature, which is no
     restriction for losses that are convex in the logits. Where unequal classes are crowded, the
@@ -33,25 +33,26 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
     """
     C, starts = setting.num_classes, starts or number_of_starts(setting)
     with one_thread():
-        numbers = track(range(starts), "random starts")
-        tried = [_one(setting, seed + k) for k in numbers]
-        point = min(tried, key=lambda one: one[0])[1]
+        seeds = track(range(starts), "random starts")
+        ends = [_one(setting, seed + k) for k in seeds]
+        point = min(ends, key=lambda one: one[0])[1]
         exchanged = setting.dim is not None and setting.dim < C - 1 and not setting.balanced
         if exchanged := exchanged and C <= SMALL:
             point = _exchanged(setting, point)
-        words = " and of classes exchanged" if exchanged else ""
+        suffix = " and of classes exchanged" if exchanged else ""
         return _found(setting, point)._replace(
-            lower=_relaxed(setting), proof=f"best of {starts} starts{words}: no proof"
+            lower=_relaxed(setting), proof=f"best of {starts} starts{suffix}: no proof"
         )
 
 
 def number_of_starts(setting: Setting) -> int:
-    """How many random starts a search makes."""
+    """Return the number of random starts of a search."""
     return max(FEWEST, STARTS * SMALL // max(setting.num_classes, SMALL))
 
 
 def _relaxed(setting: Setting) -> float | None:
-    """What the convex program without the limits of dimension and sign proves, if it applies."""
+    """Return the lower bound of the convex program without limits on dimension and sign, or
+    None."""
     if (
         setting.depth > 1
         or setting.focal_gamma
@@ -63,53 +64,62 @@ def _relaxed(setting: Setting) -> float | None:
 
 
 def program_of_classes(setting: Setting, weight: float) -> Program:
-    """The program with every class as a group of its own."""
+    """Return the program with one group per class."""
     C = setting.num_classes
     flat = torch.full((C, C), 1 / C, dtype=torch.float64)
     hard = torch.eye(C, dtype=torch.float64)
     mass = (1 - setting.smoothing) * hard + setting.smoothing * flat
     mass = mass if setting.targets is None else setting.targets
     ones = torch.ones_like(setting.counts)
-    own = mass.diagonal().clone()
+    correct = mass.diagonal().clone()
     return Program(
-        setting.counts, ones, mass, own, setting.metric, weight, setting.bias, setting.focal_gamma
+        setting.counts,
+        ones,
+        mass,
+        correct,
+        setting.metric,
+        weight,
+        setting.bias,
+        setting.focal_gamma,
     )
 
 
 def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
-    """Objective and point of one random start; deep heads begin with one rank after the other."""
+    """Return objective and point of one random start.
+
+    Starts of deep heads begin with different ranks."""
     C, dim, generator = setting.num_classes, _dim(setting), torch.Generator().manual_seed(seed)
     start = 0.5 * torch.randn(2 * C * dim, generator=generator).double()
     if setting.bias is not None:
         start = torch.cat([start, torch.zeros(C).double()])
     if setting.depth > 1:
-        most = max(min(dim, C - 1), 1)
+        largest = max(min(dim, C - 1), 1)
         # On a line only a bias, or a class too small to be told apart, has classes in between.
-        least = 1 if setting.bias is not None or not setting.balanced else min(2, most)
-        rank = most - seed % (most - least + 1)
+        smallest = 1 if setting.bias is not None or not setting.balanced else min(2, largest)
+        rank = largest - seed % (largest - smallest + 1)
         start[: C * dim].view(C, dim)[:, rank:] = 0.0
         start[C * dim : 2 * C * dim].view(dim, C)[rank:] = 0.0
         for smoothed in SMOOTHED:
             function = _objective(setting, smoothed)
-            start = descend(function, start, steps=STEPS // 20, rest=1e-9, memory=30).point
+            start = descend(function, start, steps=STEPS // 20, tolerance=1e-9, memory=30).point
     return _descended(setting, start)
 
 
 def _descended(setting: Setting, start: Tensor) -> tuple[float, Tensor]:
-    """The point below a start; of deep heads with the rank that it has come to."""
+    """Return value and point after descent; deep heads first drop small singular values."""
     if setting.depth > 1:
         start = _without_small(setting, start)
-    found = descend(_objective(setting), start, steps=STEPS, rest=1e-14, memory=30)
-    return found.value, found.point
+    end = descend(_objective(setting), start, steps=STEPS, tolerance=1e-14, memory=30)
+    return end.value, end.point
 
 
 def _without_small(setting: Setting, point: Tensor) -> Tensor:
-    """The same logits without their smallest singular values; no descent brings these back."""
+    """Return the same logits without small singular values, which no descent removes exactly."""
     weight, features, bias = _split(setting, point)
     roots, width = setting.metric.sqrt(), weight.shape[1]
     left, values, right = torch.linalg.svd(weight @ features * roots)
-    least = RANK * torch.maximum(values.max(), roots.max())
-    kept = torch.where(values > least, values, 0.0).sqrt()[:width]
+    threshold = RANK * torch.maximum(values.max(), roots.max())
+    kept = torch.where(values > threshold, values, 0.0).sqrt()[:width]
     parts = [left[:, :width] * kept, kept[:, None] * right[:width] / roots]
     return torch.cat(
         [part.flatten() for part in (*parts, bias[: len(point) - 2 * left.shape[0] * width])]
@@ -117,7 +127,8 @@ def _without_small(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """The best of descents from a point with two classes exchanged, again and again."""
+    """Return the best descent from points with two classes exchanged, repeated until none
+    improves."""
     value, better = _objective(setting)(point)[0], True
     while better:
         better = False
@@ -130,6 +141,7 @@ def _exchanged(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
+    """Yield the point with two classes of different counts exchanged."""
     C, dim = setting.num_classes, _dim(setting)
     for a, b in combinations(range(C), 2):
         if setting.targets is None and setting.counts[a] == setting.counts[b]:
@@ -148,6 +160,7 @@ def _neighbours(setting: Setting, point: Tensor) -> Iterator[Tensor]:
 
 
 def _found(setting: Setting, point: Tensor) -> Solution:
+    """Return the solution at a point."""
     weight, features, bias = _split(setting, point)
     logits = weight @ features
     loss, penalty = _costs(setting, (weight, features, bias))
@@ -174,6 +187,7 @@ def _found(setting: Setting, point: Tensor) -> Solution:
 
 
 def _dim(setting: Setting) -> int:
+    """Return the dimension of the searched features."""
     return min(setting.dim or setting.num_classes, setting.num_classes)
 
 
@@ -182,6 +196,7 @@ Parts = tuple[Tensor, Tensor, Tensor]
 
 
 def _split(setting: Setting, x: Tensor) -> Parts:
+    """Return weight, features and bias of a vector, scaled to the given norms."""
     C, dim = setting.num_classes, _dim(setting)
     weight, features = x[: C * dim].view(C, dim), x[C * dim : 2 * C * dim].view(dim, C)
     bias = x[2 * C * dim :] if setting.bias is not None else x.new_zeros(C)
@@ -197,6 +212,8 @@ def _split(setting: Setting, x: Tensor) -> Parts:
 
 
 def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
+    """Return the objective as a function with its gradient."""
+
     def function(x: Tensor) -> tuple[float, Tensor]:
         x = x.detach().requires_grad_()
         loss, penalty = _costs(setting, _split(setting, x), smoothed)
@@ -208,7 +225,9 @@ def _objective(setting: Setting, smoothed: float = 0.0) -> Function:
 
 
 def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Loss and penalty; of deep heads that of singular values, F/2 lambda sum sigma^(2/F)."""
+    """Return loss and penalty.
+
+    Deep heads have the penalty of singular values, F/2 lambda sum sigma^(2/F)."""
     weight, features, bias = parts
     product = weight @ features
     logits = product + bias[:, None]
@@ -220,8 +239,8 @@ def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tenso
             squares = squares.clamp(min=0) + smoothed * setting.metric.mean()
         else:
             squares = squares[squares > 1e-12 * squares.detach()[-1]]
-        each = setting.factors / 2 * setting.weight
-        penalty = penalty + each * (squares ** (1 / setting.factors)).sum()
+        scale = setting.factors / 2 * setting.weight
+        penalty = penalty + scale * (squares ** (1 / setting.factors)).sum()
     elif setting.weight_decay is not None:
         on_weights, on_features = setting.weight_decay
         penalty = penalty + on_weights / 2 * weight.square().sum()
@@ -230,14 +249,14 @@ def _costs(setting: Setting, parts: Parts, smoothed: float = 0.0) -> tuple[Tenso
 
 
 def losses(setting: Setting, logits: Tensor) -> Tensor:
-    """(C,) the loss of each class at its column of logits."""
+    """Return (C,) the loss of each class at its column of logits."""
     C = setting.num_classes
     if setting.loss == "mse":
         return (logits - torch.eye(C).to(logits)).square().sum(0) / 2
     log_p = torch.log_softmax(logits, 0)
     if setting.focal_gamma:
-        own = log_p.diagonal()
-        return (1 - own.exp()).clamp(min=1e-300) ** setting.focal_gamma * -own
+        correct = log_p.diagonal()
+        return (1 - correct.exp()).clamp(min=1e-300) ** setting.focal_gamma * -correct
     if setting.targets is not None:
         return -(setting.targets * log_p).sum(0)
     return -(1 - setting.smoothing) * log_p.diagonal() - setting.smoothing * log_p.mean(0)

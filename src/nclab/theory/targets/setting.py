@@ -17,26 +17,26 @@ AVERAGES = ("samples", "classes")
 FOCUS = 2.0
 SMOOTHING = 0.1
 MOST_CLASSES = 5000
-"""An optimum is some C x C matrices; beyond this they fill a memory."""
+"""Largest number of classes: an optimum has several C x C matrices in memory."""
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Weight decays, norms and counts beyond these have products that are no numbers."""
+"""Range of weight decays, norms and counts whose products are finite floats."""
 CHEAPEST, DEAREST = 1e-12, 1e9
-"""A bias with a smaller penalty is free, one with a larger none, but for rounding."""
+"""Range of bias penalties that differ from a free bias and from none by more than rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A checked setting; `target` says what the words mean."""
+    """A checked setting; `target` explains its fields."""
 
     counts: Tensor
-    """(C,) samples of each class, float64."""
+    """(C,) number of samples of each class, float64."""
     dim: int | None
     loss: str
     smoothing: float
     focal_gamma: float
-    """The exponent of the focal loss, else 0."""
+    """Exponent of the focal loss, else 0."""
     targets: Tensor | None
-    """(C, C) columns of soft targets, if they are not hard or smoothed."""
+    """(C, C) columns of soft targets; None for hard or smoothed targets."""
     weight_decay: tuple[float, float] | None
     norms: tuple[float, float] | None
     bias: float | None
@@ -46,49 +46,49 @@ class Setting:
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Number of classes C."""
         return len(self.counts)
 
     @property
     def samples(self) -> float:
-        """n."""
+        """Number of samples n."""
         return float(self.counts.sum())
 
     @property
     def metric(self) -> Tensor:
-        """(C,) D, the weight of each class in the norm of the features."""
+        """(C,) weight D of each class in the norm of the features."""
         return self.counts if self.average == "samples" else torch.ones_like(self.counts)
 
     @property
     def balanced(self) -> bool:
-        """Whether classes differ in nothing."""
+        """Whether all classes have the same count and hard or smoothed targets."""
         return self.targets is None and bool((self.counts == self.counts[0]).all())
 
     @property
     def factors(self) -> int:
-        """F, linear maps and features."""
+        """Number of factors F: linear maps and features."""
         return self.depth + 1
 
     @property
     def weight(self) -> float:
-        """The geometric mean of the weight decays of all factors; t for one linear map."""
+        """Geometric mean of the weight decays of all factors; t for one linear map."""
         assert self.weight_decay is not None
         on_weights, on_features = self.weight_decay
         product = on_weights**self.depth * on_features
         if product > 0 or not min(on_weights, on_features):
             return product ** (1 / self.factors)
-        each = self.depth * math.log(on_weights) + math.log(on_features)
-        return math.exp(each / self.factors)
+        log_mean = self.depth * math.log(on_weights) + math.log(on_features)
+        return math.exp(log_mean / self.factors)
 
     @property
     def norm(self) -> float:
-        """|W|_F |H|_F of given norms, H weighted by D."""
+        """Product |W|_F |H|_F of the given norms, with H weighted by D."""
         assert self.norms is not None
         alpha, beta = self.norms
         return math.sqrt(self.num_classes * float(self.metric.sum())) * alpha * beta
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, without the counts."""
+        """Return plain JSON values, without the counts."""
         words = {"dim": self.dim, "loss": self.loss, "features": self.features}
         numbers = {"depth": self.depth, "bias": self.bias, "average": self.average}
         extra: dict[str, Any] = {"weight_decay": self.weight_decay, "norms": self.norms}
@@ -113,7 +113,7 @@ def check_setting(
     bias: float | None,
     **rest: Any,
 ) -> Setting:
-    """The setting, or one line that says what is wrong with it."""
+    """Return the setting, or raise an error that says what is wrong with it."""
     for name, value, known in (
         ("loss", loss, LOSSES),
         ("features", rest["features"], FEATURES),
@@ -121,15 +121,15 @@ def check_setting(
     ):
         if not isinstance(value, str) or value not in known:
             raise DataError(f"Expected {name} {' or '.join(known)}, got {value!r}.")
-    many = _counts(num_classes, counts)
-    C = len(many)
+    sizes = _counts(num_classes, counts)
+    C = len(sizes)
     least = 1 if loss == "mse" else min(2, C - 1)
-    if dim is not None and (not _whole(dim) or dim < least):
+    if dim is not None and (not _is_integer(dim) or dim < least):
         raise DataError(
             f"Expected dim of at least {least} for {C} classes and loss {loss}, got {dim!r}."
         )
     depth = rest["depth"]
-    if not _whole(depth) or depth < 1:
+    if not _is_integer(depth) or depth < 1:
         raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth!r}.")
     if (weight_decay is None) == (norms is None):
         got = "neither" if norms is None else "both"
@@ -137,7 +137,7 @@ def check_setting(
     if bias is not None:
         _check_bias(bias, norms)
     if weight_decay is not None:
-        features = float(many.sum()) if rest["average"] == "samples" else float(C)
+        features = float(sizes.sum()) if rest["average"] == "samples" else float(C)
         weight_decay = _decays(weight_decay, features)
     if norms is not None:
         norms = _pair("norms", norms)
@@ -150,7 +150,7 @@ def check_setting(
     focal_gamma = _between("focal_gamma", rest["focal_gamma"], FOCUS, loss == "focal", 100.0)
     targets = _targets(rest["targets"], C, loss)
     return Setting(
-        many,
+        sizes,
         None if dim is None else int(dim),
         loss,
         smoothing,
@@ -166,6 +166,7 @@ def check_setting(
 
 
 def _check_bias(bias: Any, norms: Any) -> None:
+    """Raise if the bias penalty is negative, out of range, or combined with norms."""
     penalty = as_number("bias", bias)
     if penalty < 0:
         raise DataError(f"Expected bias as its penalty >= 0, or bias=None without one, got {bias}.")
@@ -179,13 +180,14 @@ def _check_bias(bias: Any, norms: Any) -> None:
 
 
 def _check_size(name: str, *values: float) -> None:
-    """Refuse what is positive, but so small or large that its products are not numbers."""
+    """Raise if positive values are so small or large that their products overflow."""
     for value in values:
         if not SMALLEST <= value <= LARGEST:
             raise DataError(f"Expected {name} from {SMALLEST:g} to {LARGEST:g}, got {value:g}.")
 
 
 def _counts(num_classes: int | None, counts: Any) -> Tensor:
+    """Return the counts as a float64 vector, or raise."""
     if counts is None:
         if num_classes is None:
             raise DataError("Expected num_classes= or counts=, got neither.")
@@ -196,83 +198,90 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
             raise DataError(_too_many(f"{number:g}"))
         counts = [1.0] * int(number)
     try:
-        many = _exact(counts)
+        sizes = _exact(counts)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"Expected counts as numbers, got {counts!r}.") from error
-    if many.ndim != 1 or len(many) < 2:
-        got = len(many) if many.ndim == 1 else f"shape {tuple(many.shape)}"
+    if sizes.ndim != 1 or len(sizes) < 2:
+        got = len(sizes) if sizes.ndim == 1 else f"shape {tuple(sizes.shape)}"
         raise DataError(f"Expected counts of at least 2 classes, got {got}.")
-    if len(many) > MOST_CLASSES:
-        raise DataError(_too_many(str(len(many))))
-    if num_classes is not None and num_classes != len(many):
-        raise DataError(f"Expected counts of {num_classes} classes, got {len(many)}.")
-    if not bool((torch.isfinite(many) & (many > 0)).all()):
-        bad = int((torch.isfinite(many) & (many > 0)).long().argmin())
-        raise DataError(f"Expected counts above 0, got {float(many[bad]):g} for class {bad}.")
-    _check_size("counts", float(many.min()), float(many.max()))
-    return many
+    if len(sizes) > MOST_CLASSES:
+        raise DataError(_too_many(str(len(sizes))))
+    if num_classes is not None and num_classes != len(sizes):
+        raise DataError(f"Expected counts of {num_classes} classes, got {len(sizes)}.")
+    if not bool((torch.isfinite(sizes) & (sizes > 0)).all()):
+        bad = int((torch.isfinite(sizes) & (sizes > 0)).long().argmin())
+        raise DataError(f"Expected counts above 0, got {float(sizes[bad]):g} for class {bad}.")
+    _check_size("counts", float(sizes.min()), float(sizes.max()))
+    return sizes
 
 
-def _exact(given: Any) -> Tensor:
-    """float64, which plain lists of numbers would lose on the way through a tensor of them."""
-    return torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+def _exact(values: Any) -> Tensor:
+    """Return float64 values; a tensor of a plain list would round them to float32."""
+    return torch.as_tensor(values, dtype=torch.float64).detach().cpu()
 
 
 def _too_many(got: str) -> str:
+    """Return the error message for a wrong number of classes."""
     return f"Expected a whole number of classes from 2 to {MOST_CLASSES}, got {got}."
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
+    """Whether the value is a finite integer."""
     return isinstance(value, Real) and math.isfinite(value) and float(value) % 1 == 0
 
 
-def _decays(given: Any, features: float) -> tuple[float, float]:
-    """Two weight decays; one of nclab's kind, on mean squared features, is λ and λ/`features`.
+def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
+    """Return the two weight decays; one number λ, on mean squared features, is λ and λ/`features`.
+
+    The mean is over n samples or, with `average="classes"`, over C classes.
 
     The mean is over n samples or, where every class counts once, over C classes.
     """
-    one = isinstance(given, Real)
-    if one:
-        value = as_number("weight_decay", given)
+    single = isinstance(weight_decay, Real)
+    if single:
+        value = as_number("weight_decay", weight_decay)
         pair = (value, value / features)
     else:
-        pair = _pair("weight_decay", given)
+        pair = _pair("weight_decay", weight_decay)
     if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
-        got = given if one else pair
+        got = weight_decay if single else pair
         raise DataError(f"Expected weight_decay above 0, or 0 for the limit of none, got {got}.")
     if max(pair) > 0:
         _check_size("weight_decay", *pair)
     return pair
 
 
-def _pair(name: str, given: Any) -> tuple[float, float]:
+def _pair(name: str, values: Any) -> tuple[float, float]:
+    """Return two finite numbers, or raise."""
     try:
-        first, second = given
+        first, second = values
     except (TypeError, ValueError) as error:
-        raise DataError(f"Expected {name} as two numbers, got {given!r}.") from error
+        raise DataError(f"Expected {name} as two numbers, got {values!r}.") from error
     return as_number(name, first), as_number(name, second)
 
 
-def _between(name: str, value: float | None, usual: float, used: bool, most: float) -> float:
+def _between(name: str, value: float | None, default: float, used: bool, limit: float) -> float:
+    """Return an option of a loss, its default, or 0 if the loss does not have it."""
     if not used:
         if value is not None:
             raise DataError(f"Expected {name} only with the loss that has it, got {value}.")
         return 0.0
-    number = usual if value is None else as_number(name, value)
-    if not 0 <= number < most:
-        raise DataError(f"Expected {name} in [0, {most:g}), got {value}.")
+    number = default if value is None else as_number(name, value)
+    if not 0 <= number < limit:
+        raise DataError(f"Expected {name} in [0, {limit:g}), got {value}.")
     return number
 
 
-def _targets(given: Any, num_classes: int, loss: str) -> Tensor | None:
-    if given is None:
+def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
+    """Return soft targets with columns that sum to 1, or None, or raise."""
+    if values is None:
         return None
     if loss != "cross_entropy":
         raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
     try:
-        targets = _exact(given)
+        targets = _exact(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"Expected targets as a matrix of numbers, got {given!r}.") from error
+        raise DataError(f"Expected targets as a matrix of numbers, got {values!r}.") from error
     if targets.shape != (num_classes, num_classes):
         raise DataError(
             f"Expected targets of shape ({num_classes}, {num_classes}), a column for each class, "
@@ -287,33 +296,33 @@ CLOSED = "closed form"
 
 
 class Solution(NamedTuple):
-    """Logits of an optimum with its loss, Grams and proof."""
+    """Logits of an optimum with its loss, Gram matrices and proof."""
 
     logits: Tensor
-    """(C, C) without bias; columns are classes."""
+    """(C, C) logits without bias; columns are classes."""
     bias: Tensor
-    """(C,)."""
+    """(C,) bias."""
     loss: float
     penalty: float
-    """Of weights, features and bias together."""
+    """Penalty of weights, features and bias together."""
     left: Tensor
-    """(C, C) Gram of the classifier when both weight decays are equal."""
+    """(C, C) Gram of the classifier if both weight decays are equal."""
     right: Tensor
-    """(C, C) Gram of the features that it reads, likewise."""
+    """(C, C) Gram of the class means if both weight decays are equal."""
     lower: float | None
-    """Proved of the objective; None without a proof."""
+    """Proved lower bound on the objective; None without a proof."""
     proof: str
     geometry: str
     source: str
     norm: float
-    """|W| |H|, H weighted by D."""
+    """Product |W| |H|, with H weighted by D."""
     weight: float
-    """t."""
+    """Geometric mean t of the weight decays."""
     notes: tuple[str, ...] = ()
 
 
 def factor_grams(logits: Tensor, metric: Tensor, factors: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Grams of the last factor and of the product of the others, and singular values.
+    r"""Return the Grams of the last factor and of the product of the others, and singular values.
 
     With $M D^{1/2} = U\Sigma V^\top$ all factors have singular values $\Sigma^{1/F}$.
     """

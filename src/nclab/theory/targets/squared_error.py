@@ -1,4 +1,4 @@
-"""Mean squared error and regression: each singular value of the targets shrinks by itself."""
+"""Mean squared error and regression: each singular value of the targets shrinks separately."""
 
 import math
 from typing import NamedTuple
@@ -16,7 +16,7 @@ SOURCE = "docs/targets.md, mean squared error"
 
 
 def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor:
-    r"""Each singular value s after the penalty of F factors.
+    r"""Return each singular value s after the penalty of F factors.
 
     $$\arg\min_\sigma \tfrac{(s-\sigma)^2}{2n} + \tfrac F2\lambda\sigma^{2/F}$$
 
@@ -36,12 +36,12 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
         above = top - middle < samples * decay * middle**-power
         low, high = torch.where(above, low, middle), torch.where(above, middle, high)
     x = (low + high) / 2
-    here = (top - x).square() / (2 * samples) + factors / 2 * decay * x ** (2 / factors)
-    return torch.where(here < top.square() / (2 * samples), x, 0.0)
+    objective = (top - x).square() / (2 * samples) + factors / 2 * decay * x ** (2 / factors)
+    return torch.where(objective < top.square() / (2 * samples), x, 0.0)
 
 
 def critical_decay(value: float, samples: float, factors: int) -> float:
-    r"""The decay at which a singular value of the labels is given up.
+    r"""Return the weight decay at which a singular value of the labels shrinks to zero.
 
     $$\lambda_c = \frac{s^{2-2/F}}{n(F-1)}\Bigl(\frac{F-2}{F-1}\Bigr)^{1-2/F}$$
 
@@ -54,7 +54,7 @@ def critical_decay(value: float, samples: float, factors: int) -> float:
 
 
 def solve_squared(setting: Setting, weight: float) -> Solution:
-    """The optimum without bias, with a free one, or with any penalty of it."""
+    """Return the optimum without bias, with a free bias, or with a penalised bias."""
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     roots, share = counts.sqrt(), counts / setting.samples
     labels = roots.diag()
@@ -107,13 +107,16 @@ def solve_squared(setting: Setting, weight: float) -> Solution:
 def _value(
     residual: Tensor, fit: Tensor, cost: float, samples: float, weight: float, factors: int
 ) -> float:
+    """Return the objective of a fit."""
     values = torch.linalg.svdvals(fit)
     penalty = factors / 2 * weight * float((values ** (2 / factors)).sum())
     return float(residual.square().sum()) / (2 * samples) + penalty + cost
 
 
 def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
-    """Logits times D^{1/2} with a bias of positive penalty, and what the dual proves."""
+    """Return logits times D^{1/2} for a penalised bias, and the dual bound.
+
+    Accelerated proximal gradient with restarts."""
     counts, n, C = setting.counts, setting.samples, setting.num_classes
     assert setting.bias is not None
     penalty = setting.bias
@@ -121,31 +124,38 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
     labels = roots.diag()
     if setting.balanced:
         m = float(counts[0])
-        rest = max(math.sqrt(m) - n * weight, 0.0)
+        others = max(math.sqrt(m) - n * weight, 0.0)
         common = max(math.sqrt(m) - n * weight * (1 + penalty) / penalty, 0.0)
         flat = torch.full((C, C), 1 / C, dtype=torch.float64)
-        return rest * (torch.eye(C).double() - flat) + common * flat, math.inf
-    even = roots / roots.norm()
+        return others * (torch.eye(C).double() - flat) + common * flat, math.inf
+    direction = roots / roots.norm()
 
-    def seen(matrix: Tensor) -> Tensor:  # what is left after the best bias
-        return matrix - torch.outer(matrix @ even, even) / (1 + penalty)
+    def without_bias(matrix: Tensor) -> Tensor:  # what is left after the best bias
+        return matrix - torch.outer(matrix @ direction, direction) / (1 + penalty)
 
-    fit, ahead, speed, lower = torch.zeros_like(labels), torch.zeros_like(labels), 1.0, -math.inf
+    fit, extrapolated, speed, lower = (
+        torch.zeros_like(labels),
+        torch.zeros_like(labels),
+        1.0,
+        -math.inf,
+    )
     for step in range(STEPS):
-        left, values, right = torch.linalg.svd(ahead - seen(ahead - labels))
+        left, values, right = torch.linalg.svd(extrapolated - without_bias(extrapolated - labels))
         new = (left * (values - n * weight).clamp(min=0)) @ right
-        turned = float(((ahead - new) * (new - fit)).sum()) > 0
-        faster = 1.0 if turned else (1 + math.sqrt(1 + 4 * speed**2)) / 2
-        ahead = new if turned else new + (speed - 1) / faster * (new - fit)
-        fit, speed = new, faster
+        overshoots = float(((extrapolated - new) * (new - fit)).sum()) > 0
+        next_speed = 1.0 if overshoots else (1 + math.sqrt(1 + 4 * speed**2)) / 2
+        extrapolated = new if overshoots else new + (speed - 1) / next_speed * (new - fit)
+        fit, speed = new, next_speed
         if step % 10 == 9:
-            residual = seen(fit - labels)
+            residual = without_bias(fit - labels)
             size = float(torch.linalg.matrix_norm(residual, 2)) / n
             slope = residual / n * min(1.0, weight / max(size, 1e-300))
-            level = slope - torch.outer(slope @ even, even)  # better where the penalty is tiny
-            for one in (slope, level):
-                bound = -float((one * labels).sum()) - n / 2 * float(one.square().sum())
-                bound -= n / (2 * penalty) * float((one @ even).square().sum())
+            level = slope - torch.outer(
+                slope @ direction, direction
+            )  # better where the penalty is tiny
+            for dual in (slope, level):
+                bound = -float((dual * labels).sum()) - n / 2 * float(dual.square().sum())
+                bound -= n / (2 * penalty) * float((dual @ direction).square().sum())
                 lower = max(lower, bound)
             shift = (labels - fit) @ roots / n / (1 + penalty)
             cost = penalty / 2 * float(shift.square().sum())
@@ -159,21 +169,21 @@ FloatArray = NDArray[np.float64]
 
 
 class RegressionTarget(NamedTuple):
-    """The optimum of half the mean squared error with penalties of W and mean squared features."""
+    """Optimum of half the mean squared error with penalties of W and mean squared features."""
 
     weight_gram: FloatArray
-    """(q, q) W W^T."""
+    """(q, q) Gram matrix W W^T."""
     mse: float
     """Mean squared norm of the residuals."""
     residual: FloatArray
-    """(q, q) residuals are this times the centred targets."""
+    """(q, q) matrix R: residuals are R times the centred targets."""
     objective: float
     lost: int
-    """Directions of the targets that are given up."""
+    """Number of target directions that are not fitted at all."""
 
 
 def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) -> RegressionTarget:
-    r"""Where features and weights of a regression go, with c^2 the product of the two decays.
+    r"""Return the optimum of a regression, with c^2 the product of the two weight decays.
 
     $$WW^\top = \sqrt{\lambda_H/\lambda_W}\,(\Sigma^{1/2}-cI)_+,\qquad
     \text{residual} = -c\,\Sigma^{-1/2}(y-\bar y)$$
@@ -197,10 +207,10 @@ def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) 
     roots = np.sqrt(np.maximum(values, 0.0))
     c = math.sqrt(on_weights * on_features)
     kept = np.maximum(roots - c, 0.0)
-    left = np.minimum(roots, c)  # what is not fitted of each root
+    lost_part = np.minimum(roots, c)  # what is not fitted of each root
     gram = (vectors * (kept * math.sqrt(on_features / on_weights))) @ vectors.T
-    ratio = np.divide(left, roots, out=np.zeros_like(left), where=roots > 0)
-    mse = float((left**2).sum())
+    ratio = np.divide(lost_part, roots, out=np.zeros_like(lost_part), where=roots > 0)
+    mse = float((lost_part**2).sum())
     objective = mse / 2 + c * float(kept.sum())
     return RegressionTarget(
         gram, mse, -(vectors * ratio) @ vectors.T, objective, int((kept == 0).sum())
