@@ -27,7 +27,16 @@ import torch
 from safetensors.torch import save
 
 from nclab.cli.main import run
-from nclab.records import Tail, checkpoints, glance, journal, manifest, open_run, read_run, results
+from nclab.records import (
+    JournalReader,
+    checkpoints,
+    glance,
+    journal,
+    manifest,
+    open_run,
+    read_run,
+    results,
+)
 
 LAYERS, CLASSES, SCALARS = 6, 10, 25
 WIDTH = 300
@@ -77,7 +86,7 @@ def appending(folder: Path, records: list[dict[str, Any]]) -> tuple[float, float
 def reading(folder: Path) -> dict[str, float]:
     """Ways to read the journal, in seconds."""
     content = (folder / "journal.jsonl").read_bytes()
-    tail = Tail(folder)
+    tail = JournalReader(folder)
     tail.poll()
 
     def reopen() -> None:
@@ -143,10 +152,10 @@ def sweeping(folder: Path) -> tuple[float, float]:
 
 
 CHECKS = (
-    (journal, "seal_line"),
+    (journal, "add_checksum"),
     (zlib, "crc32"),
-    (manifest, "seal_json"),
-    (results, "seal_json"),
+    (manifest, "dump_checked_json"),
+    (results, "dump_checked_json"),
     (checkpoints, "_digest"),
 )
 """All that writes a check; a CRC inside a seal counts twice."""

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nclab.records import open_run
-from nclab.records.lines import encode
+from nclab.records.encoding import add_checksum, encode
 from nclab.records.manifest import read_manifest
-from nclab.records.seals import seal_line
 
 METRICS = ("min_intra", "max_inter", "nc1_trace_pinv", "cdnv", "nc3_self_duality", "loss", "alpha")
 
@@ -41,7 +40,7 @@ def lines(folder: Path, steps: range, *, padding: int) -> bytes:
     """Lines for the journal of a run, below its heading, one for each step."""
     identity = read_manifest(folder).identity
     made = ((step, encode(record(step, padding=padding))[:-1]) for step in steps)
-    return b"".join(seal_line(body, step + 2, identity) for step, body in made)
+    return b"".join(add_checksum(body, step + 2, identity) for step, body in made)
 
 
 def fill(root: Path, *, runs: int, records: int, padding: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 import nclab
 from nclab.records import find_runs
-from nclab.records.lock import is_held
+from nclab.records.state import is_locked
 from nclab.training.sweep import train
 from nclab_papers.findings import tour
 from nclab_papers.pan2023 import norms
@@ -40,7 +40,7 @@ def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
         time.sleep(0.01)
     started.send_signal(signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL
-    while any(is_held(run) for run in find_runs(tmp_path / "killed")):
+    while any(is_locked(run) for run in find_runs(tmp_path / "killed")):
         time.sleep(0.01)  # its workers are on their way out
     address = os.environ["RAY_ADDRESS"]
     again = call(*SWEEP, tmp_path / "killed", "--engine", "ray", "--address", address)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nclab.errors import NclabWarning
-from nclab.records import Tail, glance, read_run
+from nclab.records import JournalReader, glance, read_run
 from tests.fuzz.mutations import BYTES
 from tests.records.test_run import start
 
@@ -52,7 +52,7 @@ def attack(chance: random.Random, content: bytes, folder: Path, truth: list[Any]
     (folder / "journal.jsonl").write_bytes(changed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        view, tail = read_run(folder), Tail(folder)
+        view, tail = read_run(folder), JournalReader(folder)
         followed = tail.poll()
     assert all(record in truth for record in view.records), "a changed record was read"
     assert followed == view.records

@@ -10,7 +10,7 @@ from typing import Any
 
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import open_run, read_run
-from nclab.records.seals import open_json, seal_json
+from nclab.records.encoding import dump_checked_json, load_checked_json
 from nclab.records.verify import verify_folder
 from nclab.report.site import compact, data_files, write_report
 from nclab.report.watcher import Selection, Watcher
@@ -41,7 +41,7 @@ def attack(
     """One file, or one record of a run, made to say something else; fails by a foreign error."""
     if chance.random() < 0.5:
         path = chance.choice(list(contents))
-        value, sealed = open_json(contents[path])
+        value, sealed = load_checked_json(contents[path])
         changed = mutated(chance, value)
         path.write_bytes(_written(changed, sealed))
         try:
@@ -66,7 +66,7 @@ def _written(value: Any, sealed: bool) -> bytes:
     if sealed and isinstance(value, dict):
         known = {name: one for name, one in value.items() if name != "check"}
         try:
-            return seal_json(known)
+            return dump_checked_json(known)
         except ValueError:  # a number that is not finite
             pass
     return json.dumps(value).replace("Infinity", "1e999").encode()

@@ -11,8 +11,8 @@ from nclab.measurement.geometry import geometry
 from nclab.measurement.kept_points import KeptPoints
 from nclab.monitor import RecordSink
 from nclab.records import read_run
-from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import run_data
+from nclab.report.run_follower import RunFollower
 from tests.monitor.loops import CLASSES, assert_same, batches, network, train
 
 NAMES = ("cat", "dog", "fox")
@@ -34,7 +34,7 @@ def test_every_measurement_of_training_has_one(tmp_path: Path) -> None:
     for one in found:
         assert one["labels"] == [0] * 4 + [1] * 4 + [2] * 4
         assert len(one["means"]) == len(one["weights"]) == len(one["etf"]) == CLASSES
-    run = GrowingRun(tmp_path / "run", root=tmp_path)
+    run = RunFollower(tmp_path / "run", root=tmp_path)
     run.refresh()
     (layer,) = run_data(run, slug="run")["geometry"]
     assert len(layer["frames"]) == 3

@@ -13,8 +13,8 @@ from nclab.monitor.loaders import as_splits
 from nclab.records import read_run
 from nclab.records.schema import split_of
 from nclab.report.compare import last_values
-from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import run_data
+from nclab.report.run_follower import RunFollower
 from nclab.report.watcher import Selection, Watcher
 from tests.monitor.loops import batches, network, train
 
@@ -86,7 +86,7 @@ def test_records_and_pages_keep_them_apart(tmp_path: Path) -> None:
     records = [one for one in read_run(folder).records if one["kind"] == "measurement"]
     assert [one["split"] for one in records] == ["train", "test"] * 3
     assert records[0]["layers"][-1]["class_names"] == list(NAMES)
-    run = GrowingRun(folder, root=tmp_path)
+    run = RunFollower(folder, root=tmp_path)
     run.refresh()
     assert run.layers() == ["2", "5", "2 · test", "5 · test"]
     assert run.last_layers() == ["5", "5 · test"]
@@ -121,7 +121,7 @@ def test_old_journals_are_about_training(tmp_path: Path) -> None:
         for line in lines:
             if line["kind"] == "measurement" and line["split"] == "train":
                 run.append({name: value for name, value in line.items() if name != "split"})
-    old = GrowingRun(tmp_path / "old", root=tmp_path)
+    old = RunFollower(tmp_path / "old", root=tmp_path)
     old.refresh()
     assert (old.layers(), old.last_layers()) == (["2", "5"], ["5"])
     assert old.curve(("5", "cdnv"), "epoch")[0] == [1.0, 2.0]

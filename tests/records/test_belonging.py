@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import NclabError, NclabWarning, RecordError
-from nclab.records import Run, Tail, find_runs, glance, open_run, read_run
+from nclab.records import JournalReader, Run, find_runs, glance, open_run, read_run
 from nclab.records.verify import Verified, verify_folder, verify_run
-from nclab.report.growing_run import GrowingRun
+from nclab.report.run_follower import RunFollower
 from tests.cli.runner import call
 from tests.records.test_faults import checkpoint_of, journal_of, make_old
 from tests.records.test_run import weights
@@ -66,9 +66,9 @@ def test_checkpoints_of_another_run_cost_no_record(tmp_path: Path, version: int)
 def test_one_checkpoint_of_another_run_is_left_out(tmp_path: Path) -> None:
     one, other = (write(tmp_path / str(n), n, finish=False) for n in (0, 10))
     shutil.copy(checkpoint_of(other, 5), checkpoint_of(one, 5))
-    assert {name: own.repair for name, own in damaged(one).items()} == {
-        f"checkpoints/{checkpoint_of(one, 5).name}": "Delete it: the one before is used."
-    }
+    (result,) = damaged(one).values()
+    assert result.file == f"checkpoints/{checkpoint_of(one, 5).name}"
+    assert result.repair == "Delete it; the run resumes from the one before."
     with go_on(one) as run, pytest.warns(NclabWarning, match="of another run"):
         found = run.resume_latest()
     assert found is not None
@@ -102,7 +102,7 @@ def test_a_journal_cut_at_a_line_is_damaged(
     if beside != "no state" or kept == 0:  # else only the checkpoints know, which are not read
         for read in (read_run, glance):
             assert read(one).problem
-        growing = GrowingRun(one, root=tmp_path)
+        growing = RunFollower(one, root=tmp_path)
         growing.refresh()
         assert growing.problem
         assert call("verify", tmp_path).code == 1
@@ -143,7 +143,7 @@ def test_a_line_of_another_run_is_not_read(tmp_path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NclabWarning)
             steps = [record.get("step", 6) for record in read_run(one).records]
-            tail = [record.get("step", 6) for record in Tail(one).poll()]
+            tail = [record.get("step", 6) for record in JournalReader(one).poll()]
         assert steps == tail == [step for step in range(1, 7) if step != number]
         assert glance(one).problem or number == 2  # a glance is at the end
         journal_of(one).write_bytes(before)
@@ -162,8 +162,9 @@ def test_a_manifest_of_another_run_is_named(
     before = journal_of(one).read_bytes()
     assert damaged(other) == {}
     found = damaged(one)
-    assert set(found) == {"manifest.json"} | (set() if checkpoints else {"journal.jsonl"})
-    assert "another run" in found["manifest.json"].found
+    names = {f"checkpoints/{path.name}" for path in (one / "checkpoints").glob("*")}
+    assert set(found) == {"journal.jsonl", *names}
+    assert all("another run" in result.found for result in found.values())
     assert glance(one).records == []
     with pytest.warns(NclabWarning, match="different runs"):
         assert read_run(one).records == []

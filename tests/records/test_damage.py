@@ -10,7 +10,7 @@ import pytest
 from nclab.errors import RecordError
 from nclab.records import read_run
 from nclab.records.results import parse_json, write_json
-from nclab.records.verify import verify_run
+from nclab.records.verify import Verified, verify_run
 from tests.fuzz.records import campaign, written
 from tests.records.test_faults import make_old, sealed_for
 from tests.records.test_run import start, three_checkpoints
@@ -51,24 +51,29 @@ def test_every_flip_of_a_file_of_results_is_noticed(tmp_path: Path) -> None:
     assert noticed > 8 * len(content) - 20  # but for the last newline
 
 
+def verify_journal(folder: Path) -> Verified:
+    """Return the result of verifying the journal of a run."""
+    return next(result for result in verify_run(folder) if result.file == "journal.jsonl")
+
+
 def test_verify_says_what_is_affected_and_how_to_repair_it(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     assert {one.state for one in verify_run(tmp_path)} == {"good"}
     journal = tmp_path / "journal.jsonl"
     place = whole.index(b'"step":20')
     journal.write_bytes(whole[: place + 7] + b"9" + whole[place + 8 :])
-    found = {one.file: one for one in verify_run(tmp_path)}["journal.jsonl"]
-    assert found.state == "damaged"
-    assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in found.found
-    assert "delete the folder" in found.repair  # checkpoints of steps 20 and 30 are kept
+    result = verify_journal(tmp_path)
+    assert result.state == "damaged"
+    assert f"byte {whole.rindex(b'{', 0, place)}, line 3" in result.found
+    assert "delete the folder" in result.repair  # both checkpoints are behind the damage
     later = sealed_for(tmp_path, b'{"kind":"note"}', 5)
     journal.write_bytes(whole.replace(b'"step":30', b'"step":31') + later)
-    assert "goes back to step 20" in {o.file: o for o in verify_run(tmp_path)}[journal.name].repair
+    assert "goes back to step 20" in verify_journal(tmp_path).repair
     journal.write_bytes(whole[:-9])
-    assert "is torn" in {one.file: one for one in verify_run(tmp_path)}[journal.name].found
+    assert "damaged from byte" in verify_journal(tmp_path).found
     journal.write_bytes(whole)
     make_old(tmp_path)
-    assert {one.file: one for one in verify_run(tmp_path)}[journal.name].state == "unchecked"
+    assert verify_journal(tmp_path).state == "unchecked"
 
 
 def test_a_run_of_the_released_version_goes_on_in_its_own_form(tmp_path: Path) -> None:

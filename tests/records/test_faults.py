@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import NclabError, NclabWarning
-from nclab.records import Checkpoint, Tail, open_run, read_run
+from nclab.records import Checkpoint, JournalReader, open_run, read_run
 from nclab.records.checkpoints import list_checkpoints, read_checkpoint, write_checkpoint
+from nclab.records.encoding import add_checksum, dump_checked_json, strip_checksum
 from nclab.records.manifest import read_manifest
-from nclab.records.seals import body_of, seal_json, seal_line
 from tests.records.test_run import start, three_checkpoints, weights
 
 
@@ -30,13 +30,13 @@ def make_old(folder: Path, version: int = 1) -> bytes:
     """Make a run as nclab 0.1.0 wrote it, or as lines were before they were bound to it."""
     path, manifest = journal_of(folder), folder / "manifest.json"
     content = path.read_bytes()
-    bodies = [body_of(line) for line in content.split(b"\n")[:-1]]
+    bodies = [strip_checksum(line) for line in content.split(b"\n")[:-1]]
     bodies[0] = b'{"kind":"start","schema":%d}' % version
-    sealed = [seal_line(body, number) for number, body in enumerate(bodies, start=1)]
+    sealed = [add_checksum(body, number) for number, body in enumerate(bodies, start=1)]
     path.write_bytes(b"".join(sealed if version > 1 else [body + b"\n" for body in bodies]))
     told = json.loads(manifest.read_bytes()) | {"schema": version}
     del told["identity"], told["check"]
-    manifest.write_bytes(seal_json(told) if version > 1 else json.dumps(told).encode())
+    manifest.write_bytes(dump_checked_json(told) if version > 1 else json.dumps(told).encode())
     state = json.loads((folder / "state.json").read_bytes())
     state.pop("journal_length", None)
     (folder / "state.json").write_text(json.dumps(state))
@@ -52,7 +52,7 @@ def make_old(folder: Path, version: int = 1) -> bytes:
 
 def sealed_for(folder: Path, body: bytes, number: int) -> bytes:
     """A line as the writer of a run would append it."""
-    return seal_line(body, number, read_manifest(folder).identity)
+    return add_checksum(body, number, read_manifest(folder).identity)
 
 
 def flip(path: Path, place: int) -> None:
@@ -87,7 +87,7 @@ def test_a_power_cut_may_leave_zeros(tmp_path: Path) -> None:
     start(tmp_path).close()
     assert journal_of(tmp_path).read_bytes() == whole
     journal_of(tmp_path).write_bytes(whole + b"\0\n\0\n{")
-    with pytest.warns(NclabWarning, match="2 lines are dropped"):
+    with pytest.warns(NclabWarning, match="2 lines are removed"):
         start(tmp_path).close()
     assert journal_of(tmp_path).read_bytes() == whole
 
@@ -103,10 +103,10 @@ def test_a_line_damaged_in_the_middle_stops_the_writer_not_the_reader(tmp_path: 
     with pytest.raises(NclabError, match=r"line 3 of .*journal.jsonl .*got damaged"):
         start(tmp_path)
     assert journal_of(tmp_path).read_bytes() == before
-    with pytest.warns(NclabWarning, match="left out"):
+    with pytest.warns(NclabWarning, match="skipped"):
         assert [r["step"] for r in read_run(tmp_path).records] == [0, 2, 3, 4]
-    with pytest.warns(NclabWarning, match="left out"):
-        assert len(Tail(tmp_path).poll()) == 4
+    with pytest.warns(NclabWarning, match="skipped"):
+        assert len(JournalReader(tmp_path).poll()) == 4
 
 
 def test_damage_behind_a_good_checkpoint_is_worked_over_again(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_damage_behind_a_good_checkpoint_is_worked_over_again(tmp_path: Path) ->
     with start(tmp_path) as run:
         run.append({"kind": "measurement", "step": 40})
     flip(journal_of(tmp_path), whole.index(b'"step":30') - 1)  # the comma before it
-    with pytest.warns(NclabWarning, match="step 30 is left out"):
+    with pytest.warns(NclabWarning, match="step 30 is skipped"):
         run = start(tmp_path)
     with pytest.raises(NclabError, match=r"line 4 .* damaged"):
         run.append({"kind": "measurement", "step": 50})
@@ -127,7 +127,7 @@ def test_damage_behind_a_good_checkpoint_is_worked_over_again(tmp_path: Path) ->
 def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)  # still JSON: step 20 twice
-    with pytest.warns(NclabWarning, match=r"1 line is damaged and left out, from line 4 on"):
+    with pytest.warns(NclabWarning, match=r"1 line is damaged and skipped, from line 4 on"):
         assert [one["step"] for one in read_run(tmp_path).records] == [10, 20]
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)
     journal_of(tmp_path).write_bytes(make_old(tmp_path).replace(b'"step":30', b'"step":20'))
@@ -138,10 +138,10 @@ def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
 def test_a_changed_digit_is_noticed_at_the_checkpoint(tmp_path: Path) -> None:
     whole = three_checkpoints(tmp_path)
     flip(journal_of(tmp_path), whole.index(b'"step":30') + 7)  # still JSON: step 20 twice
-    with pytest.warns(NclabWarning, match="1 lines are dropped"):
+    with pytest.warns(NclabWarning, match="1 line is removed"):
         run = start(tmp_path)
     with run:
-        with pytest.warns(NclabWarning, match="step 30 is left out"):
+        with pytest.warns(NclabWarning, match="step 30 is skipped"):
             assert run.steps() == [20]
         with pytest.raises(NclabError, match="damaged"):
             run.resume(30)
@@ -157,12 +157,12 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> No
     with start(tmp_path) as run:
         for end in (0, 5, 100, len(whole) - 1):
             path.write_bytes(whole[:end])
-            with pytest.warns(NclabWarning, match="step-000000030.*left out"):
+            with pytest.warns(NclabWarning, match="step-000000030.*skipped"):
                 assert run.steps() == [20]
         path.write_bytes(whole)
         for place in range(0, len(whole), 7):  # header and data alike
             flip(path, place)
-            with pytest.warns(NclabWarning, match="step-000000030.*left out"):
+            with pytest.warns(NclabWarning, match="step-000000030.*skipped"):
                 assert run.steps() == [20]
             flip(path, place)
         assert run.steps() == [20, 30]
@@ -297,12 +297,12 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     start(tmp_path).close()
     manifest = tmp_path / "manifest.json"
     old = manifest.read_text()
-    manifest.write_bytes(seal_json(json.loads(old) | {"schema": 4}))
+    manifest.write_bytes(dump_checked_json(json.loads(old) | {"schema": 4}))
     for opened in (lambda: start(tmp_path), lambda: read_run(tmp_path)):
         with pytest.raises(NclabError, match=r"schema 4 in .*Update nclab"):
             opened()
     manifest.write_text(old)
-    journal_of(tmp_path).write_bytes(seal_line(b'{"kind":"start","schema":4}', 1))
+    journal_of(tmp_path).write_bytes(add_checksum(b'{"kind":"start","schema":4}', 1))
     with pytest.raises(NclabError, match=r"schema 4 in .*Update nclab"):
         start(tmp_path)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from nclab.errors import NclabError
-from nclab.records import Tail, find_runs, glance, heartbeat, read_run
+from nclab.records import JournalReader, find_runs, glance, read_run, state, verify_run
+from nclab.records.encoding import add_checksum
 from nclab.records.manifest import read_manifest
-from nclab.records.seals import seal_line
+from tests.cli.runner import call
 from tests.records.test_faults import sealed_for
 from tests.records.test_run import start, three_checkpoints
 
@@ -32,7 +33,7 @@ def test_a_view_tells_state_and_progress(tmp_path: Path) -> None:
 def test_beats_are_written_once_a_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period: float, writes: int
 ) -> None:
-    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", period)
+    monkeypatch.setattr(state, "PERIOD_SECONDS", period)
     seen = set()
     with start(tmp_path) as run:
         for step in range(1, 6):
@@ -42,20 +43,27 @@ def test_beats_are_written_once_a_period(
     assert read_run(tmp_path).heartbeat["step"] == 5  # the last one is kept at the end
 
 
-def test_a_damaged_heartbeat_does_not_matter(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 20, b"[]", b'{"state":"dreaming"}', b'{"state":"stopped","step":"x"}']
+)
+def test_a_damaged_state_file_is_a_problem(tmp_path: Path, content: bytes) -> None:
     three_checkpoints(tmp_path)
-    (tmp_path / "state.json").write_bytes(b"\0" * 20)
-    view = read_run(tmp_path)
-    assert (view.state, view.progress, view.heartbeat) == ("stopped", None, {})
+    (tmp_path / "state.json").write_bytes(content)
+    for view in (read_run(tmp_path), glance(tmp_path)):
+        assert (view.state, view.progress, view.heartbeat) == ("stopped", None, {})
+        assert view.problem == "its state.json is damaged, so its progress is unknown"
+    (result,) = [result for result in verify_run(tmp_path) if result.state != "good"]
+    assert (result.file, result.state) == ("state.json", "damaged")
+    assert "state.json is damaged" in call("runs", tmp_path, "--json").out
 
 
 def test_the_heading_is_no_record(tmp_path: Path) -> None:
     start(tmp_path).close()
     identity = read_manifest(tmp_path).identity
-    heading = seal_line(b'{"kind":"start","schema":3,"identity":"%s"}' % identity.encode(), 1)
+    heading = add_checksum(b'{"kind":"start","schema":3,"identity":"%s"}' % identity.encode(), 1)
     assert (tmp_path / "journal.jsonl").read_bytes() == heading
     assert read_run(tmp_path).records == []
-    assert Tail(tmp_path).poll() == []
+    assert JournalReader(tmp_path).poll() == []
 
 
 def fill(folder: Path, count: int) -> None:
@@ -74,7 +82,7 @@ def test_pages_may_leave_out_what_is_large(tmp_path: Path) -> None:
         for step in range(3)
     ]
     assert len(read_run(tmp_path).of_kind("geometry")) == 3
-    assert len(Tail(tmp_path, kinds=["geometry"]).poll()) == 3
+    assert len(JournalReader(tmp_path, kinds=["geometry"]).poll()) == 3
 
 
 @pytest.mark.parametrize("ending", [b"", b'{"kind":"measurement","st', b"\0" * 70_000])
@@ -109,7 +117,7 @@ def test_runs_are_found_three_levels_deep(tmp_path: Path) -> None:
 
 
 def test_a_tail_gives_each_record_once(tmp_path: Path) -> None:
-    tail = Tail(tmp_path)
+    tail = JournalReader(tmp_path)
     assert tail.poll() == []  # there is no run yet
     with start(tmp_path) as run:
         for step in range(3):
@@ -123,7 +131,7 @@ def test_a_tail_gives_each_record_once(tmp_path: Path) -> None:
 
 def test_a_tail_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:
     start(tmp_path).close()
-    tail = Tail(tmp_path)
+    tail = JournalReader(tmp_path)
     line = sealed_for(tmp_path, b'{"kind":"m","step":7}', 2)
     seen = []
     with (tmp_path / "journal.jsonl").open("ab", buffering=0) as journal:
@@ -135,7 +143,7 @@ def test_a_tail_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:
 
 def test_a_tail_notices_a_resumed_run(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
-    tail = Tail(tmp_path)
+    tail = JournalReader(tmp_path)
     assert len(tail.poll()) == 3
     with start(tmp_path) as run:
         run.resume(20)
@@ -147,7 +155,7 @@ def test_a_tail_notices_a_resumed_run(tmp_path: Path) -> None:
 
 def test_a_tail_notices_a_run_that_outgrew_its_place(tmp_path: Path) -> None:
     three_checkpoints(tmp_path)
-    tail = Tail(tmp_path)
+    tail = JournalReader(tmp_path)
     tail.poll()
     with start(tmp_path) as run:
         run.resume(20)
@@ -159,7 +167,7 @@ def test_a_tail_notices_a_run_that_outgrew_its_place(tmp_path: Path) -> None:
 
 def test_a_tail_reads_no_more_than_is_new(tmp_path: Path) -> None:
     fill(tmp_path, 100)
-    tail = Tail(tmp_path)
+    tail = JournalReader(tmp_path)
     tail.poll()
     before = (tmp_path / "journal.jsonl").stat().st_size
     with (tmp_path / "journal.jsonl").open("r+b") as journal:

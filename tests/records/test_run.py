@@ -11,8 +11,8 @@ import torch
 import nclab
 from nclab.errors import NclabError, NclabWarning
 from nclab.records import Run, open_run, read_run
+from nclab.records.encoding import dump_checked_json
 from nclab.records.manifest import commit, cpu
-from nclab.records.seals import seal_json
 
 CONFIG = {"rate": 0.1, "shape": {"width": 64, "norm": "affine"}}
 
@@ -167,7 +167,7 @@ def test_a_record_needs_a_kind_and_plain_values(tmp_path: Path) -> None:
     with start(tmp_path) as run:
         with pytest.raises(NclabError, match="kind"):
             run.append({"step": 1})
-        with pytest.raises(NclabError, match=r"got set at a\.b"):
+        with pytest.raises(NclabError, match=r"got set in a\.b"):
             run.append({"kind": "m", "a": {"b": {1, 2}}})
     assert read_run(tmp_path).records == []
 
@@ -202,7 +202,7 @@ def test_another_version_is_warned_of(tmp_path: Path) -> None:
     manifest = json.loads(path.read_text())
     manifest["versions"]["torch"] = "1.0"
     del manifest["check"]
-    path.write_bytes(seal_json(manifest))
+    path.write_bytes(dump_checked_json(manifest))
     with pytest.warns(NclabWarning, match='torch: "1.0" there'):
         start(tmp_path).close()
 
@@ -258,6 +258,6 @@ def test_a_checkpoint_that_could_not_be_read_back_is_refused(tmp_path: Path) -> 
     with start(tmp_path) as run:
         with pytest.raises(NclabError, match="step 0 or later, got -1"):
             run.checkpoint(-1, weights(0))
-        with pytest.raises(NclabError, match="rate of a checkpoint as a tensor, got a float"):
+        with pytest.raises(NclabError, match="rate of a checkpoint to be a tensor, got a float"):
             run.checkpoint(1, {"rate": 0.1})  # type: ignore[dict-item]
         assert run.steps() == []

@@ -10,7 +10,7 @@ import pytest
 from nclab.errors import NclabError
 from nclab.figures.picture import Panel, Picture, Series, to_json
 from nclab.records import open_run
-from nclab.records.seals import body_of, seal_line
+from nclab.records.encoding import add_checksum, strip_checksum
 from nclab.report.pages import Pages
 from nclab.report.site import write_report
 from tests.cli.runner import call
@@ -149,13 +149,13 @@ def test_pages_of_runs_hold_their_numbers(site: Path) -> None:
 def test_sixty_runs_stay_small(tmp_path: Path) -> None:
     root = reproduced(tmp_path / "runs", images=False, runs=1)
     journal = (root / "fleet/seed-0/journal.jsonl").read_bytes()
-    bodies = [body_of(line) for line in journal.splitlines()[1:-1]]
+    bodies = [strip_checksum(line) for line in journal.splitlines()[1:-1]]
     for number in range(60):
         folder = root / "fleet" / f"copy-{number}"
         with open_run(folder, kind="fleet", config={"n": number}, seed=number) as run:
             own = run.manifest.identity
         with (folder / "journal.jsonl").open("ab") as stream:
-            stream.writelines(seal_line(body, n, own) for n, body in enumerate(bodies, start=2))
+            stream.writelines(add_checksum(body, n, own) for n, body in enumerate(bodies, start=2))
     report = write_report(root, tmp_path / "out")
     assert report.runs == 61
     assert report.bytes < 15e6

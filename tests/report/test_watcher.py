@@ -6,7 +6,7 @@ import pytest
 
 from nclab.errors import RecordError
 from nclab.records import open_run
-from nclab.report.growing_run import GrowingRun
+from nclab.report.run_follower import RunFollower
 from nclab.report.site import write_report
 from nclab.report.watcher import Selection, Watcher
 from tests.report.folders import train
@@ -77,14 +77,14 @@ def test_a_bad_run_is_a_problem_of_its_own(
     for name in ("bad", "good"):
         with open_run(watcher.root / name, kind="fleet", config={}, seed=0) as run:
             run.append(measurement(1))
-    refresh = GrowingRun.refresh
+    refresh = RunFollower.refresh
 
-    def failing(run: GrowingRun) -> bool:
+    def failing(run: RunFollower) -> bool:
         if run.name == "bad":
             raise RecordError("Cannot read bad/journal.jsonl")
         return refresh(run)
 
-    monkeypatch.setattr(GrowingRun, "refresh", failing)
+    monkeypatch.setattr(RunFollower, "refresh", failing)
     for _ in range(2):
         watcher.refresh()
         assert [run["name"] for run in watcher.list_runs()] == ["good"]
@@ -109,11 +109,11 @@ def test_our_own_mistakes_are_not_called_damage(
     with open_run(watcher.root / "one", kind="fleet", config={}, seed=0) as run:
         run.append(measurement(1))
 
-    def failing(run: GrowingRun) -> int:
+    def failing(run: RunFollower) -> int:
         raise OverflowError("too large")
 
     watcher.refresh()
-    monkeypatch.setattr(GrowingRun, "last_measurement", failing)
+    monkeypatch.setattr(RunFollower, "last_measurement", failing)
     with pytest.raises(OverflowError, match="too large"):
         watcher.run("one")
     with pytest.raises(OverflowError, match="too large"):

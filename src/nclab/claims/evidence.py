@@ -19,11 +19,9 @@ from nclab.claims.registry import contents, experiments, packages
 from nclab.errors import RecordError
 from nclab.files import write_whole
 from nclab.records import find_runs, read_run
-from nclab.records.journal import FILE as JOURNAL
-from nclab.records.journal import JournalWriter
-from nclab.records.lines import to_json
-from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.manifest import Manifest, write_manifest
+from nclab.records.encoding import to_json
+from nclab.records.journal import JOURNAL, JournalWriter
+from nclab.records.manifest import MANIFEST, Manifest, write_manifest
 from nclab.records.schema import END, MEASUREMENT
 from nclab.text import counted
 
@@ -166,7 +164,7 @@ def _restore(network: Network, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JOURNAL).unlink(missing_ok=True)  # left by an interrupted restoration
     manifest = Manifest(**network["manifest"])
-    journal = JournalWriter(folder / JOURNAL, manifest.identity)
+    journal = JournalWriter(folder, manifest.identity)
     try:
         for measurement in network["measurements"]:
             journal.append(measurement)

@@ -50,8 +50,8 @@ def command(
 def _row(view: "RunView", root: Path) -> dict[str, Any]:
     """One run in plain values."""
     from nclab.records import read_run
-    from nclab.records.health import health_of
     from nclab.records.schema import ALARM, MEASUREMENT, last_layer
+    from nclab.records.state import health_of
 
     last_record = view.last(MEASUREMENT)
     alarms: list[dict[str, Any]] = []

@@ -27,9 +27,8 @@ from nclab.metrics.catalogue import every_metric
 from nclab.monitor.event import chosen_metrics
 from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.records import Run, open_run
-from nclab.records.lines import exact
-from nclab.records.places import claim_folder, delete_run, refuse_folder_of_runs
-from nclab.records.run import refuse_other
+from nclab.records.encoding import require_json
+from nclab.records.run import claim_folder, delete_run, refuse_folder_of_runs, require_resumable
 from nclab.records.schema import ALARM
 from nclab.text import number
 
@@ -190,7 +189,7 @@ class RecordSink:
             raise RecordError(f"Expected exist='new', 'resume' or 'replace', got {exist!r}.")
         self.folder = target if isinstance(target, (str, os.PathLike)) else None
         self.journal = None if isinstance(target, (str, os.PathLike)) else target
-        self.config: dict[str, Any] = exact(_as_config(config), what="the config of a run")
+        self.config: dict[str, Any] = require_json(_as_config(config), name="the config of a run")
         self.exist = exist
         self.run: Run | None = None
         self.place: Path | None = None
@@ -229,7 +228,7 @@ class RecordSink:
         if self.exist != "new":
             refuse_folder_of_runs(folder)
         if self.exist == "resume":
-            refuse_other(folder, kind=KIND, config=self.config)
+            require_resumable(folder, kind=KIND, config=self.config)
 
     def _journal(self, step: int) -> RecordWriter:
         if self.journal is not None:

@@ -1,19 +1,21 @@
-"""Runs on disk: manifest, journal, checkpoints; written so that nothing is lost."""
+"""Runs on disk: a manifest, a journal of records and checkpoints that survive crashes."""
 
 from nclab.records.checkpoints import Checkpoint
+from nclab.records.journal import JournalReader
 from nclab.records.manifest import Manifest
 from nclab.records.read import RunView, find_runs, glance, read_run
 from nclab.records.run import Run, open_run
-from nclab.records.tail import Tail
+from nclab.records.verify import verify_run
 
 __all__ = [
     "Checkpoint",
+    "JournalReader",
     "Manifest",
     "Run",
     "RunView",
-    "Tail",
     "find_runs",
     "glance",
     "open_run",
     "read_run",
+    "verify_run",
 ]

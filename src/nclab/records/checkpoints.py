@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors files that know when they are damaged."""
+"""Checkpoints: safetensors files with a digest of their content."""
 
 import hashlib
 import json
@@ -10,57 +10,61 @@ from typing import TYPE_CHECKING, Any
 
 from nclab.errors import NclabError, RecordError
 from nclab.files import open_regular, write_whole
-from nclab.records.lines import exact
+from nclab.records.encoding import require_json
 from nclab.records.schema import SCHEMA, CheckpointAbout
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FOLDER = "checkpoints"
-DIGEST = 16
-BLANK = "0" * (2 * DIGEST)
-ABOUT = "__metadata__"
-LONGEST_HEADER = 100_000_000
-"""Bytes, as safetensors has it."""
-NAME = re.compile(r"step-(\d+)\.safetensors")
+CHECKPOINTS = "checkpoints"
+"""Folder of the checkpoints in the folder of a run."""
+_DIGEST_BYTES = 16
+_BLANK = "0" * (2 * _DIGEST_BYTES)
+"""Stands in the place of the digest while the digest is computed."""
+_METADATA = "__metadata__"
+_MAX_HEADER_BYTES = 100_000_000
+"""Limit of safetensors itself."""
+_FILE_NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything needed to go on from a step."""
+    """Everything that is needed to continue a run from a step."""
 
     step: int
     tensors: "dict[str, Tensor]"
     extra: dict[str, Any] = field(default_factory=dict)
     journal_length: int = 0
+    """Bytes of the journal when the checkpoint was written."""
     journal_checksum: int = 0
+    """CRC-32 of these bytes."""
     identity: str = ""
-    """Of the run; empty in older ones."""
+    """Identity of the run; empty in runs of older versions."""
 
 
-def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies.
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step.
 
-    >>> path_of(Path("run"), 790).as_posix()
+    >>> checkpoint_path(Path("run"), 790).as_posix()
     'run/checkpoints/step-000000790.safetensors'
     """
-    return folder / FOLDER / f"step-{step:09d}.safetensors"
+    return folder / CHECKPOINTS / f"step-{step:09d}.safetensors"
 
 
 def list_checkpoints(folder: Path) -> dict[int, Path]:
-    """Step and path of each checkpoint file, ascending, whether readable or not."""
-    if not (folder / FOLDER).is_dir():
+    """Return the paths of all checkpoint files by step, ascending, readable or not."""
+    if not (folder / CHECKPOINTS).is_dir():
         return {}
-    found = {
+    paths = {
         int(match[1]): path
-        for path in (folder / FOLDER).iterdir()
-        if (match := NAME.fullmatch(path.name))
+        for path in (folder / CHECKPOINTS).iterdir()
+        if (match := _FILE_NAME.fullmatch(path.name))
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(paths.items()))
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write whole or not at all; equal checkpoints give equal bytes."""
+    """Write a checkpoint atomically; equal checkpoints give equal bytes."""
     import torch
     from safetensors.torch import save
 
@@ -69,16 +73,16 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     for name, tensor in checkpoint.tensors.items():
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
-            raise RecordError(f"Expected {name} of a checkpoint as a tensor, got a {kind}.")
+            raise RecordError(f"Expected {name} of a checkpoint to be a tensor, got a {kind}.")
     # One metadata entry, because safetensors writes several in no fixed order.
     about: CheckpointAbout = {
-        "checksum": BLANK,
+        "checksum": _BLANK,
         "schema": SCHEMA,
         "step": checkpoint.step,
         "journal_length": checkpoint.journal_length,
         "journal_checksum": checkpoint.journal_checksum,
         "identity": checkpoint.identity,
-        "extra": exact(checkpoint.extra, what="extra of a checkpoint"),
+        "extra": require_json(checkpoint.extra, name="extra of a checkpoint"),
     }
     # Clones, because safetensors refuses views that share memory.
     tensors = {
@@ -86,33 +90,29 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         for name, tensor in checkpoint.tensors.items()
     }
     content = bytearray(save(tensors, metadata={"nclab": json.dumps(about)}))
-    place = content.index(BLANK.encode())
-    content[place : place + len(BLANK)] = _digest(content).encode()
-    target = path_of(folder, checkpoint.step)
+    start = content.index(_BLANK.encode())
+    content[start : start + len(_BLANK)] = _digest(content).encode()
     try:
-        write_whole(target, bytes(content))
+        write_whole(checkpoint_path(folder, checkpoint.step), bytes(content))
     except NclabError as error:
         raise RecordError(
-            f"{error} Nothing written before is lost; make room and start again to go on."
+            f"{error} Nothing written before is lost. Free some space and start again to continue."
         ) from error
 
 
 def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
-    """Read and verify; a damaged file is refused before more of it is read than its header tells.
-
-    With a root no link below it is followed.
-    """
+    """Read a checkpoint and verify its digest; with `root`, no link below it is followed."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        content, header = _content(path, root)
-        about = json.loads(header[ABOUT]["nclab"])
+        content, header = _read_content(path, root)
+        about = json.loads(header[_METADATA]["nclab"])
         checksum = about["checksum"].encode()
-        place = content.index(checksum)
-        content[place : place + len(checksum)] = BLANK.encode()
+        start = content.index(checksum)
+        content[start : start + len(checksum)] = _BLANK.encode()
         if _digest(content).encode() != checksum:
-            raise RecordError(f"Expected a whole checkpoint, got a damaged one: {path}.")
+            raise ValueError("the digest does not match")
         if about["schema"] > SCHEMA:
             raise RecordError(
                 f"Expected a checkpoint of schema {SCHEMA} or older, got schema "
@@ -138,23 +138,26 @@ def read_checkpoint(path: Path, *, root: Path | None = None) -> Checkpoint:
         RecursionError,
         SafetensorError,
     ) as error:
-        raise RecordError(f"Expected a whole checkpoint, got a damaged one: {path}.") from error
+        raise RecordError(f"Expected an intact checkpoint, got a damaged one: {path}.") from error
 
 
-def _content(path: Path, root: Path | None) -> tuple[bytearray, dict[str, Any]]:
-    """The bytes of a checkpoint and its header, which must name every one of them."""
+def _read_content(path: Path, root: Path | None) -> tuple[bytearray, dict[str, Any]]:
+    """Return the bytes and the header of a checkpoint; raise unless the header covers every byte.
+
+    A hostile header could otherwise announce more bytes than the memory holds.
+    """
     with open_regular(path, root=root) as stream:
         size = os.fstat(stream.fileno()).st_size
         length = int.from_bytes(stream.read(8), "little")
-        if length > min(size, LONGEST_HEADER):
+        if length > min(size, _MAX_HEADER_BYTES):
             raise ValueError("the header is longer than the file")
         header = json.loads(stream.read(length))
-        ends = (one["data_offsets"][1] for name, one in header.items() if name != ABOUT)
+        ends = (entry["data_offsets"][1] for name, entry in header.items() if name != _METADATA)
         if 8 + length + max(ends, default=0) != size:
-            raise ValueError("the header names other bytes than there are")
+            raise ValueError("the header does not cover the file")
         stream.seek(0)
         return bytearray(stream.read(size)), header
 
 
 def _digest(content: bytearray) -> str:
-    return hashlib.blake2b(content, digest_size=DIGEST).hexdigest()
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

@@ -10,7 +10,7 @@ from typing import Any
 from nclab.errors import MissingExtra, NclabError, RecordError
 from nclab.files import write_whole
 from nclab.records.fleet_config import FLEET, completed
-from nclab.records.journal import FILE as JOURNAL
+from nclab.records.journal import JOURNAL
 from nclab.records.read import LeftOut, RunView, find_runs, read_run
 from nclab.records.schema import MEASUREMENT, layers_of, split_of
 

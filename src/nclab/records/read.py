@@ -1,40 +1,35 @@
-"""Runs on disk, as anyone may read them while they are written."""
+"""Reading runs, also while they are written: one run, its last measurement, all of a folder."""
 
 import os
 import stat
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nclab.errors import NclabWarning, RecordError
 from nclab.files import list_folder, open_regular
 from nclab.frame import as_frame
-from nclab.records.checkpoints import FOLDER as CHECKPOINTS
-from nclab.records.heartbeat import read_state
-from nclab.records.journal import FILE as JOURNAL
-from nclab.records.lines import LONGEST, decode, opening
-from nclab.records.lock import is_held
-from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.manifest import Manifest, read_manifest
-from nclab.records.reading import FOREIGN, JournalLines, Reading
-from nclab.records.schema import END, MEASUREMENT, START, State, layers_of, split_of
-from nclab.records.seals import SEALED, open_line
+from nclab.records.checkpoints import CHECKPOINTS
+from nclab.records.encoding import CHECKSUM_SCHEMA, MAX_LINE_BYTES, decode, line_prefix
+from nclab.records.journal import FOREIGN, JOURNAL, JournalReader, Record
+from nclab.records.manifest import MANIFEST, Manifest, read_manifest
+from nclab.records.schema import END, MEASUREMENT, State, layers_of, split_of
+from nclab.records.state import is_locked, progress_of, read_state, state_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Record = dict[str, Any]
-
-DEPTH = 3
-GLANCE_BYTES = 1 << 16
-GLANCED = (opening(MEASUREMENT), opening(END))
+MAX_DEPTH = 3
+"""Levels of folders in which runs are searched."""
+_GLANCE_BYTES = 1 << 16
+"""Bytes at the end of a journal that `glance` reads first."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunView:
-    """What a run holds at the moment of reading."""
+    """Content of a run at the moment of reading."""
 
     folder: Path
     name: str
@@ -42,20 +37,20 @@ class RunView:
     records: list[Record]
     state: State
     progress: float | None
-    """From 0 to 1; None where the run does not say how long it is."""
+    """Progress between 0 and 1; None if the run does not know its length."""
     heartbeat: dict[str, Any]
-    """The last `state.json`: step, total and what else the writer told."""
+    """Content of `state.json`: step, total and other facts from the writer."""
     problem: str | None = None
-    """What of the journal could not be read, in words."""
+    """What could not be read, in one line."""
     checked: bool = False
-    """Whether every line was checked against its seal; older journals have none."""
+    """Whether every line has a checksum; lines of nclab 0.1.0 have none."""
 
     def of_kind(self, kind: str) -> list[Record]:
-        """Records of one kind, in order."""
+        """Return the records of one kind, in order."""
         return [record for record in self.records if record["kind"] == kind]
 
     def last(self, kind: str) -> Record | None:
-        """The last record of a kind."""
+        """Return the last record of a kind."""
         return next((r for r in reversed(self.records) if r["kind"] == kind), None)
 
     def __repr__(self) -> str:
@@ -63,22 +58,31 @@ class RunView:
         return f"<RunView: {self.name}, {self.manifest.kind}, {self.state}, {count} records>"
 
     def to_frame(self) -> "DataFrame":
-        """A pandas table of what was measured: a row for each layer and moment, scalars only."""
+        """Return all measured scalars as a pandas table, a row for each step and layer."""
         rows = []
         for record in self.of_kind(MEASUREMENT):
-            when: Record = {
+            moment: Record = {
                 key: record[key] for key in ("step", "epoch", "log_time") if key in record
             }
-            when["split"] = split_of(record)
+            moment["split"] = split_of(record)
             for layer in layers_of(record):
-                plain = {k: v for k, v in layer.items() if not isinstance(v, dict | list)}
-                rows.append({**when, **plain})
+                scalars = {k: v for k, v in layer.items() if not isinstance(v, dict | list)}
+                rows.append({**moment, **scalars})
         return as_frame(rows)
 
     @property
     def end(self) -> Record | None:
-        """The record that ended the run, with its summary."""
+        """Record that ended the run, with its summary."""
         return self.last(END)
+
+
+class LeftOut(NamedTuple):
+    """A file or folder that is skipped among runs."""
+
+    path: Path
+    why: str
+    """Reason, in one line."""
+    is_link: bool = False
 
 
 def read_run(
@@ -89,314 +93,217 @@ def read_run(
     root: Path | None = None,
     warn: bool = True,
 ) -> RunView:
-    """Read a run without disturbing its writer; damaged lines are left out with a warning.
+    """Read a run without disturbing its writer; damaged lines are skipped with a warning.
 
-    With `kinds` other records are passed over unread, without `arrays` every list of
-    numbers is left out: a page that shows curves needs neither pictures nor per-class values.
-    With a `root` no link below it is followed. Without `warn` only `problem` tells of damage.
+    Args:
+        kinds: kinds of records to read; others are skipped quickly. By default all.
+        arrays: whether records keep their lists of numbers.
+        root: a folder below which no link is followed.
+        warn: whether to warn of damage. `RunView.problem` describes it in either case.
     """
-    place = Path(folder)
-    manifest = read_manifest(place, root=root)
-    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
-    path = place / JOURNAL
-    whole = _Whole(Reading(manifest.identity))
+    path = Path(folder)
+    manifest = read_manifest(path, root=root)
+    heartbeat = read_state(path, root=root)  # before the journal, which is written first
+    reader = JournalReader(path, kinds=kinds, arrays=arrays, root=root)
     try:
-        with open_regular(path, root=root) as stream:
-            lines = whole.lines(JournalLines(stream))
-            records = list(parse(lines, whole.reading, kinds=kinds, arrays=arrays))
-    except FileNotFoundError:
-        records = []
+        records = list(reader.records())
     except OSError as error:
-        raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-    reading = whole.reading
-    problem = reading.problem
+        raise RecordError(f"Cannot read {reader.path}: {error.strerror}.") from error
+    problem = reader.problem
     if problem and warn:
-        warnings.warn(f"{path}: {problem}.", NclabWarning, stacklevel=2)
-    end_problem = _problem_at_end(place, root, whole.torn, whole=bool(whole.last))
-    if end_problem:  # told, not warned: a kill did it
-        problem = f"{problem}; {end_problem}" if problem else end_problem
-    end = decode(whole.last) if reading.last_is_good else None
-    ended = end if end and end["kind"] == END else None
-    about = (place, manifest, heartbeat)
-    return _view(about, records, ended, problem, bool(reading.sealed), root)
-
-
-def _problem_at_end(
-    folder: Path, root: Path | None, torn: int | None, *, whole: bool
-) -> str | None:
-    """What is wrong with a journal that nobody is writing: a torn end, or no line at all."""
-    if (torn is None and whole) or is_held(folder, root=root):
-        return None
-    if torn is not None:
-        return f"its end is torn, from byte {torn} on" if whole else "its journal has no whole line"
-    there = os.path.lexists(folder / JOURNAL)
-    return "its journal is empty" if there else "it has no journal"
-
-
-@dataclass
-class _Whole:
-    """The lines of a journal that are whole, and where the rest begins."""
-
-    reading: Reading
-    last: bytes = b""
-    torn: int | None = None
-    """The first byte of a line that is being written, or that a kill has left."""
-
-    def lines(self, all_: JournalLines) -> Iterator[bytes]:
-        begin = 0
-        for line in all_:
-            if not line.endswith(b"\n"):
-                self.torn = begin
-                return
-            begin, self.last = all_.offset, line
-            yield line
+        warnings.warn(f"{reader.path}: {problem}.", NclabWarning, stacklevel=2)
+    end_problem = _end_problem(path, root, reader.torn, has_lines=reader.lines > 0)
+    last = decode(reader.last)
+    end = last if last and last["kind"] == END else None
+    return _view(
+        path, root, manifest, heartbeat, records, end, [problem, end_problem], reader.has_checksums
+    )
 
 
 def glance(folder: str | os.PathLike[str], *, root: Path | None = None) -> RunView:
-    """A run with its last measurement and its end only: fast however long the journal is.
+    """Read the last measurement and the end of a run only, which is fast for any length.
 
-    With a `root` no link below it is followed.
+    With `root`, no link below that folder is followed.
     """
-    place = Path(folder)
-    manifest = read_manifest(place, root=root)
-    heartbeat = read_state(place, root=root)  # first: what it says of the end is written after it
-    path = place / JOURNAL
-    wanted: dict[str, Record] = {}
-    damaged = 0
-    end = _End()
+    path = Path(folder)
+    manifest = read_manifest(path, root=root)
+    heartbeat = read_state(path, root=root)  # before the journal, which is written first
+    reader = JournalReader(path, root=root)
+    records: dict[str, Record] = {}
     try:
-        reading = Reading.of(path, identity=manifest.identity, root=root)
-        sealed = reading.sealed is True
-        for line in _lines_backwards(path, root, end):
+        reader.read_heading()
+        problem = _read_backwards(reader, root, records)
+        if reader.is_foreign:
+            problem, records = FOREIGN, {}
+    except OSError as error:
+        problem = f"its journal cannot be read: {error.strerror}"
+    kept = [records[kind] for kind in (MEASUREMENT, END) if kind in records]
+    end = records.get(END)
+    return _view(path, root, manifest, heartbeat, kept, end, [problem], reader.has_checksums)
+
+
+def _read_backwards(
+    reader: JournalReader, root: Path | None, records: dict[str, Record]
+) -> str | None:
+    """Collect the last measurement and the end; return what is wrong with the last lines."""
+    prefixes = (line_prefix(MEASUREMENT), line_prefix(END))
+    size = _GLANCE_BYTES
+    while True:
+        lines, torn, is_all = _last_lines(reader.path, root, size)
+        damaged = 0
+        records.clear()
+        for line in reversed(lines):
             record = None
-            if line is None:  # farther back than a glance goes, or too long to be a line of ours
+            if not reader.is_intact(line):
                 damaged += 1
-                break
-            if sealed and open_line(line, manifest.identity) is None:
-                damaged += 1
-            elif line.startswith(GLANCED):
+            elif line.startswith(prefixes):
                 record = decode(line)
-                damaged += record is None
             if record is not None:
-                wanted.setdefault(record["kind"], record)
+                records.setdefault(record["kind"], record)
                 if record["kind"] == MEASUREMENT:
                     break
-        problem = f"{damaged} of its last lines cannot be read" if damaged else None
-        problem = problem or _problem_at_end(place, root, end.torn, whole=end.whole)
-        if reading.foreign:
-            problem = FOREIGN
-    except OSError as error:
-        sealed, problem = False, f"its journal cannot be read: {error.strerror}"
-    records = [wanted[kind] for kind in (MEASUREMENT, END) if kind in wanted]
-    about = (place, manifest, heartbeat)
-    return _view(about, records, wanted.get(END), problem, sealed, root)
+        if is_all or MEASUREMENT in records:
+            break
+        if size >= 2 * MAX_LINE_BYTES:  # a line that is too long, or only records of other kinds
+            damaged += 1
+            break
+        size = min(8 * size, 2 * MAX_LINE_BYTES)
+    if damaged:
+        return f"{damaged} of its last lines cannot be read"
+    return _end_problem(reader.path.parent, root, torn, has_lines=bool(lines))
 
 
-@dataclass
-class _End:
-    """What is seen of the end of a journal that is read backwards."""
+def _last_lines(path: Path, root: Path | None, size: int) -> tuple[list[bytes], int | None, bool]:
+    """Return the complete lines in the last bytes of a journal.
 
-    whole: bool = False
-    """Whether there is a whole line."""
-    torn: int | None = None
-    """The first byte after the last whole line, if there is any."""
-
-
-class LeftOut(NamedTuple):
-    """What is in a folder of runs and is not shown."""
-
-    path: Path
-    why: str
-    """In one line."""
-    is_link: bool = False
-
-
-def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = None) -> list[Path]:
-    """Every run in a folder and up to three levels below it, sorted by path.
-
-    Links are not followed. They, folders that cannot be read and journals whose manifest cannot
-    are told in `left_out`, as are links in place of a manifest or of the checkpoints of a run.
+    Return also where an incomplete last line begins, and whether these are all lines.
     """
-    found: list[Path] = []
-    _search(Path(root), Path(root), found, [] if left_out is None else left_out)
-    return sorted(found)
+    try:
+        stream = open_regular(path, root=root)
+    except FileNotFoundError:
+        return [], None, True
+    with stream:
+        length = stream.seek(0, os.SEEK_END)
+        start = max(0, length - size)
+        stream.seek(start)
+        *lines, rest = stream.read(length - start).split(b"\n")
+    if start > 0:
+        lines = lines[1:]  # its beginning is missing
+    return lines, length - len(rest) if rest else None, start == 0
 
 
-def parse(
-    lines: Iterable[bytes], reading: Reading, *, kinds: Collection[str] | None, arrays: bool
-) -> Iterator[Record]:
-    """The records of some lines, without the heading; damaged ones are counted in `reading`."""
-    starts = None if kinds is None else tuple(map(opening, kinds))
-    for line in lines:
-        if not reading.accepts(line):
-            continue
-        if starts is not None and not line.startswith(starts) and line.startswith(b'{"kind":"'):
-            continue
-        record = decode(line)
-        if record is None:
-            reading.refuse()
-        elif record["kind"] != START and (kinds is None or record["kind"] in kinds):
-            yield record if arrays else cast(Record, without_arrays(record))
-
-
-def without_arrays(value: Any) -> Any:
-    """The value without its lists of numbers; lists of objects stay.
-
-    >>> without_arrays({"kind": "m", "layers": [{"min_intra": 0.9, "intra": [0.9, 1.0]}]})
-    {'kind': 'm', 'layers': [{'min_intra': 0.9}]}
-    """
-    if isinstance(value, dict):
-        return {key: without_arrays(item) for key, item in value.items() if not _is_array(item)}
-    if isinstance(value, list):
-        return [without_arrays(item) for item in value]
-    return value
-
-
-def _is_array(value: Any) -> bool:
-    while isinstance(value, list):
-        if not value:
-            return True
-        value = value[0]
-        if isinstance(value, int | float):
-            return True
-    return False
+def _end_problem(
+    folder: Path, root: Path | None, torn: int | None, *, has_lines: bool
+) -> str | None:
+    """Return what is wrong with the end of a journal that no process is writing."""
+    if (torn is None and has_lines) or is_locked(folder, root=root):
+        return None
+    if torn is not None and has_lines:
+        return f"its last line is incomplete, from byte {torn} on"
+    if torn is not None:
+        return "its journal has no complete line"
+    exists = os.path.lexists(folder / JOURNAL)
+    return "its journal is empty" if exists else "it has no journal"
 
 
 def _view(
-    about: tuple[Path, Manifest, dict[str, Any]],
+    folder: Path,
+    root: Path | None,
+    manifest: Manifest,
+    heartbeat: tuple[dict[str, Any], str | None],
     records: list[Record],
     end: Record | None,
-    problem: str | None,
-    checked: bool,
-    root: Path | None,
+    problems: list[str | None],
+    has_checksums: bool | None,
 ) -> RunView:
-    folder, manifest, heartbeat = about
-    state = state_of(folder, end, heartbeat, root=root)
-    if state != "running" and problem is None:
-        ended = end is not None
-        problem = what_is_gone(folder, manifest, heartbeat, ended=ended, sealed=checked)
-    progress = progress_of(state, heartbeat)
-    told = (heartbeat, problem, checked)
-    return RunView(folder, manifest.name, manifest, records, state, progress, *told)
+    facts, state_problem = heartbeat
+    state = state_of(folder, end, facts, root=root)
+    if state != "running" and not any(problems):
+        ended, checked = end is not None, bool(has_checksums)
+        problems = [lost_lines(folder, manifest, facts, ended=ended, has_checksums=checked)]
+    text = "; ".join(problem for problem in (*problems, state_problem) if problem)
+    return RunView(
+        folder,
+        manifest.name,
+        manifest,
+        records,
+        state,
+        progress_of(state, facts),
+        facts,
+        text or None,
+        bool(has_checksums),
+    )
 
 
-def what_is_gone(
-    folder: Path, manifest: Manifest, heartbeat: Mapping[str, Any], *, ended: bool, sealed: bool
+def lost_lines(
+    folder: Path,
+    manifest: Manifest,
+    heartbeat: Mapping[str, Any],
+    *,
+    ended: bool,
+    has_checksums: bool,
 ) -> str | None:
-    """What a journal has lost although every line is whole, in words; nobody may be writing it.
+    """Return what an intact journal has lost at its end, judged by the files next to it.
 
-    Lines that are cut off, or all of them, are missed only by the files beside the journal.
+    Call it only for a run that no process is writing.
     """
     try:
         size = (folder / JOURNAL).lstat().st_size
     except OSError:
         return "its journal is missing"
-    if manifest.schema >= SEALED and not sealed:
-        return "its lines have lost their checks" if size else "its journal is empty"
-    had = heartbeat.get("journal_length")
-    if isinstance(had, int) and size < had:
-        return f"its journal has {size} bytes, it had {had}: lines are missing at its end"
+    if manifest.schema >= CHECKSUM_SCHEMA and not has_checksums:
+        return "its lines have lost their checksums" if size else "its journal is empty"
+    before = heartbeat.get("journal_length")
+    if isinstance(before, int) and size < before:
+        return f"its journal has {size} bytes instead of {before}: lines are missing at its end"
     if heartbeat.get("state") == "finished" and not ended:
-        return "it has finished, but its journal has no end: lines are missing there"
+        return "it has finished, but its last record is missing"
     return None
 
 
-def state_of(
-    folder: Path,
-    end: Record | None,
-    heartbeat: Mapping[str, Any],
-    *,
-    root: Path | None = None,
-) -> State:
-    """The state of a run, from its last record, its lock and its last heartbeat."""
-    if end is not None:
-        return "finished" if end.get("state") == "finished" else "failed"
-    if is_held(folder, root=root):
-        return "running"
-    return "failed" if heartbeat.get("state") == "failed" else "stopped"
+def find_runs(root: str | os.PathLike[str], *, left_out: list[LeftOut] | None = None) -> list[Path]:
+    """Return the folders of all runs in a folder and up to three levels below, sorted by path.
 
-
-def progress_of(state: State, heartbeat: Mapping[str, Any]) -> float | None:
-    """From 0 to 1, None where a run does not say how long it is.
-
-    >>> progress_of("running", {"step": 1, "total": 4}), progress_of("finished", {})
-    (0.25, 1.0)
+    Links are not followed. Links, unreadable folders and damaged manifests are added to `left_out`.
     """
-    if state == "finished":
-        return 1.0
-    step, total = heartbeat.get("step"), heartbeat.get("total")
-    if not (isinstance(step, int | float) and isinstance(total, int | float) and total > 0):
-        return None
-    return step / total if 0 < step < total else float(step > 0)
+    folders: list[Path] = []
+    _search(Path(root), Path(root), folders, [] if left_out is None else left_out)
+    return sorted(folders)
 
 
-def _lines_backwards(path: Path, root: Path | None, found: _End) -> Iterator[bytes | None]:
-    """Whole lines from the last to the first, reading only as far back as is asked for.
-
-    None where a line is too long to be one of ours, and after as many bytes as two such lines have.
-    How the file ends is told in `found`.
-    """
-    try:
-        stream = open_regular(path, root=root)
-    except FileNotFoundError:
-        return
-    with stream:
-        end = position = stream.seek(0, os.SEEK_END)
-        rest = b""
-        torn = True  # what follows the last newline is being written
-        found.torn = 0 if end else None
-        while position > 0:
-            if len(rest) > LONGEST or end - position > 2 * LONGEST:
-                yield None
-                return
-            size = min(max(GLANCE_BYTES, len(rest)), position)
-            position -= size
-            stream.seek(position)
-            rest = stream.read(size) + rest
-            lines = rest.split(b"\n")
-            if torn and len(lines) > 1:
-                last = lines.pop()
-                found.whole, found.torn = True, end - len(last) if last else None
-                torn = False
-            elif torn:
-                continue
-            rest = lines[0]
-            yield from reversed(lines[1:])
-        if rest and not torn:
-            yield rest
-
-
-def _search(folder: Path, root: Path, found: list[Path], left_out: list[LeftOut]) -> None:
+def _search(folder: Path, root: Path, folders: list[Path], left_out: list[LeftOut]) -> None:
     if os.path.lexists(folder / MANIFEST):
         try:
             read_manifest(folder, root=root)
         except RecordError as error:
-            linked = os.path.islink(folder / MANIFEST)
-            run = os.path.lexists(folder / JOURNAL)
-            if run or linked:  # else it is another program's manifest
-                left_out.append(LeftOut(folder / MANIFEST, str(error), is_link=linked and not run))
+            is_link = os.path.islink(folder / MANIFEST)
+            has_journal = os.path.lexists(folder / JOURNAL)
+            if has_journal or is_link:  # else it is the manifest of another program
+                is_link = is_link and not has_journal
+                left_out.append(LeftOut(folder / MANIFEST, str(error), is_link=is_link))
         else:
-            found.append(folder)
+            folders.append(folder)
             if os.path.islink(folder / CHECKPOINTS):
-                left_out.append(_linked(folder / CHECKPOINTS))
+                left_out.append(_left_out_link(folder / CHECKPOINTS))
             return
-    if len(folder.parts) - len(root.parts) >= DEPTH:
+    if len(folder.parts) - len(root.parts) >= MAX_DEPTH:
         return
     try:
-        inside = list_folder(folder, root=root)
+        modes = list_folder(folder, root=root)
     except OSError as error:
-        left_out.append(LeftOut(folder, f"Cannot read the folder {folder}: {error.strerror}."))
+        message = f"Cannot read the folder {folder}: {error.strerror}."
+        left_out.append(LeftOut(folder, message))
         return
-    for name, mode in inside.items():
+    for name, mode in modes.items():
         path = folder / name
         if name.startswith(".") or name == MANIFEST:
             continue
         if stat.S_ISDIR(mode):
-            _search(path, root, found, left_out)
+            _search(path, root, folders, left_out)
         elif stat.S_ISLNK(mode) and (os.path.isdir(path) or not os.path.exists(path)):
-            left_out.append(_linked(path))
+            left_out.append(_left_out_link(path))
 
 
-def _linked(path: Path) -> LeftOut:
-    words = f"The link {path} is not followed. Ask for where it leads by itself."
-    return LeftOut(path, words, is_link=True)
+def _left_out_link(path: Path) -> LeftOut:
+    message = f"The link {path} is not followed. Name the folder that it points to."
+    return LeftOut(path, message, is_link=True)

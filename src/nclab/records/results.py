@@ -1,4 +1,4 @@
-"""Results: `numbers.json` of an experiment, `claims.json` and `skipped.json` beside it."""
+"""Results of experiments on disk: `numbers.json`, `claims.json` and `skipped.json`."""
 
 import hashlib
 import json
@@ -10,50 +10,48 @@ from typing import Any
 from nclab import __version__
 from nclab.errors import NclabError, RecordError
 from nclab.files import read_regular, translate_os_errors, write_whole
+from nclab.records.encoding import dump_checked_json, load_checked_json
 from nclab.records.schema import NumbersHeading
-from nclab.records.seals import open_json, seal_json
 
 NUMBERS = "numbers.json"
 CLAIMS = "claims.json"
 SKIPPED = "skipped.json"
 UNREADABLE = "unreadable"
-"""In place of an experiment's numbers: why those on disk cannot be read."""
+"""Key under which `read_numbers` returns why the numbers of an experiment cannot be read."""
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, or say in one line why it cannot be made."""
+    """Create a folder and those above it."""
     with translate_os_errors("make the folder", folder, NclabError):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Plain JSON, whole or not at all; a number that is not finite is a bug, not an output.
-
-    An object is sealed, so that a changed byte is noticed.
-    """
+    """Write JSON atomically; an object gets a checksum. Numbers must be finite."""
     if isinstance(value, Mapping):
-        content = seal_json(value)
+        content = dump_checked_json(value)
     else:
         content = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1).encode()
     write_whole(path, content)
 
 
 def parse_json(path: Path, *, root: Path | None = None) -> Any:
-    """What a file holds, None for a number that is not finite; RecordError where it is damaged.
+    """Return the value of a JSON file, with None for numbers that are not finite.
 
-    With a root no link below it is followed.
+    Raise `RecordError` if the file cannot be read or is damaged. With `root`, no link below that
+    folder is followed.
     """
     try:
-        value, sealed = open_json(read_regular(path, root=root))
+        value, has_checksum = load_checked_json(read_regular(path, root=root))
     except OSError as error:
         raise RecordError(str(error.strerror)) from error
-    if sealed:
+    if has_checksum:
         del value["schema"]
     return value
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; an empty one where there is none or it is damaged."""
+    """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
     try:
         content = parse_json(path)
     except RecordError:
@@ -62,7 +60,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> NumbersHeading:
-    """What tells one result from another; a result with the same heading need not be redone."""
+    """Return the settings of a result; a result with equal settings need not be computed again."""
     return {
         "experiment": name,
         "preset": preset,
@@ -73,15 +71,15 @@ def heading(name: str, *, preset: str, seeds: Sequence[int], config: Any) -> Num
 
 
 def kept_numbers(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The numbers in a folder if their heading is the one that is wanted, else None."""
+    """Return the numbers in a folder if they have the wanted heading, else None."""
     numbers = read_json(folder / NUMBERS)
     return numbers if all(numbers.get(key) == wanted[key] for key in wanted) else None
 
 
 def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """RUNS/<experiment>/numbers.json of every named experiment that is there.
+    """Return RUNS/<experiment>/numbers.json of every named experiment that has this file.
 
-    A file that cannot be read, or holds another experiment, gives the reason under "unreadable".
+    If a file cannot be read or holds another experiment, the reason is under "unreadable".
 
     >>> read_numbers(Path("no-such-folder"), ["tour"])
     {}
@@ -89,25 +87,25 @@ def read_numbers(runs: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     found = {}
     for name in names:
         path = runs / name / NUMBERS
-        if path.exists():
-            try:
-                found[name] = _numbers(parse_json(path, root=runs), name)
-            except RecordError as error:
-                found[name] = {UNREADABLE: str(error)}
+        if not path.exists():
+            continue
+        try:
+            numbers = parse_json(path, root=runs)
+        except RecordError as error:
+            found[name] = {UNREADABLE: str(error)}
+            continue
+        if not isinstance(numbers, dict):
+            found[name] = {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
+        elif numbers.get("experiment", name) != name:
+            found[name] = {UNREADABLE: f"it holds the numbers of {numbers['experiment']!r}"}
+        else:
+            found[name] = numbers
     return found
 
 
 def digest(runs: Path, name: str) -> str:
-    """Of the numbers of an experiment, by which its verdicts know what they were judged from."""
+    """Return the SHA-256 of the numbers of an experiment, empty if they cannot be read."""
     try:
         return hashlib.sha256(read_regular(runs / name / NUMBERS, root=runs)).hexdigest()
     except OSError:
         return ""
-
-
-def _numbers(numbers: Any, name: str) -> dict[str, Any]:
-    if not isinstance(numbers, dict):
-        return {UNREADABLE: f"a JSON {type(numbers).__name__}, not an object"}
-    if numbers.get("experiment", name) != name:
-        return {UNREADABLE: f"it holds the numbers of {numbers['experiment']!r}"}
-    return numbers

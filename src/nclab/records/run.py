@@ -1,9 +1,9 @@
-"""A run on disk, as its one writer sees it."""
+"""Writing a run: create it, append records, save checkpoints, resume and end it."""
 
 import contextlib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -11,30 +11,34 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.files import delete, flush_folder, remove_leftovers, translate_os_errors
-from nclab.records import checkpoints
-from nclab.records.checkpoints import Checkpoint
-from nclab.records.heartbeat import FILE as STATE
-from nclab.records.heartbeat import Heartbeat, read_state
-from nclab.records.journal import FILE as JOURNAL
-from nclab.records.journal import JournalWriter, damage_message
-from nclab.records.lines import exact
-from nclab.records.lock import Lock
-from nclab.records.manifest import FILE as MANIFEST
+from nclab.records.checkpoints import (
+    CHECKPOINTS,
+    Checkpoint,
+    checkpoint_path,
+    list_checkpoints,
+    read_checkpoint,
+    write_checkpoint,
+)
+from nclab.records.encoding import require_json
+from nclab.records.journal import JOURNAL, JournalWriter
 from nclab.records.manifest import (
+    MANIFEST,
     Manifest,
     first_difference,
     identity_of,
     read_manifest,
     write_manifest,
 )
-from nclab.records.read import glance
+from nclab.records.read import find_runs, glance
 from nclab.records.schema import END
+from nclab.records.state import STATE, Heartbeat, Lock, read_state
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-KEPT = 2
-"""Checkpoints kept: the last, and the one before in case the last is damaged."""
+KEPT_CHECKPOINTS = 2
+"""Checkpoints kept on the disk: the last one, and the one before in case the last is damaged."""
+_MAX_FOLDERS = 100_000
 
 
 def open_run(
@@ -47,7 +51,7 @@ def open_run(
     device: str = "cpu",
     backend: str | None = None,
 ) -> "Run":
-    """Create a run, or go on with one of the same kind, config and seed.
+    """Create a run, or continue one of the same kind, config and seed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "first"
@@ -58,100 +62,46 @@ def open_run(
     Traceback (most recent call last):
     nclab.errors.RecordError: ...config.rate: 0.1 there, 0.2 here...
     """
-    place = Path(folder)
-    with translate_os_errors("write", place, RecordError):
-        (place / checkpoints.FOLDER).mkdir(parents=True, exist_ok=True)
+    path = Path(folder)
+    with translate_os_errors("write", path, RecordError):
+        (path / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     wanted = Manifest(
-        name=name or place.resolve().name,
+        name=name or path.resolve().name,
         kind=kind,
-        config=exact(dict(config), what="the config of a run"),
+        config=require_json(dict(config), name="the config of a run"),
         seed=seed,
         device=device,
         backend=backend,
     )
     wanted = replace(wanted, identity=identity_of(kind, wanted.config, seed))
-    lock = Lock(place)
+    lock = Lock(path)
     try:
-        remove_leftovers(place, (MANIFEST, STATE))
-        remove_leftovers(place / checkpoints.FOLDER, ("step-*.safetensors",))
-        if (place / MANIFEST).exists():
-            manifest = read_manifest(place)
-            _same(manifest, wanted, place)
-            journal = JournalWriter(place / JOURNAL, manifest.identity)
+        remove_leftovers(path, (MANIFEST, STATE))
+        remove_leftovers(path / CHECKPOINTS, ("step-*.safetensors",))
+        if (path / MANIFEST).exists():
+            manifest = read_manifest(path)
+            _require_same_run(manifest, vars(wanted), path)
+            _warn_of_other_environment(manifest, wanted, path)
+            journal = JournalWriter(path)
         else:
             manifest = wanted
-            journal = _first_journal(place, manifest)
-        return Run(place, manifest, journal, lock)
+            journal = _create(path, manifest)
+        return Run(path, manifest, journal, lock)
     except BaseException:
         lock.close()
         raise
 
 
-def refuse_other(
-    folder: str | os.PathLike[str], *, kind: str, config: Mapping[str, Any], seed: int | None = None
-) -> None:
-    """Refuse at once a folder that holds another run, or one that has finished.
-
-    For who opens the run later: a training should not go on for hours before it is told.
-    """
-    place = Path(folder)
-    if not (place / MANIFEST).exists():
-        return
-    wanted = {"kind": kind, "seed": seed, "config": exact(dict(config), what="the config of a run")}
-    _same_run(read_manifest(place), wanted, place)
-    if glance(place).state == "finished":
-        raise RecordError(
-            f"Expected a new folder or a run that goes on, but {place} has finished. "
-            "Take another folder, or delete this one."
-        )
-
-
-def _same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> None:
-    for part in ("kind", "seed", "config"):
-        found = first_difference({part: getattr(old, part)}, {part: new[part]})
-        if found:
-            raise RecordError(
-                f"Expected the run that {folder} holds, got another one: {found}. "
-                "Take another folder."
-            )
-
-
-def _same(old: Manifest, new: Manifest, folder: Path) -> None:
-    """Refuse another run; warn of another version, device or CPU, which may round differently."""
-    _same_run(old, vars(new), folder)
-    changed = first_difference(_surroundings(old, old), _surroundings(new, old))
-    if changed:
-        warnings.warn(
-            f"{folder} was begun with another version, device or CPU ({changed}); its numbers may "
-            "differ from those of a run made in one go.",
-            NclabWarning,
-            stacklevel=3,
-        )
-
-
-def _surroundings(manifest: Manifest, old: Manifest) -> dict[str, Any]:
-    """What decides the rounding; not what an older run could not tell."""
-    found = {"device": manifest.device, "backend": manifest.backend, "cpu": manifest.cpu}
-    found |= {**manifest.versions, "commit": manifest.commit}
-    if old.cpu is None:
-        del found["cpu"]
-    if old.backend is None:
-        del found["backend"]
-        if "numba" not in old.versions:
-            found.pop("numba", None)
-    return found
-
-
-def _first_journal(folder: Path, manifest: Manifest) -> JournalWriter:
-    """A new run: the journal first, so that a folder with a manifest always has one."""
-    journal = JournalWriter(folder / JOURNAL)
+def _create(folder: Path, manifest: Manifest) -> JournalWriter:
+    """Write the journal before the manifest, so that a folder with a manifest has a journal."""
+    journal = JournalWriter(folder)
     try:
         if journal.damage is not None or not journal.is_new:
             raise RecordError(
-                f"Expected {MANIFEST} beside {folder / JOURNAL}, but it is missing. "
-                "Restore it, or take another folder."
+                f"Expected {MANIFEST} next to {folder / JOURNAL}, but it is missing. Restore it "
+                "from a copy, or use another folder."
             )
-        journal.belong_to(manifest.identity)  # the heading may be what a killed start has left
+        journal.bind(manifest.identity)  # the heading may be that of a run killed at its start
         write_manifest(folder, manifest)
     except BaseException:
         journal.close()
@@ -160,12 +110,66 @@ def _first_journal(folder: Path, manifest: Manifest) -> JournalWriter:
     return journal
 
 
-class StrangeCheckpoint(RecordError):
-    """A checkpoint that is whole and was written with another journal."""
+def require_resumable(
+    folder: str | os.PathLike[str], *, kind: str, config: Mapping[str, Any], seed: int | None = None
+) -> None:
+    """Raise if a folder holds another run, or one that has finished.
+
+    A training that opens its run later should not go on for hours before it fails.
+    """
+    path = Path(folder)
+    if not (path / MANIFEST).exists():
+        return
+    plain = require_json(dict(config), name="the config of a run")
+    _require_same_run(read_manifest(path), {"kind": kind, "seed": seed, "config": plain}, path)
+    if glance(path).state == "finished":
+        raise RecordError(
+            f"Expected a new folder or a run that has not finished, but {path} has finished. Use "
+            "another folder, or delete this one."
+        )
+
+
+def _require_same_run(old: Manifest, new: Mapping[str, Any], folder: Path) -> None:
+    for name in ("kind", "seed", "config"):
+        difference = first_difference({name: getattr(old, name)}, {name: new[name]})
+        if difference:
+            raise RecordError(
+                f"Expected the run that {folder} holds, got another one: {difference}. Use "
+                "another folder."
+            )
+
+
+def _warn_of_other_environment(old: Manifest, new: Manifest, folder: Path) -> None:
+    """Warn of another version, device or CPU, which may round differently."""
+    change = first_difference(_environment(old, old), _environment(new, old))
+    if change:
+        warnings.warn(
+            f"{folder} was started with another version, device or CPU ({change}). Its numbers may "
+            "differ from those of a run without interruption.",
+            NclabWarning,
+            stacklevel=3,
+        )
+
+
+def _environment(manifest: Manifest, old: Manifest) -> dict[str, Any]:
+    """Return what decides the rounding, without what the old run did not record."""
+    facts = {"device": manifest.device, "backend": manifest.backend, "cpu": manifest.cpu}
+    facts |= {**manifest.versions, "commit": manifest.commit}
+    if old.cpu is None:
+        del facts["cpu"]
+    if old.backend is None:
+        del facts["backend"]
+        if "numba" not in old.versions:
+            facts.pop("numba", None)
+    return facts
+
+
+class ForeignCheckpoint(RecordError):
+    """An intact checkpoint that was written with another journal."""
 
 
 class Run:
-    """The one writer of a run; made by `open_run`."""
+    """The only writer of a run; `open_run` creates it."""
 
     def __init__(
         self, folder: Path, manifest: Manifest, journal: JournalWriter, lock: Lock
@@ -175,112 +179,125 @@ class Run:
         self._journal = journal
         self._lock = lock
         self._heartbeat = Heartbeat(folder)
-        self._open = True
+        self._is_open = True
         if journal.damage is not None and not self.steps():
             journal.close()
-            raise RecordError(damage_message(journal.path, journal.damage))
+            raise RecordError(journal.damage_message())
 
     @property
     def end(self) -> dict[str, Any] | None:
-        """The record that ended the run, None while it goes on."""
+        """Record that ended the run; None while it is not finished."""
         return self._journal.end
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end; a failed one did not."""
+        """Whether the run reached its end; a failed run did not."""
         return self.end is not None and self.end.get("state") == "finished"
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """One line of the journal; no times of day, so that a resumed run is the same."""
-        self._goes_on()
+        """Add one record; it should hold no time of day, so that a repeated run is identical."""
+        self._require_active()
         self._journal.append(record)
 
     def checkpoint(
         self, step: int, tensors: "Mapping[str, Tensor]", extra: Mapping[str, Any] | None = None
     ) -> None:
-        """Everything so far is on the disk when this returns; the last two are kept."""
-        self._goes_on()
+        """Save a checkpoint; when this returns, it and all records are on the disk."""
+        self._require_active()
         self._journal.flush()
-        state, written = dict(tensors), (self._journal.length, self._journal.checksum)
-        told = (*written, self.manifest.identity)
-        checkpoint = Checkpoint(int(step), state, dict(extra or {}), *told)
-        checkpoints.write_checkpoint(self.folder, checkpoint)
-        self._prune()
+        checkpoint = Checkpoint(
+            int(step),
+            dict(tensors),
+            dict(extra or {}),
+            self._journal.length,
+            self._journal.checksum,
+            self.manifest.identity,
+        )
+        write_checkpoint(self.folder, checkpoint)
+        self._delete_old_checkpoints()
 
     def steps(self) -> list[int]:
-        """Steps that can be resumed, ascending; a damaged checkpoint is warned of.
+        """Return the steps that can be resumed, ascending; warn of damaged checkpoints.
 
-        RecordError where none can and one is whole but does not belong to the journal: beginning
-        anew would take back records that may be all that is left of the run.
+        Raise if no checkpoint can be used and one belongs to another journal: to start again would
+        delete records that may be all that is left of the run.
         """
-        files = checkpoints.list_checkpoints(self.folder)
-        strangers: list[str] = []
-        usable = [step for step in files if self._usable(step, strangers)]
-        if strangers and not usable and self._journal.damage is None:
+        usable, foreign = [], []
+        for step in list_checkpoints(self.folder):
+            try:
+                self._read(step)
+                usable.append(step)
+            except RecordError as error:
+                if isinstance(error, ForeignCheckpoint):
+                    foreign.append(checkpoint_path(self.folder, step).name)
+                warnings.warn(
+                    f"{error} The checkpoint of step {step} is skipped.", NclabWarning, stacklevel=3
+                )
+        if foreign and not usable and self._journal.damage is None:
             raise RecordError(
-                f"Expected a checkpoint that belongs to {self._journal.path}, got none: "
-                f"{', '.join(strangers)} do not. Restore journal or checkpoints from a copy; or "
-                f"delete {self.folder / checkpoints.FOLDER} to begin anew, without the records."
+                f"Expected a checkpoint that belongs to {self._journal.path}, but "
+                f"{', '.join(foreign)} do not. Restore journal or checkpoints from a copy, or "
+                f"delete {self.folder / CHECKPOINTS} to start again without the records."
             )
         return usable
 
     def resume(self, step: int | None) -> Checkpoint | None:
-        """Go back to a checkpoint: what came after it is taken back; None starts anew."""
-        files = checkpoints.list_checkpoints(self.folder)
-        found = None
+        """Go back to a checkpoint and remove the records after it; None starts again."""
+        files = list_checkpoints(self.folder)
+        checkpoint = None
         if step is not None and not (step == 0 and 0 not in files):
-            found = self._read(step)
-        self._reopen()
-        gone = [step for step in reversed(files) if found is None or step > found.step]
-        for later in gone:  # checkpoints first: a kill in between leaves a good run
-            delete(files[later], RecordError)
-        if gone:  # else a loss of power might bring back those that are ahead of the journal
-            flush_folder(self.folder / checkpoints.FOLDER)
-        self._prune()  # a kill may have come before
-        self._journal.cut(found.journal_length if found else 0)
-        return found
+            checkpoint = self._read(step)
+        self._forget_end()
+        later = [s for s in reversed(files) if checkpoint is None or s > checkpoint.step]
+        for later_step in later:  # checkpoints before records: a kill in between is harmless
+            delete(files[later_step], RecordError)
+        if later:  # a power failure must not bring back checkpoints that are ahead of the journal
+            flush_folder(self.folder / CHECKPOINTS)
+        self._delete_old_checkpoints()
+        self._journal.cut(checkpoint.journal_length if checkpoint else 0)
+        return checkpoint
 
     def resume_latest(self) -> Checkpoint | None:
-        """Go back to the last good checkpoint, or start anew."""
+        """Go back to the last usable checkpoint, or start again if there is none."""
         steps = self.steps()
         return self.resume(steps[-1] if steps else None)
 
     def rewind(self, step: int) -> int:
-        """Take back the end and all records from a step on, and say how many records those were.
+        """Remove the end and all records from a step on; return how many records were removed.
 
-        For a writer whose checkpoints are kept elsewhere: it goes on, or begins anew, at `step`.
+        For a writer that keeps its checkpoints elsewhere and continues at `step`.
         """
-        kept, later = self._journal.before(step)
-        if kept < self._journal.length:
-            self._reopen()
-        for place, path in checkpoints.list_checkpoints(self.folder).items():
-            if place >= step:
+        length, later = self._journal.before_step(step)
+        if length < self._journal.length:
+            self._forget_end()
+        for checkpoint_step, path in list_checkpoints(self.folder).items():
+            if checkpoint_step >= step:
                 delete(path, RecordError)
-        if kept < self._journal.length:
-            self._journal.cut(kept)
+        if length < self._journal.length:
+            self._journal.cut(length)
         return later
 
     def beat(self, *, step: int, total: int | None = None, **extra: Any) -> None:
-        """Show how far the run is; cheap enough to be called at every step."""
+        """Tell readers how far the run is; cheap enough for every step."""
         self._heartbeat.beat("running", step=step, total=total, **extra)
 
     def finish(self, **summary: Any) -> None:
         """End the run; the summary is its last record."""
-        self._end({"state": "finished", **summary})
+        self._write_end({"state": "finished", **summary})
 
     def fail(self, why: str, **summary: Any) -> None:
-        """End the run that cannot go on; resuming it takes this record back."""
-        self._end({"state": "failed", "why": why, **summary})
+        """End a run that cannot continue; resuming the run removes this record."""
+        self._write_end({"state": "failed", "why": why, **summary})
 
     def close(self, *, state: str = "stopped", why: str | None = None) -> None:
-        """Let others write; a run that has not ended is marked as stopped."""
-        if not self._open:
+        """Let others write; a run without an end is marked as stopped."""
+        if not self._is_open:
             return
-        self._open = False
-        with contextlib.suppress(NclabError):  # a full disk: the journal is what counts
+        self._is_open = False
+        with contextlib.suppress(NclabError):  # a full disk; the journal is what counts
             if self.end is None:
-                told = {"why": why} if why else {}
-                self._heartbeat.beat(state, **told, journal_length=self._journal.length)
+                facts = {"why": why} if why else {}
+                self._heartbeat.beat(state, **facts, journal_length=self._journal.length)
         self._journal.close()
         self._lock.close()
 
@@ -296,63 +313,117 @@ class Run:
         failed = isinstance(error, Exception)
         self.close(state="failed" if failed else "stopped", why=str(error) if failed else None)
 
-    def _goes_on(self) -> None:
-        if not self._open:
+    def _require_active(self) -> None:
+        if not self._is_open:
             raise RecordError(f"Expected an open run, but {self.folder} is closed. Open it again.")
         if self.end is not None:
             raise RecordError(
-                f"Expected a run that goes on, but {self.folder} has {self.end.get('state')}. "
-                "Resume from a checkpoint first, or take another folder."
+                f"Expected a run that has not ended, but {self.folder} has "
+                f"{self.end.get('state')}. Resume from a checkpoint first, or use another folder."
             )
 
-    def _end(self, summary: dict[str, Any]) -> None:
-        self._goes_on()
+    def _write_end(self, summary: dict[str, Any]) -> None:
+        self._require_active()
         self._journal.append({"kind": END, **summary})
         self._journal.flush()
         why = {"why": summary["why"]} if "why" in summary else {}
         self._heartbeat.beat(summary["state"], **why, journal_length=self._journal.length)
 
-    def _reopen(self) -> None:
-        """Take back what `state.json` says of the end, before the journal becomes shorter."""
-        known = read_state(self.folder)
-        if "journal_length" in known or known.get("state") == "finished":
-            with contextlib.suppress(NclabError):  # a full disk: it only tells how far we are
+    def _forget_end(self) -> None:
+        """Mark the run as running before its journal becomes shorter."""
+        content, _ = read_state(self.folder)
+        if "journal_length" in content or content.get("state") == "finished":
+            with contextlib.suppress(NclabError):  # a full disk; the heartbeat is no result
                 self._heartbeat.beat("running")
 
-    def _prune(self) -> None:
-        for path in list(checkpoints.list_checkpoints(self.folder).values())[:-KEPT]:
+    def _delete_old_checkpoints(self) -> None:
+        for path in list(list_checkpoints(self.folder).values())[:-KEPT_CHECKPOINTS]:
             delete(path, RecordError)
 
     def _read(self, step: int) -> Checkpoint:
-        path, journal = checkpoints.path_of(self.folder, step), self._journal
-        checkpoint = checkpoints.read_checkpoint(path)
+        """Return a checkpoint that belongs to this run and to its journal."""
+        path, journal = checkpoint_path(self.folder, step), self._journal
+        checkpoint = read_checkpoint(path)
         if checkpoint.identity != self.manifest.identity:
-            raise StrangeCheckpoint(
+            raise ForeignCheckpoint(
                 f"Expected a checkpoint of the run in {self.folder}, got one of another run: "
                 f"{path.name}."
             )
         if journal.checksum_of(checkpoint.journal_length) != checkpoint.journal_checksum:
+            got = "another one"
             if journal.damage is not None or journal.dropped:
-                raise StrangeCheckpoint(
-                    f"Expected the journal that the checkpoint of step {step} was written with, "
-                    f"got a damaged one: {journal.path}."
-                )
-            ahead = checkpoint.journal_length > journal.length
-            known = f"{checkpoint.journal_length} bytes of it, got {journal.length}"
-            raise StrangeCheckpoint(
-                f"Expected the journal that {path.name} was written with, "
-                f"{known if ahead else 'got another one'}: {journal.path}."
+                got = "a damaged one"
+            elif checkpoint.journal_length > journal.length:
+                got = f"{journal.length} of its {checkpoint.journal_length} bytes"
+            raise ForeignCheckpoint(
+                f"Expected the journal with which {path.name} was written, got {got}: "
+                f"{journal.path}."
             )
         return checkpoint
 
-    def _usable(self, step: int, strangers: list[str]) -> bool:
-        try:
-            self._read(step)
-        except RecordError as error:
-            if isinstance(error, StrangeCheckpoint):
-                strangers.append(checkpoints.path_of(self.folder, step).name)
-            warnings.warn(
-                f"{error} The checkpoint of step {step} is left out.", NclabWarning, stacklevel=4
-            )
-            return False
-        return True
+
+def claim_folder(folder: str | os.PathLike[str]) -> Path:
+    """Create and return a folder without a run: `mine`, else `mine-2`, `mine-3`, ...
+
+    In a folder that holds other runs the names are `run-1`, `run-2`, ... Two processes never get
+    the same folder.
+
+    >>> import tempfile
+    >>> first = claim_folder(Path(tempfile.mkdtemp()) / "mine")
+    >>> open_run(first, kind="demo", config={}).close()
+    >>> first.name, claim_folder(first).name
+    ('mine', 'mine-2')
+    >>> claim_folder(first.parent).name
+    'run-1'
+    """
+    path = Path(folder)
+    with translate_os_errors("write", path, RecordError):
+        for candidate in _candidates(path):
+            try:
+                candidate.mkdir(parents=True)
+            except FileExistsError:
+                if not candidate.is_dir():
+                    raise
+                if candidate is path and not holds_run(path) and not find_runs(path):
+                    return path
+            else:
+                return candidate
+    raise RecordError(f"Expected fewer than {_MAX_FOLDERS} runs like {path}. Use another folder.")
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    yield path
+    is_collection = not holds_run(path) and bool(find_runs(path))
+    base = path / "run" if is_collection else path
+    for number in range(1 if is_collection else 2, _MAX_FOLDERS):
+        yield base.with_name(f"{base.name}-{number}")
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run, or the rest of one, is in the folder itself."""
+    return (folder / MANIFEST).exists() or (folder / JOURNAL).exists()
+
+
+def refuse_folder_of_runs(folder: Path) -> None:
+    """Raise if other runs lie below a folder: they could not be found below a new run."""
+    if not holds_run(folder) and (runs := find_runs(folder)):
+        raise RecordError(
+            f"Expected the folder of one run, got {folder} with {len(runs)} runs in it. Name one "
+            f"of them, such as {runs[0]}."
+        )
+
+
+def delete_run(folder: Path) -> None:
+    """Delete the run in a folder, which no process may be writing; other files are kept."""
+    if not holds_run(folder):
+        return
+    if (folder / MANIFEST).exists():
+        read_manifest(folder)  # raises for the manifest of another program
+    lock = Lock(folder)
+    try:
+        for path in list_checkpoints(folder).values():
+            delete(path, RecordError)
+        for name in (JOURNAL, STATE, MANIFEST):
+            delete(folder / name, RecordError)
+    finally:
+        lock.close()

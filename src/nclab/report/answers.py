@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
-from nclab.report.columns import PLACES
+from nclab.report.columns import AXES
 from nclab.report.site import assets, compact, data_files, run_script
 from nclab.report.watcher import Selection, Watcher
 
@@ -173,7 +173,7 @@ def _first_metric(metrics: list[dict[str, Any]]) -> str:
 def _selection(request: Request) -> Selection:
     query = request.query_params
     asked = query.get("place")
-    place = next((name for name, shown in PLACES.items() if shown == asked), "epoch")
+    place = next((name for name, shown in AXES.items() if shown == asked), "epoch")
     metric, *more = query.getlist("metric") or [""]
     return Selection(metric, query.get("layer", "last"), place, tuple(more))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any
 
-from nclab.records.lines import decode
+from nclab.records.encoding import decode
 from nclab.records.schema import EPOCH, TRAIN, layers_of, split_of, title_of_layer
 
 Key = tuple[str, str]
@@ -16,7 +16,7 @@ LIMIT = 500
 BUDGET_BYTES = 2**20
 """Of JSON decoded when a long journal is first read; at least `FEWEST` records are."""
 FEWEST = 64
-PLACES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
+AXES = {"step": "step", "epoch": "epoch", "log_time": "log t"}
 """What curves are drawn over, as records and as pages call it."""
 HUGE = 1e300
 """JSON has numbers that no float holds; they are passed over."""
@@ -39,7 +39,7 @@ class Columns:
         self.seen = 0
         """Records so far, kept or not."""
         self.values: dict[Key, array[float]] = {}
-        self._at: dict[str, array[float]] = {name: array("d") for name in PLACES}
+        self._at: dict[str, array[float]] = {name: array("d") for name in AXES}
         self._newest: dict[Key, float] = {}
         self._newest_at: dict[str, float] = {}
         self._newest_kept = True
@@ -47,7 +47,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self._at["step"])
 
-    def extend(self, lines: Sequence[bytes], *, first: bool | None = None) -> None:
+    def extend(self, lines: Sequence[bytes], *, is_first: bool | None = None) -> None:
         """Take new lines of this kind; only those that are kept are decoded.
 
         `first` lines, by default those of an empty table, are as many as are there at once: of
@@ -55,7 +55,7 @@ class Columns:
         """
         if not lines:
             return
-        self._widen(lines, first=not len(self) if first is None else first)
+        self._widen(lines, is_first=not len(self) if is_first is None else is_first)
         begin = -self.seen % self.stride
         for place in range(begin, len(lines), self.stride):
             self._keep(lines[place])
@@ -116,9 +116,9 @@ class Columns:
         """Every curve there is, in the order in which records name them."""
         return list(dict.fromkeys([*self.values, *self._newest]))
 
-    def _widen(self, lines: Sequence[bytes], *, first: bool) -> None:
+    def _widen(self, lines: Sequence[bytes], *, is_first: bool) -> None:
         limit = self.limit
-        if first:
+        if is_first:
             some = [len(lines[place]) for place in (0, len(lines) // 2, -1)]
             mean = sum(some) / len(some)
             limit = min(limit, max(FEWEST, int(BUDGET_BYTES / max(1.0, mean))))
@@ -160,7 +160,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     found: dict[Key, float] = {}
     split = split_of(record)
     for place, layer in enumerate(layers_of(record)):
-        title = title_of_curve(title_of_layer(layer, place), split)
+        title = curve_title(title_of_layer(layer, place), split)
         for name, value in layer.items():
             kind = type(value)  # of JSON, so that this is exact, and faster than isinstance
             if kind is float or (kind is int and -HUGE < value < HUGE):
@@ -171,7 +171,7 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     for name, value in record.items():
         kind = type(value)
         if kind is float or (kind is int and -HUGE < value < HUGE):
-            if name in PLACES:
+            if name in AXES:
                 at[name] = value
             else:
                 found[title, prefix + name] = value
@@ -182,10 +182,10 @@ def _scalars(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[Key, flo
     return at, found
 
 
-def title_of_curve(layer: str, split: str) -> str:
+def curve_title(layer: str, split: str) -> str:
     """A layer's curves of one split of the data: those of training have its name alone.
 
-    >>> title_of_curve("fc", "train"), title_of_curve("fc", "test")
+    >>> curve_title("fc", "train"), curve_title("fc", "test")
     ('fc', 'fc · test')
     """
     return layer if split == TRAIN else f"{layer} · {split}"

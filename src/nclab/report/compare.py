@@ -6,9 +6,9 @@ from typing import Any
 
 from nclab.records.fleet_config import FLEET, OMITTED_DEFAULTS
 from nclab.records.schema import EPOCH, last_layer
-from nclab.report.columns import PLACES
-from nclab.report.growing_run import GrowingRun, known
+from nclab.report.columns import AXES
 from nclab.report.run_data import FIRST, FIRST_OF_SAMPLES, describe, short, summary
+from nclab.report.run_follower import RunFollower, without_huge_numbers
 
 POINTS = 200
 """Of a curve that a written report holds."""
@@ -23,7 +23,7 @@ CHOSEN = ("accuracy", "loss", "min_intra", "max_inter", "nc1_trace_pinv", "nc3_s
 Value = float | int | str | bool | None
 
 
-def table(runs: Mapping[str, GrowingRun]) -> dict[str, Any]:
+def table(runs: Mapping[str, RunFollower]) -> dict[str, Any]:
     """Every run in one line, the configuration that differs, and the metrics there are."""
     rows = [row_of(slug, run) for slug, run in runs.items()]
     return with_axes(rows, describe_all(runs))
@@ -91,7 +91,7 @@ def differing(configs: list[Mapping[str, Value]]) -> dict[str, str]:
     return dict(sorted(names.items(), key=lambda item: item[1] == SEED))
 
 
-def row_of(slug: str, run: GrowingRun) -> dict[str, Any]:
+def row_of(slug: str, run: RunFollower) -> dict[str, Any]:
     """A run in one line: its state, its whole configuration, its last numbers."""
     epoch = run.last_measurement().get("epoch")
     seen = (columns.seen for kind, columns in run.columns.items() if kind != EPOCH)
@@ -100,13 +100,13 @@ def row_of(slug: str, run: GrowingRun) -> dict[str, Any]:
     return {"slug": slug, **summary(run), "epoch": epoch, "measured": measured, **own}
 
 
-def settings(run: GrowingRun) -> dict[str, Value]:
+def settings(run: RunFollower) -> dict[str, Value]:
     """The configuration of a run without its nesting.
 
     The seed of the manifest stands beside it where the configuration does not have it.
     """
     flat: dict[str, Value] = {}
-    _flatten(known(run.manifest.config), "", flat)
+    _flatten(without_huge_numbers(run.manifest.config), "", flat)
     seeds = [value for key, value in flat.items() if key.rpartition(".")[2] == SEED]
     if run.manifest.seed is not None and run.manifest.seed not in seeds:
         flat[SEED] = run.manifest.seed
@@ -124,7 +124,7 @@ def _flatten(value: Any, path: str, into: dict[str, Value]) -> None:
         into[path] = value
 
 
-def last_values(run: GrowingRun) -> dict[str, float | int | None]:
+def last_values(run: RunFollower) -> dict[str, float | int | None]:
     """The newest number of every metric: of the layer that the classifier reads, and of the
     network as a whole; of other data than those of training with their name."""
     found: dict[str, float | None] = {}
@@ -137,7 +137,7 @@ def last_values(run: GrowingRun) -> dict[str, float | int | None]:
     return dict(zip(found, short(list(found.values())), strict=True))
 
 
-def describe_all(runs: Mapping[str, GrowingRun]) -> list[dict[str, Any]]:
+def describe_all(runs: Mapping[str, RunFollower]) -> list[dict[str, Any]]:
     """Every metric of some run with its meaning, those that are looked at most first."""
     names = (metric for run in runs.values() for _, metric in run.names())
     classes = {last_layer(run.last_measurement()).get("num_classes") for run in runs.values()}
@@ -147,7 +147,7 @@ def describe_all(runs: Mapping[str, GrowingRun]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: rank.get(one["name"], len(rank)))
 
 
-def curves(runs: Mapping[str, GrowingRun], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
+def curves(runs: Mapping[str, RunFollower], *, points: int = POINTS) -> dict[str, dict[str, Any]]:
     """Every curve of the last layers by metric; what they are drawn over is kept once.
 
     `at` lists columns of places; a curve of a run says which of them are its own.
@@ -155,7 +155,7 @@ def curves(runs: Mapping[str, GrowingRun], *, points: int = POINTS) -> dict[str,
     found: dict[str, dict[str, Any]] = {}
     for slug, run in runs.items():
         last = ("", *run.last_layers())
-        shown = run.places()
+        shown = run.axes()
         for columns in run.columns.values():
             places, values = columns.table(points)
             at = {name: short(places[name], 9) for name in shown if columns.has(name)}
@@ -163,7 +163,7 @@ def curves(runs: Mapping[str, GrowingRun], *, points: int = POINTS) -> dict[str,
                 if layer not in last or not any(one is not None for one in y):
                     continue
                 file = found.setdefault(metric, {"at": [], "known": {}, "runs": {}})
-                own = {PLACES[name]: _index(file, column) for name, column in at.items()}
+                own = {AXES[name]: _index(file, column) for name, column in at.items()}
                 ours = file["runs"].setdefault(slug, {})
                 before = ours.get(layer)
                 if before is None or len(before["y"]) < len(y):  # the kind with most of it

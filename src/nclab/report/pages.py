@@ -13,13 +13,13 @@ import nclab
 from nclab.figures.palette import DARK, LIGHT
 from nclab.records.manifest import versions
 from nclab.records.schema import last_layer
-from nclab.report.columns import PLACES
+from nclab.report.columns import AXES
 from nclab.report.compare import table
 from nclab.report.content import Content, ExperimentFolder, Figure, safe_name
 from nclab.report.environment import command_line, environment, pretty
 from nclab.report.formulas import formulas
-from nclab.report.growing_run import GrowingRun
 from nclab.report.run_data import MOST_ALARMS, summary
+from nclab.report.run_follower import RunFollower
 from nclab.text import counted
 
 ASSETS = Path(__file__).with_name("assets")
@@ -39,7 +39,7 @@ class Pages:
     """Renders the pages of one folder."""
 
     content: Content
-    runs: Mapping[str, GrowingRun]
+    runs: Mapping[str, RunFollower]
     """By slug."""
     plotly: bool
     live: bool = False
@@ -188,7 +188,7 @@ class Pages:
             config=pretty(manifest.config),
             alarms=run.alarms[-MOST_ALARMS:],
             thesis="pan2023" in self.content.papers,
-            places=[PLACES[name] for name in run.places()],
+            places=[AXES[name] for name in run.axes()],
         )
 
     def live_page(self) -> str:
@@ -280,10 +280,10 @@ class Pages:
             exact = isinstance(classes, int) and classes <= SPATIAL
             # A network that gives every sample the same features has intra and inter 1.
             if not (isinstance(intra, float) and isinstance(inter, float)):
-                return exact, run.geometry.seen, -2.0
-            return exact, run.geometry.seen, intra - inter
+                return exact, run.geometry.count, -2.0
+            return exact, run.geometry.count, intra - inter
 
-        able = [slug for slug, run in self.runs.items() if run.geometry.seen > 1]
+        able = [slug for slug, run in self.runs.items() if run.geometry.count > 1]
         slug = max(able, key=rank, default=None)
         return {"hero": slug, "hero_name": self.runs[slug].name if slug else ""}
 

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from nclab.errors import NclabError
 from nclab.folders import FolderMark
-from nclab.records.checkpoints import FOLDER as CHECKPOINTS
-from nclab.records.heartbeat import FILE as STATE
-from nclab.records.journal import FILE as JOURNAL
-from nclab.records.lock import FILE as LOCK
-from nclab.records.manifest import FILE as MANIFEST
-from nclab.records.places import holds_run
+from nclab.records.checkpoints import CHECKPOINTS
+from nclab.records.journal import JOURNAL
+from nclab.records.manifest import MANIFEST
 from nclab.records.read import find_runs
 from nclab.records.results import CLAIMS, NUMBERS, SKIPPED
+from nclab.records.run import holds_run
+from nclab.records.state import LOCK, STATE
 
 MARK = FolderMark(
     "report.json",

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from nclab.metrics.target_distance import MEANINGS, progress
-from nclab.records.health import health_of
 from nclab.records.schema import SAMPLE, last_layer
-from nclab.report.columns import PLACES, evenly, is_number
-from nclab.report.growing_run import SIZES, GrowingRun, known
+from nclab.records.state import health_of
+from nclab.report.columns import AXES, evenly, is_number
 from nclab.report.guarantees import class_names, guarantees
+from nclab.report.run_follower import NOT_CURVES, RunFollower, without_huge_numbers
 
 EVERY_LAYER = (
     "min_intra",
@@ -70,7 +70,7 @@ def room_for(runs: int) -> Room:
     return Room(points=max(30, 7200 // runs), frames=24, spots=spots, everything=False)
 
 
-def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[str, Any]:
+def run_data(run: RunFollower, *, slug: str, room: Room | None = None) -> dict[str, Any]:
     """Everything the page of a run draws, as plain JSON values."""
     space = room or Room()
     layers = run.layers()
@@ -92,7 +92,7 @@ def run_data(run: GrowingRun, *, slug: str, room: Room | None = None) -> dict[st
     }
 
 
-def summary(run: GrowingRun) -> dict[str, Any]:
+def summary(run: RunFollower) -> dict[str, Any]:
     """A run in one line of a table."""
     state = run.state
     return {
@@ -134,36 +134,36 @@ def _without_meaning(metric: dict[str, Any]) -> dict[str, Any]:
     return {"name": metric["name"], **({} if ideal is None else {"ideal": ideal})}
 
 
-def _toward(run: GrowingRun) -> str:
+def _toward(run: RunFollower) -> str:
     """How far the training has come to its own optimum, in words; empty where none is known."""
     layer = next(iter(run.last_layers()), "")
     own, etf = (run.curve((layer, name), "step")[1] for name in ("target_distance", "etf_distance"))
     return progress(own, etf)
 
 
-def _first(run: GrowingRun, names: list[str]) -> list[str]:
+def _first(run: RunFollower, names: list[str]) -> list[str]:
     wanted = FIRST_OF_SAMPLES if SAMPLE in run.columns else FIRST
     return [name for name in wanted if name in names][:SHOWN_FIRST] or names[:6]
 
 
-def _tables(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
+def _tables(run: RunFollower, room: Room) -> list[dict[str, Any]]:
     tables = []
-    shown, last = run.places(), run.last_layers()
+    shown, last = run.axes(), run.last_layers()
     for kind, columns in run.columns.items():
         places, values = columns.table(room.points)
         kept = [
             {"layer": layer, "metric": metric, "y": short(y)}
             for (layer, metric), y in values.items()
-            if metric not in SIZES
+            if metric not in NOT_CURVES
             and any(value is not None for value in y)
             and (room.everything or layer in ("", *last) or metric in EVERY_LAYER)
         ]
-        at = {PLACES[name]: short(places[name], 9) for name in PLACES if name in shown}
+        at = {AXES[name]: short(places[name], 9) for name in AXES if name in shown}
         tables.append({"kind": kind, **at, "columns": kept})
     return tables
 
 
-def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
+def _cosines(run: RunFollower, room: Room) -> dict[str, Any] | None:
     """The class cosines of the last layer, one matrix a frame."""
     frames: list[dict[str, Any]] = []
     for record in run.measurements.records(room.frames):
@@ -179,7 +179,7 @@ def _cosines(run: GrowingRun, room: Room) -> dict[str, Any] | None:
     return {"classes": size, "fine": FINE, "frames": frames, **named}
 
 
-def _geometry(run: GrowingRun, room: Room) -> list[dict[str, Any]]:
+def _geometry(run: RunFollower, room: Room) -> list[dict[str, Any]]:
     """The 3-D picture of every layer that has one."""
     by_layer: dict[str, list[dict[str, Any]]] = {}
     for record in run.geometry.records():
@@ -205,13 +205,16 @@ def _frames(records: list[dict[str, Any]], spots: int) -> list[dict[str, Any]]:
         seen = {name: _fine(record.get(name) or []) for name in ("means", "weights", "etf")}
         seen = {"points": _fine(points[::step]), **seen}
         if None not in seen.values():
-            about = {**_moment(record), "share": known(record.get("share"))}
-            frames.append({**about, "labels": known(labels[::step]), **seen})
+            about = {**_moment(record), "share": without_huge_numbers(record.get("share"))}
+            frames.append({**about, "labels": without_huge_numbers(labels[::step]), **seen})
     return frames
 
 
 def _moment(record: dict[str, Any]) -> dict[str, Any]:
-    return {"epoch": known(record.get("epoch")), "step": known(record.get("step"))}
+    return {
+        "epoch": without_huge_numbers(record.get("epoch")),
+        "step": without_huge_numbers(record.get("step")),
+    }
 
 
 def _fine(rows: Any, *, holes: bool = False) -> list[int | None] | None:

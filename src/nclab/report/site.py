@@ -25,11 +25,11 @@ from nclab.report.content import (
     safe_name,
 )
 from nclab.report.formulas import of_metrics
-from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import ASSETS, Pages, palette_script
 from nclab.report.picture_csv import picture_csv
 from nclab.report.place import MARK, check_target
 from nclab.report.run_data import room_for, run_data
+from nclab.report.run_follower import RunFollower
 from nclab.report.sweep_figures import with_figures
 
 
@@ -100,15 +100,15 @@ def write_report(
     )
 
 
-def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, GrowingRun], dict[str, str]]:
+def read_runs(root: Path, problems: list[str]) -> tuple[dict[str, RunFollower], dict[str, str]]:
     """Every run of a folder, read to its end, and its script, both by slug."""
-    found: dict[str, GrowingRun] = {}
+    found: dict[str, RunFollower] = {}
     scripts: dict[str, str] = {}
     folders = runs_below(root, problems)
     room = room_for(len(folders))
     for folder in track(folders, "reading runs"):
         try:
-            run = GrowingRun(folder, root=root)
+            run = RunFollower(folder, root=root)
             run.refresh()
         except RecordError as error:
             problems.append(problem_of(folder, root, error))
@@ -126,7 +126,7 @@ def problem_of(folder: Path, root: Path, error: RecordError) -> str:
     return f"The run {folder.relative_to(root)} is left out: {error}"
 
 
-def slug_of(run: GrowingRun) -> str:
+def slug_of(run: RunFollower) -> str:
     """The name of a run's page."""
     return safe_name(run.name if run.path == "." else run.path)
 
@@ -177,7 +177,7 @@ def run_script(data: Mapping[str, Any]) -> str:
     return f"nclab.gotRun({compact(data)});\n"
 
 
-def compared(rows: Mapping[str, Any], runs: Mapping[str, GrowingRun]) -> Iterable[tuple[str, str]]:
+def compared(rows: Mapping[str, Any], runs: Mapping[str, RunFollower]) -> Iterable[tuple[str, str]]:
     """All runs as a script, and the curves of every metric as one of their own."""
     named = [{**one, "file": safe_name(one["name"])} for one in rows["metrics"]]
     yield "compare.js", f"nclab.gotRuns({compact({**rows, 'metrics': named})});\n"

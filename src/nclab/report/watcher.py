@@ -10,9 +10,9 @@ from nclab.errors import RecordError
 from nclab.report.columns import Key
 from nclab.report.compare import describe_all, row_of, table, with_axes
 from nclab.report.content import Content, read_content, runs_below, stamp
-from nclab.report.growing_run import GrowingRun
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data, short
+from nclab.report.run_follower import RunFollower
 from nclab.report.site import plotly_script, problem_of, slug_of
 from nclab.report.sweep_figures import with_figures
 
@@ -38,7 +38,7 @@ class Watcher:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.runs: dict[str, GrowingRun] = {}
+        self.runs: dict[str, RunFollower] = {}
         self.versions: dict[str, int] = {}
         """By slug, a number that grows whenever the run does."""
         self.content: Content = read_content(root)
@@ -83,7 +83,7 @@ class Watcher:
             if folder in known or folder in self._odd:
                 continue
             try:
-                run = GrowingRun(folder, root=self.root)
+                run = RunFollower(folder, root=self.root)
             except RecordError as error:  # looked at again: only its manifest was read
                 self._problems.append(problem_of(folder, self.root, error))
                 continue
@@ -166,7 +166,7 @@ class Watcher:
             return None if run is None else run_data(run, slug=slug)
 
 
-def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:
+def _curves(run: RunFollower, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for metric in (selection.metric, *selection.more):
         for key in _keys(run, metric, selection.layer):
@@ -179,7 +179,7 @@ def _curves(run: GrowingRun, selection: Selection) -> list[dict[str, Any]]:
     return found
 
 
-def _keys(run: GrowingRun, metric: str, layer: str) -> list[Key]:
+def _keys(run: RunFollower, metric: str, layer: str) -> list[Key]:
     keys = [key for key in run.names() if key[1] == metric]
     whole = [key for key in keys if not key[0]]
     layers = [key for key in keys if key[0]]

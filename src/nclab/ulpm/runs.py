@@ -16,7 +16,7 @@ from nclab.files import write_whole
 from nclab.measurement import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.records import Run, open_run
-from nclab.records.lines import plain
+from nclab.records.encoding import to_plain
 from nclab.records.results import make_folder
 from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord, SampleRecord
 from nclab.ulpm.examination import Examination, escape_samples, slice_below
@@ -41,7 +41,7 @@ def to_dict(solution: UlpmSolution) -> dict[str, Any]:
     trajectory = solution.trajectory
     scalars = _measure(trajectory.problem, trajectory.theta).scalars()
     return {
-        **plain(scalars),
+        **to_plain(scalars),
         **trajectory.last.to_dict(),
         "method": trajectory.method,
         "backend": trajectory.backend,

@@ -13,7 +13,7 @@ import torch
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.progress import track
-from nclab.records.run import KEPT
+from nclab.records.run import KEPT_CHECKPOINTS
 from nclab.text import number
 from nclab.training.data.samples import Samples
 from nclab.training.fleet import make_fleet
@@ -102,7 +102,7 @@ def forecast(
         )
         record_bytes = timing.record_bytes + (timing.layer_bytes if fleet.test else 0)
         journal = _blocks(recipe.epochs * EPOCH_BYTES + moments * record_bytes)
-        kept = min(KEPT, checkpoints) * _blocks(timing.state_bytes)
+        kept = min(KEPT_CHECKPOINTS, checkpoints) * _blocks(timing.state_bytes)
         written += len(fleet.missing) * (RUN_BYTES + journal + kept)
     missing = len(plan.missing)
     cores = max(1, min(slots, missing))

@@ -13,8 +13,8 @@ from nclab.files import write_whole
 from nclab.metrics.catalogue import plugin_metrics
 from nclab.records import RunView, glance
 from nclab.records.fleet_config import FLEET, completed, current
-from nclab.records.health import has_converged
 from nclab.records.schema import last_layer
+from nclab.records.state import has_converged
 from nclab.text import number, scientific
 from nclab.training.sweep.config import ALWAYS_STORED
 

@@ -12,9 +12,9 @@ from nclab.errors import RecordError
 from nclab.records import open_run
 from nclab.report.compare import last_values
 from nclab.report.content import Content
-from nclab.report.growing_run import Frames, GrowingRun
 from nclab.report.pages import Pages
 from nclab.report.run_data import run_data
+from nclab.report.run_follower import Frames, RunFollower
 from nclab.report.site import compact
 from tests.report.damage import damaged
 
@@ -44,13 +44,13 @@ def test_a_resumed_run_forgets_what_was_cut(tmp_path: Path) -> None:
     with open_run(folder, kind="fleet", config={}, seed=0) as run:
         for step in range(5):
             run.append({"kind": "measurement", "step": step, "loss": step / 10})
-        growing = GrowingRun(folder, root=tmp_path)
+        growing = RunFollower(folder, root=tmp_path)
         growing.refresh()
-        assert growing.measured() == 5
+        assert growing.measurement_count() == 5
         run.resume(0)
         run.append({"kind": "measurement", "step": 7, "loss": 0.7})
         growing.refresh()
-    assert growing.measured() == 1
+    assert growing.measurement_count() == 1
     assert growing.curve(("", "loss"), "step") == ([7.0], [0.7])
 
 
@@ -62,7 +62,7 @@ def test_a_split_is_seen_before_and_behind_the_layers(tmp_path: Path, behind: bo
     with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
         run.append({**when, "layers": [LAYER]})
         run.append({**when, **(test if behind else dict(reversed(test.items())))})
-    growing = GrowingRun(tmp_path / "one", root=tmp_path)
+    growing = RunFollower(tmp_path / "one", root=tmp_path)
     growing.refresh()
     assert set(growing.splits) == {"train", "test"}
     values = last_values(growing)
@@ -87,7 +87,7 @@ def line(record: Any) -> bytes:
 
 def look(folder: Path) -> None:
     """Make everything that pages show of a run."""
-    run = GrowingRun(folder, root=folder.parent)
+    run = RunFollower(folder, root=folder.parent)
     run.refresh()
     compact(run_data(run, slug="a"))
     pages = Pages(Content(folder.parent, (), (), ()), {"a": run}, plotly=False)
@@ -124,7 +124,7 @@ def test_names_of_classes_reach_every_picture_of_the_page(tmp_path: Path) -> Non
     with open_run(tmp_path / "one", kind="fleet", config={}, seed=0) as run:
         run.append({"kind": "measurement", "step": 1, "epoch": 1, "layers": [layer]})
         run.append(RECORDS[2])
-    growing = GrowingRun(tmp_path / "one", root=tmp_path)
+    growing = RunFollower(tmp_path / "one", root=tmp_path)
     growing.refresh()
     data = run_data(growing, slug="one")
     assert data["cosines"]["names"] == ["cat", "fox"]
