@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=1000, help="rows of history in memory")
     asked = parser.parse_args()
-    event.MOST = asked.rows
+    event.MAX_HISTORY_ROWS = asked.rows
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))

@@ -19,7 +19,7 @@ from tests.monitor.loops import batches, network
 def test_events_without_growth(tmp_path: Path) -> None:
     """The small twin of `benchmarks/monitor_events.py`: rows, objects and file handles stay."""
     model, loader, held = network(), batches(samples=9), []
-    few = patch.object(event, "MOST", 20)
+    few = patch.object(event, "MAX_HISTORY_ROWS", 20)
     sink = RecordSink(tmp_path / "run")
     with few, nclab.Monitor(model, preset="economy", sinks=sink) as monitor:
         for epoch in range(60):

@@ -244,7 +244,7 @@ def test_labels_that_do_not_fit_the_first_batch_are_refused() -> None:
 def test_labels_that_do_not_fit_later_are_left_out_with_one_warning() -> None:
     model = network()
     short = [x if number < 3 else x[:-1] for number, (x, _) in enumerate(batches())]
-    said = pytest.warns(nclab.NclabWarning, match="left out")
+    said = pytest.warns(nclab.NclabWarning, match="The monitor skipped a batch")
     with said as warned, nclab.Monitor(model) as monitor:
         passes(monitor, model, short, [labels for _, labels in batches()])
     assert len(warned) == 1

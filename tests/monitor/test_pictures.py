@@ -94,5 +94,5 @@ def test_features_that_are_not_finite_are_no_points() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 2.5, True, "all"])
 def test_how_many_is_a_number(wrong: Any) -> None:
-    with pytest.raises(nclab.NclabError, match="how many features to keep"):
+    with pytest.raises(nclab.NclabError, match="the number of features to keep"):
         nclab.Monitor(network(), points=wrong)

@@ -110,13 +110,13 @@ def once(folder: Path, **options: Any) -> RecordSink:
 
 
 def test_a_second_run_of_the_same_script_is_a_new_run(tmp_path: Path) -> None:
-    places = [once(tmp_path / "mine", config={"rate": rate}).place for rate in (0.1, 0.1, 0.2)]
+    places = [once(tmp_path / "mine", config={"rate": rate}).run_folder for rate in (0.1, 0.1, 0.2)]
     assert [place.name for place in places if place] == ["mine", "mine-2", "mine-3"]
     views = [read_run(place) for place in places if place]
     assert [view.manifest.config["rate"] for view in views] == [0.1, 0.1, 0.2]
     assert [view.state for view in views] == ["finished"] * 3
     among = once(tmp_path)  # a folder of runs: the runs in it must stay to be found
-    assert among.place == tmp_path / "run-1"
+    assert among.run_folder == tmp_path / "run-1"
     assert len(find_runs(tmp_path)) == 4
 
 
@@ -182,7 +182,7 @@ def test_a_training_that_failed_can_be_started_again(tmp_path: Path) -> None:
         train(again.model, again, epochs=3, forward=_breaking(after=8))
     assert steps() == [6, 12, 18]
     anew = nclab.Monitor(network(), sinks=sink())
-    with pytest.warns(NclabWarning, match="from step 6 on are taken back"), anew:
+    with pytest.warns(NclabWarning, match="from step 6 on are removed"), anew:
         train(anew.model, anew, epochs=2)
     assert steps() == [6, 12]
     assert read_run(tmp_path).state == "finished"

@@ -1,4 +1,4 @@
-"""Collapse watched in a training loop of any kind."""
+"""The monitor: measurements during any training loop, alarms, and sinks for the results."""
 
 from nclab.monitor.alarms import (
     DEFAULT_ALARMS,
@@ -11,6 +11,7 @@ from nclab.monitor.alarms import (
 from nclab.monitor.event import Alarm, Event, History
 from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.monitor.monitor import Monitor
+from nclab.monitor.online_probe import OnlineProbe
 from nclab.monitor.schedule import Every, Logarithmic
 from nclab.monitor.sinks import ConsoleSink, RecordSink
 
@@ -29,6 +30,7 @@ __all__ = [
     "MlflowSink",
     "Monitor",
     "NotFinite",
+    "OnlineProbe",
     "RecordSink",
     "TensorBoardSink",
     "WandbSink",

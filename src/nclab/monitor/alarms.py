@@ -1,7 +1,8 @@
-"""Alarms: plain callables that look at an event and say what is worth knowing.
+"""Alarms: rules that check every event and report problems and milestones.
 
-An alarm is any callable that takes an `Event` and returns an `Alarm`, several, or None. The
-monitor raises each once for the same name, layer and classes; `event.fired` holds those before.
+A rule is any callable that takes an `Event` and returns an `Alarm`, several alarms, or None. The
+monitor raises each alarm once for the same name, layer and classes; `event.fired` holds the alarms
+raised before.
 """
 
 import math
@@ -21,30 +22,32 @@ AlarmRule = Callable[[Event], Alarm | Iterable[Alarm] | None]
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
     {"nc1_trace_ratio": 0.05, "nc2_equiangularity_means": 0.1}
 )
-"""Distances from the value at collapse that count as reached."""
+"""Metric -> largest distance from its value at collapse that counts as reached."""
 BLOCK = 512
-"""Classes whose distances to all others are taken at a time."""
+"""Number of classes whose distances to all others are computed at a time."""
 
 
 def raised(rule: AlarmRule, event: Event) -> list[Alarm]:
-    """What a rule says about an event, as a list.
+    """Return the alarms that a rule raises for an event, as a list.
 
     >>> raised(lambda event: None, None)
     []
     """
-    found = rule(event)
-    if found is None:
+    result = rule(event)
+    if result is None:
         return []
-    if isinstance(found, Alarm):
-        return [found]
-    alarms = list(found) if isinstance(found, Iterable) else [found]
+    if isinstance(result, Alarm):
+        return [result]
+    alarms = list(result) if isinstance(result, Iterable) else [result]
     if not all(isinstance(alarm, Alarm) for alarm in alarms):
-        raise NclabError(f"Expected an alarm to return an Alarm, several or None, got {found!r}.")
+        raise NclabError(
+            f"Expected an alarm rule to return an Alarm, several or None, got {result!r}."
+        )
     return alarms
 
 
-def _check(thresholds: Mapping[str, float]) -> None:
-    """Refuse at once what would stop a training later."""
+def _check_thresholds(thresholds: Mapping[str, float]) -> None:
+    """Raise if a threshold is unusable, before training starts."""
     metrics = every_metric()
     known = ", ".join(metric for metric in metrics if metrics[metric].ideal)
     if not thresholds:
@@ -63,31 +66,33 @@ def _check_number(name: str, value: float, low: float, high: float) -> None:
 
 @dataclass(frozen=True)
 class CollapseReached:
-    """All given metrics of a layer are near their values at collapse."""
+    """Raises when all given metrics of a layer are near their values at collapse."""
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
 
     def __post_init__(self) -> None:
-        _check(self.thresholds)
+        _check_thresholds(self.thresholds)
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
-            distances = _distances(collapse, self.thresholds)
-            name, worst = _worst(distances, self.thresholds)
-            if worst <= self.thresholds[name]:
-                message = f"collapse reached, {name} is within {worst:.3g} of its value there"
-                yield Alarm("collapse reached", _layer(collapse), (), worst, message, severe=False)
+            name, distance = _farthest(collapse, self.thresholds, self.thresholds)
+            if distance <= self.thresholds[name]:
+                message = (
+                    f"collapse reached, {name} is within {distance:.3g} of its value at collapse"
+                )
+                layer = collapse.layer or ""
+                yield Alarm("collapse reached", layer, (), distance, message, severe=False)
 
 
 @dataclass(frozen=True)
 class CollapseLost:
-    """After collapse was reached, a metric is `factor` times beyond its threshold again."""
+    """Raises when, after collapse, a metric exceeds `factor` times its threshold again."""
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: THRESHOLDS)
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        _check(self.thresholds)
+        _check_thresholds(self.thresholds)
         _check_number("factor", self.factor, 1.0, math.inf)
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
@@ -98,17 +103,20 @@ class CollapseLost:
             measured = [name for name in self.thresholds if collapse.values.get(name) is not None]
             if not measured:
                 continue
-            name, worst = _worst(_distances(collapse, measured), self.thresholds)
-            if worst > self.factor * self.thresholds[name]:
-                message = f"collapse lost again, {name} is {worst:.3g} off its value there"
-                yield Alarm("collapse lost", _layer(collapse), (), worst, message)
+            name, distance = _farthest(collapse, measured, self.thresholds)
+            if distance > self.factor * self.thresholds[name]:
+                message = (
+                    f"collapse lost: {name} differs from its value at collapse by {distance:.3g}, "
+                    f"threshold {self.thresholds[name]:g}"
+                )
+                yield Alarm("collapse lost", collapse.layer or "", (), distance, message)
 
 
 @dataclass(frozen=True)
 class MinorityCollapse:
-    """Two class means are merging: nearer than `distance` times the distance of pairs, rms.
+    """Raises when two class means merge: closer than `distance` times the rms distance of pairs.
 
-    Under imbalance the features of rare classes may fall together, as if they were one class.
+    Under imbalance the features of rare classes may merge, as if they were one class.
     """
 
     distance: float = 0.1
@@ -118,18 +126,18 @@ class MinorityCollapse:
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
-            layer = _layer(collapse)
-            known = {classes for name, where, classes in event.fired if where == layer}
-            for value, classes in _near_pairs(collapse, self.distance):
+            layer = collapse.layer or ""
+            known = {classes for _, other, classes in event.fired if other == layer}
+            for ratio, classes in _near_pairs(collapse, self.distance):
                 if classes not in known:  # one new pair of a layer at a time
-                    message = f"class means merge, at {value:.3g} of the typical distance"
-                    yield Alarm("minority collapse", layer, classes, value, message)
+                    message = f"two class means merge: {ratio:.3g} of the typical distance"
+                    yield Alarm("minority collapse", layer, classes, ratio, message)
                     break
 
 
 @dataclass(frozen=True)
 class DeadFeatures:
-    """More than this share of a class's feature vectors is exactly zero."""
+    """Raises when more than this share of a class's feature vectors is exactly zero."""
 
     share: float = 0.05
 
@@ -138,24 +146,25 @@ class DeadFeatures:
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
         for collapse in event.layers:
+            layer = collapse.layer or ""
             shares = collapse.moments.zero_counts / collapse.moments.counts
-            value, place = (float(part) for part in shares.max(0))
-            if value > self.share and _new("dead features", _layer(collapse), event):
-                message = f"{value:.1%} of the features are zero vectors"
-                own = (collapse.classes[int(place)],)
-                yield Alarm("dead features", _layer(collapse), own, value, message)
+            share, index = (float(part) for part in shares.max(0))
+            if share > self.share and _is_new("dead features", layer, event):
+                message = f"{share:.1%} of the features are zero vectors"
+                classes = (collapse.classes[int(index)],)
+                yield Alarm("dead features", layer, classes, share, message)
 
 
 @dataclass(frozen=True)
 class NotFinite:
-    """Features hold nan or infinity; the value is how many feature vectors of the class do."""
+    """Raises when features hold nan or infinity; the value is the count in the worst class."""
 
     def __call__(self, event: Event) -> Iterator[Alarm]:
-        for layer, classes in event.nonfinite.items():
-            if classes and _new("not finite", layer, event):
-                own = max(classes, key=lambda key: classes[key])
-                message = f"{classes[own]} features hold nan or infinity"
-                yield Alarm("not finite", layer, (own,), float(classes[own]), message)
+        for layer, counts in event.nonfinite.items():
+            if counts and _is_new("not finite", layer, event):
+                worst = max(counts, key=lambda number: counts[number])
+                message = f"{counts[worst]} features hold nan or infinity"
+                yield Alarm("not finite", layer, (worst,), float(counts[worst]), message)
 
 
 DEFAULT_ALARMS: tuple[AlarmRule, ...] = (
@@ -165,48 +174,44 @@ DEFAULT_ALARMS: tuple[AlarmRule, ...] = (
     DeadFeatures(),
     NotFinite(),
 )
-"""The rules of a monitor that is given none."""
+"""Rules of a monitor created without `alarms`."""
 
 
-def _layer(collapse: Collapse) -> str:
-    return collapse.layer or ""
-
-
-def _new(name: str, layer: str, event: Event) -> bool:
+def _is_new(name: str, layer: str, event: Event) -> bool:
     return not any(key[:2] == (name, layer) for key in event.fired)
 
 
-def _distances(collapse: Collapse, names: Iterable[str]) -> dict[str, float]:
-    """How far each metric is from its value at collapse; without a number, infinitely far."""
-    gaps = {}
+def _farthest(
+    collapse: Collapse, names: Iterable[str], thresholds: Mapping[str, float]
+) -> tuple[str, float]:
+    """Return the metric farthest from collapse, in units of its threshold, and its distance.
+
+    A metric without a number is infinitely far.
+    """
+    distances = {}
     for name in names:
         ideal, value = every_metric()[name].ideal, collapse.values.get(name)
         assert ideal is not None
         known = value is not None and not math.isnan(value)
-        gaps[name] = abs((value or 0.0) - ideal(collapse.num_classes)) if known else math.inf
-    return gaps
-
-
-def _worst(gaps: Mapping[str, float], thresholds: Mapping[str, float]) -> tuple[str, float]:
-    """The metric that is farthest from collapse, in units of its threshold."""
-    name = max(gaps, key=lambda name: gaps[name] / thresholds[name])
-    return name, gaps[name]
+        distances[name] = abs((value or 0.0) - ideal(collapse.num_classes)) if known else math.inf
+    name = max(distances, key=lambda name: distances[name] / thresholds[name])
+    return name, distances[name]
 
 
 def _near_pairs(collapse: Collapse, share: float) -> list[tuple[float, tuple[int, int]]]:
-    """Pairs of classes whose means are near, the nearest first, with their relative distance."""
+    """Return pairs of classes with near means and their relative distances, the nearest first."""
     size = collapse.num_classes
-    if size < 3:  # two means that merge leave no other distance to compare with
+    if size < 3:  # with two means there is no other distance to compare with
         return []
     means = collapse.moments.centred_means
     typical = math.sqrt(2 * size / (size - 1) * float(means.square().sum()) / size)  # rms of pairs
     if typical == 0:
         return []
-    found = []
+    pairs = []
     for start in range(0, size, BLOCK):
         ratios = torch.cdist(means[start : start + BLOCK], means).div_(typical)
         for a, b in (ratios < share).nonzero().tolist():
             if start + a < b:
                 classes = (collapse.classes[start + a], collapse.classes[b])
-                found.append((float(ratios[a, b]), classes))
-    return sorted(found)
+                pairs.append((float(ratios[a, b]), classes))
+    return sorted(pairs)

@@ -1,4 +1,4 @@
-"""Event: one measurement of the monitor, as alarms and sinks receive it."""
+"""Event: one measurement of the monitor, as alarms and sinks receive it; History: all of them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 Source = Literal["training", "loader"]
 Key = tuple[str, str, tuple[int, ...]]
-"""What an alarm is about: its name, the layer, the classes."""
+"""Identity of an alarm: its name, layer and classes."""
+MAX_HISTORY_ROWS = 20_000
+"""Rows that a monitor keeps in memory, about 75 MB."""
 
 
 class Alarm(NamedTuple):
-    """Something worth knowing about a layer, raised once.
+    """A problem or milestone of a layer, raised once.
 
     >>> alarm = Alarm("nan", "fc", (3,), 12.0, "12 features are not finite")
     >>> print(alarm)
@@ -40,27 +42,33 @@ class Alarm(NamedTuple):
     value: float
     message: str
     severe: bool = True
-    """False for good news."""
+    """Whether it is a problem; False for good news."""
     split: str = TRAIN
-    """Of the data that were measured."""
+    """Split of the data that were measured."""
     names: tuple[str, ...] = ()
-    """Of the classes, if they have any."""
+    """Names of the classes, if they have names."""
     epoch: float | None = None
-    """When it was raised; the monitor says it."""
+    """Epoch at which it was raised; set by the monitor."""
     step: int | None = None
+    """Step at which it was raised; set by the monitor."""
 
     @property
     def key(self) -> Key:
-        """An alarm of the same key is raised only once."""
+        """Identity of the alarm; the monitor raises each key once."""
         return self.name, self.layer, self.classes
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {**self._asdict(), "classes": list(self.classes), "names": list(self.names)}
+
     def __str__(self) -> str:
-        called = self.names or tuple(map(str, self.classes))
-        of = {0: "", 1: f" (class {called[0]})" if called else ""}
-        where = of.get(len(called), f" (classes {', '.join(called)})")
-        data = "" if self.split == TRAIN else f", {self.split}"
-        when = "" if self.epoch is None else f"epoch {self.epoch:g}, "
-        return f"{when}{self.layer}{data}: {self.message}{where}"
+        names = self.names or tuple(map(str, self.classes))
+        classes = f" (classes {', '.join(names)})"
+        if len(names) < 2:
+            classes = f" (class {names[0]})" if names else ""
+        split = "" if self.split == TRAIN else f", {self.split}"
+        epoch = "" if self.epoch is None else f"epoch {self.epoch:g}, "
+        return f"{epoch}{self.layer}{split}: {self.message}{classes}"
 
     def __repr__(self) -> str:
         return f"<Alarm {self.name}: {self}>"
@@ -68,62 +76,62 @@ class Alarm(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Event:
-    """A measurement at a moment of training."""
+    """A measurement at one moment of a training."""
 
     step: int
     epoch: float
-    """Epochs done; with a fraction where the length of an epoch is known."""
+    """Finished epochs; with a fraction if the length of an epoch is known."""
     source: Source
-    """"training": a running estimate from the batches as they were trained on, while the weights
-    moved and layers were in training mode. "loader": an exact measurement."""
+    """"training": a running estimate from the training batches, while the weights moved and layers
+    were in training mode. "loader": an exact measurement."""
     report: Report
     nonfinite: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Layer -> class -> features left out because they held nan or infinity."""
+    """Layer -> class -> number of features skipped because they held nan or infinity."""
     fired: frozenset[Key] = frozenset()
-    """The alarms raised before, on the same split."""
+    """Alarms raised before on the same split."""
     alarms: tuple[Alarm, ...] = ()
-    """The alarms raised by this event."""
+    """Alarms raised by this event."""
     split: str = TRAIN
-    """Of the data that were measured: train, test, val, ..."""
+    """Split of the data that were measured: train, test, val, ..."""
     picture: Mapping[str, Any] | None = None
-    """The last layer in 3-D, where the monitor keeps features for it, see `geometry`."""
+    """The last layer in 3-D, if the monitor keeps features for it; see `points` of `Monitor`."""
     total_steps: int | None = None
-    """Of the whole training, where the monitor knows it."""
+    """Steps of the whole training, if known."""
     total_epochs: int | None = None
+    """Epochs of the whole training, if known."""
 
     def __repr__(self) -> str:
         layers = ", ".join(str(collapse.layer) for collapse in self.layers) or "nothing"
         alarms = f", {len(self.alarms)} alarms" if self.alarms else ""
-        when = f"step {self.step}, epoch {self.epoch:g}"
-        return f"<Event: {when}, {self.source} on {self.split}, measured {layers}{alarms}>"
+        moment = f"step {self.step}, epoch {self.epoch:g}"
+        return f"<Event: {moment}, {self.source} on {self.split}, measured {layers}{alarms}>"
 
     @property
     def layers(self) -> tuple[Collapse, ...]:
-        """The layers that could be measured, in order."""
+        """Results of the layers that could be measured, in order."""
         return self.report.layers
 
     def scalars(self, metrics: Collection[str] | None = None) -> dict[str, float]:
-        """What was measured, by the names loggers use: `nc/<layer>/<metric>`.
+        """Return all values, or those of the given metrics, by the names `nc/<layer>/<metric>`.
 
-        Of other data than those of training `nc/<split>/<layer>/<metric>`. All metrics, or those
-        that are named.
+        On data other than the training data the names are `nc/<split>/<layer>/<metric>`.
         """
-        data = "" if self.split == TRAIN else f"{self.split}/"
+        split = "" if self.split == TRAIN else f"{self.split}/"
         return {
-            f"nc/{data}{collapse.layer}/{name}": value
+            f"nc/{split}{collapse.layer}/{name}": value
             for collapse in self.layers
-            for name, value in (collapse.scalars() | _toward(collapse)).items()
+            for name, value in (collapse.scalars() | _target_scalars(collapse)).items()
             if value is not None and (metrics is None or name in metrics)
         }
 
     @property
     def own_target(self) -> str:
-        """Of the layer that the classifier reads: how far its own optimum is, in words."""
-        found = next((one.toward for one in reversed(self.layers) if one.toward), None)
-        return "" if found is None else found.in_words()
+        """Sentence on the distance of the classifier's layer to its target; empty if unknown."""
+        toward = next((c.toward for c in reversed(self.layers) if c.toward), None)
+        return "" if toward is None else toward.in_words()
 
     def to_record(self) -> dict[str, Any]:
-        """One line of a journal: plain JSON values."""
+        """Return the event as one line of a journal: plain JSON values."""
         record: MeasurementRecord = {
             "kind": MEASUREMENT,
             "step": self.step,
@@ -136,21 +144,21 @@ class Event:
         return dict(record)
 
     def picture_record(self) -> dict[str, Any] | None:
-        """The picture as a line of a journal, None where there is none."""
+        """Return the picture as one line of a journal; None without a picture."""
         if self.picture is None:
             return None
         return {"kind": GEOMETRY, "step": self.step, "epoch": self.epoch, **self.picture}
 
     def train(self) -> dict[str, float | None]:
-        """Loss and accuracy of the classifier on the data of this event."""
-        read = [collapse for collapse in self.layers if collapse.loss is not None]
-        if not read:
+        """Return loss and accuracy of the classifier on the data of this event."""
+        with_loss = [collapse for collapse in self.layers if collapse.loss is not None]
+        if not with_loss:
             return {}
-        return {"loss": read[-1].loss, "accuracy": read[-1].accuracy}
+        return {"loss": with_loss[-1].loss, "accuracy": with_loss[-1].accuracy}
 
 
 def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | None:
-    """The metrics that a logger is to write; None for all, a wrong name is refused at once.
+    """Return the names of metrics that a logger writes; None for all. Raise on an unknown name.
 
     >>> chosen_metrics(["cdnv", "loss"]), chosen_metrics(None)
     (('cdnv', 'loss'), None)
@@ -170,16 +178,12 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
     return wanted
 
 
-def _toward(collapse: Collapse) -> dict[str, float | None]:
+def _target_scalars(collapse: Collapse) -> dict[str, float | None]:
     return {} if collapse.toward is None else collapse.toward.values()
 
 
-MOST = 20_000
-"""Rows, about 75 MB; a training of so many measurements is no longer read row by row."""
-
-
 def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:
-    """Of more rows than `most`, drop every second event of the older half, split by split.
+    """If there are more than `most` rows, drop every second event of the older half of each split.
 
     The first event of each split stays, and so does the newer half. Records on disk keep all.
 
@@ -188,7 +192,7 @@ def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:
     >>> [row["event"] for row in rows]
     [1, 3, 4, 5, 6]
     """
-    if len(rows) <= (MOST if most is None else most):
+    if len(rows) <= (MAX_HISTORY_ROWS if most is None else most):
         return
     older = rows[: len(rows) // 2]
     newer = rows[len(older) :]
@@ -203,18 +207,18 @@ def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:
 
 @dataclass(repr=False)
 class History:
-    """Keeps the scalars of every event in memory: one row for each layer, `event` counts events.
+    """The scalars of every event in memory: one row for each layer; `event` counts the events.
 
-    `monitor.history.to_frame()` is a table of the training, `plot()` a picture of it.
+    `monitor.history.to_frame()` returns them as a table, `plot()` draws them.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
         number = self.rows[-1].get("event", 0) + 1 if self.rows else 1
-        when = {"event": number, "step": event.step, "epoch": event.epoch, "source": event.source}
-        when["split"] = event.split
-        self.rows.extend({**when, **collapse.to_row()} for collapse in event.layers)
+        moment = {"event": number, "step": event.step, "epoch": event.epoch}
+        moment |= {"source": event.source, "split": event.split}
+        self.rows.extend({**moment, **collapse.to_row()} for collapse in event.layers)
 
     def __repr__(self) -> str:
         if not self.rows:
@@ -225,11 +229,11 @@ class History:
         return f"<History: {counted(len(self.rows), 'row')}, {layers}, {ends}>"
 
     def to_frame(self) -> "DataFrame":
-        """The rows as a pandas table."""
+        """Return the rows as a pandas table."""
         return as_frame(self.rows)
 
     def plot(self, *metrics: str, dark: bool = False) -> "Drawing":
-        """Metrics over epochs, a curve for each layer and split; by default one of every kind.
+        """Draw metrics over epochs, a curve for each layer and split; by default one of each kind.
 
         >>> rows = [{"epoch": e, "layer": "a", "cdnv": 1 / e, "event": e} for e in (1, 2)]
         >>> History(rows).plot("cdnv")
@@ -242,21 +246,21 @@ class History:
 
     @property
     def splits(self) -> list[str]:
-        """The data that were measured, in the order in which they first were."""
+        """Splits of the data, in the order of their first measurement."""
         return list(dict.fromkeys(split_of(row) for row in self.rows))
 
     def series(
         self, metric: str, layer: str | None = None, *, split: str | None = None
     ) -> tuple[list[float], list[float]]:
-        """Epochs and values of one metric, by default of the last layer of each event.
+        """Return epochs and values of one metric, by default of the last layer of each event.
 
-        Of one split of the data, by default that of training, or the first that was measured.
+        The default split is that of training or, without one, the first that was measured.
 
         >>> history = History([{"epoch": 1, "layer": "a", "cdnv": 2.0, "event": 1}])
         >>> history.series("cdnv")
         ([1], [2.0])
         """
-        # Rows that an older state holds have no event; their steps tell them apart.
+        # Rows from an older state have no event number; their steps distinguish them.
         known = self.splits
         split = split or (TRAIN if TRAIN in known else next(iter(known), TRAIN))
         rows = [row for row in self.rows if split_of(row) == split]
@@ -268,14 +272,14 @@ class History:
         return [row["epoch"] for row in kept], [row[metric] for row in kept]
 
     def progress(self, layer: str | None = None, *, split: str | None = None) -> str:
-        """In words: how much of the way to its own optimum the training has come since the start.
+        """Describe how far the training has moved towards the layer's target since the start.
 
         >>> row = {"layer": "a", "target_distance": 0.5, "etf_distance": 0.6, "epoch": 1}
         >>> now = {**row, "target_distance": 0.16, "etf_distance": 0.5, "epoch": 9}
         >>> History([{**row, "event": 1}, {**now, "event": 2}]).progress()[:40]
         '68 % of the way to its target (distance '
         """
-        own, etf = (
+        target, etf = (
             self.series(name, layer, split=split)[1] for name in ("target_distance", "etf_distance")
         )
-        return progress(own, etf)
+        return progress(target, etf)

@@ -1,4 +1,4 @@
-"""WatchedLoader: a loader whose batches pass unchanged while the monitor learns their labels."""
+"""Loaders of a training loop: batches and labels to watch, and splits to measure exactly."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -10,10 +10,15 @@ from nclab.features.batches import split_strictly
 from nclab.records.schema import TRAIN
 
 Item = TypeVar("Item")
+Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None
+"""Data that a callback measures exactly: names of the trainer's data, a loader, or several."""
 
 
 class WatchedLoader(Generic[Item]):
-    """Iterate once for each epoch; what is not iteration is left to the loader itself."""
+    """A loader whose batches pass unchanged while the monitor reads their labels.
+
+    Iterate once for each epoch. Attributes other than iteration are those of the loader.
+    """
 
     def __init__(self, loader: Iterable[Item], epoch: Callable[[], Iterator[Item]]) -> None:
         self._loader = loader
@@ -34,35 +39,32 @@ class WatchedLoader(Generic[Item]):
 
 def labels_of(
     batch: Any,
-    find: Callable[[Any], Any] | None,
+    function: Callable[[Any], Any] | None,
     names: tuple[str, ...] | None = None,
     *,
     tokens: bool = False,
 ) -> tuple[Any, Tensor | None]:
-    """The labels in a batch, and the mask of real tokens; `find` for batches of another kind.
+    """Return the labels in a batch, and the mask of real tokens.
 
-    With `tokens` a batch may have no labels: they are the tokens.
+    A `function` takes the labels from batches of other kinds. If `tokens` is true, the labels of a
+    batch without labels are its tokens.
     """
-    if find is not None:
-        return find(batch), None
+    if function is not None:
+        return function(batch), None
     parts = split_strictly(batch, names, tokens=tokens)
     return parts.labels, parts.mask
 
 
 def length_of(loader: Any) -> int | None:
-    """Batches in a loader, if it knows."""
+    """Return the number of batches in a loader; None if the loader does not know."""
     try:
         return len(loader)
-    except TypeError:  # an iterable data set has none
+    except TypeError:  # an iterable data set has no length
         return None
 
 
-Exact = str | Iterable[Any] | Mapping[str, Any] | Sequence[str] | None
-"""What a callback measures exactly: data that its trainer knows by name, a loader, or several."""
-
-
 def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
-    """The data by the name of their split, those of training first; empty for none.
+    """Return the data by the name of their split, the training data first; empty without data.
 
     >>> as_splits(("val", "train"), ("train", "val"))
     {'train': 'train', 'val': 'val'}
@@ -70,18 +72,18 @@ def as_splits(exact: Exact, known: Sequence[str]) -> dict[str, Any]:
     if exact is None:
         return {}
     if isinstance(exact, Mapping):
-        found = dict(exact)
+        splits = dict(exact)
     elif isinstance(exact, str):
-        found = {exact: exact}
+        splits = {exact: exact}
     elif isinstance(exact, (list, tuple)) and exact and all(isinstance(s, str) for s in exact):
-        found = {split: split for split in exact}
+        splits = {split: split for split in exact}
     else:
-        found = {TRAIN: exact}
-    named = [data for data in found.values() if isinstance(data, str) and data not in known]
-    if named or not found or not all(isinstance(split, str) and split for split in found):
+        splits = {TRAIN: exact}
+    unknown = [data for data in splits.values() if isinstance(data, str) and data not in known]
+    if unknown or not splits or not all(isinstance(split, str) and split for split in splits):
         names = ", ".join(map(repr, known))
         raise NclabError(
             f"Expected exact={names} or a loader, or several as a tuple or by name, got "
-            f"{named[0] if named else exact!r}."
+            f"{unknown[0] if unknown else exact!r}."
         )
-    return dict(sorted(found.items(), key=lambda item: item[0] != TRAIN))
+    return dict(sorted(splits.items(), key=lambda item: item[0] != TRAIN))

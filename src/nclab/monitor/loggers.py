@@ -1,8 +1,8 @@
-"""Sinks for TensorBoard, Weights & Biases and MLflow: scalars as `nc/<layer>/<metric>`.
+"""Sinks for TensorBoard, Weights & Biases and MLflow: scalars named `nc/<layer>/<metric>`.
 
-Each opens its log at the first event, so that under torch.distributed only the first process
-does, and ends with the monitor what it has opened itself. A package that is missing is named when
-the sink is made. `metrics=` names the scalars to write; all by default.
+Each sink opens its log at the first event, so that under torch.distributed only the first process
+logs, and closes with the monitor the log that it opened. A missing package raises when the sink is
+made. `metrics=` names the scalars to write; all by default.
 """
 
 import importlib.util
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 
 Metrics = str | Collection[str] | None
-"""Which scalars to write; None for all."""
+"""Names of the scalars to write; None for all."""
+MLFLOW_BATCH = 500
+"""Metrics in one request; MLflow accepts at most 1000."""
 
 
-def _require(module: str, what: str, *, package: str | None = None) -> None:
-    """Say what is missing now, not after an epoch of training; nothing is imported yet."""
+def _require(module: str, sink: str, *, package: str | None = None) -> None:
+    """Raise `MissingExtra` if a package is not installed, without importing the package."""
     try:
-        there = importlib.util.find_spec(module) is not None
-    except ValueError:  # a module that was blocked
-        there = False
-    if not there:
-        raise MissingExtra(what, package=package or module, extra="log")
+        installed = importlib.util.find_spec(module) is not None
+    except ValueError:  # the module was blocked
+        installed = False
+    if not installed:
+        raise MissingExtra(sink, package=package or module, extra="log")
 
 
 class TensorBoardSink:
@@ -47,7 +49,7 @@ class TensorBoardSink:
         *,
         metrics: Metrics = None,
     ) -> None:
-        """A folder, or a SummaryWriter that is open and stays open."""
+        """Take a folder, or an open SummaryWriter, which stays open."""
         self.metrics = chosen_metrics(metrics)
         self.folder = Path(target) if isinstance(target, (str, os.PathLike)) else None
         self.writer: Any = None if isinstance(target, (str, os.PathLike)) else target
@@ -66,18 +68,18 @@ class TensorBoardSink:
         self.writer.flush()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close the writer that was opened here."""
+        """Close the writer that this sink opened."""
         if self.folder is not None and self.writer is not None:
             self.writer.close()
             self.writer = None
 
 
 class WandbSink:
-    """Logs scalars to a Weights & Biases run, over the axis `nc/step`; alarms as alerts.
+    """Logs scalars to a Weights & Biases run over the axis `nc/step`, and alarms as alerts.
 
-    Selection an open run, by default the one of `wandb.init`; if there is none it opens one with
-    `init` and finishes it at the end. The axis of its own is there because W&B drops what comes
-    for a step of the run that has passed.
+    Without `run`, the sink uses the active run of `wandb.init`; if no run is active, it opens one
+    with `init` and finishes it at the end. The separate axis is needed because W&B drops values of
+    a step that has passed.
 
     >>> WandbSink(project="collapse", mode="offline").run is None
     True
@@ -89,42 +91,42 @@ class WandbSink:
         self.run = run
         self.metrics = chosen_metrics(metrics)
         self.init = init
-        self._own = False
-        self._known = False
+        self._opened_here = False
+        self._has_axis = False
 
     def __call__(self, event: Event) -> None:
-        if not self._known:
+        if not self._has_axis:
             self._open()
-        where = {"nc/step": event.step, "nc/epoch": event.epoch}
-        self.run.log({**where, **event.scalars(self.metrics)})
+        moment = {"nc/step": event.step, "nc/epoch": event.epoch}
+        self.run.log({**moment, **event.scalars(self.metrics)})
         for alarm in event.alarms:
             level = "WARN" if alarm.severe else "INFO"
             self.run.alert(title=f"nclab: {alarm.name}", text=str(alarm), level=level)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Finish the run that was opened here; after an error it is marked as failed."""
-        if self._own:
+        """Finish the run that this sink opened; mark the run as failed after an error."""
+        if self._opened_here:
             self.run.finish(exit_code=0 if error is None else 1)
             self.run = None
-        self._own = self._known = False
+        self._opened_here = self._has_axis = False
 
     def _open(self) -> None:
         if self.run is None:
             import wandb
 
-            self._own = wandb.run is None
-            self.run = wandb.init(**self.init) if self._own else wandb.run
+            self._opened_here = wandb.run is None
+            self.run = wandb.init(**self.init) if self._opened_here else wandb.run
         self.run.define_metric("nc/step", hidden=True)
         self.run.define_metric("nc/*", step_metric="nc/step")
-        self._known = True
+        self._has_axis = True
 
 
 class MlflowSink:
-    """Logs scalars to an MLflow run at the event's step; alarms as tags `nc.alarm.<name>`.
+    """Logs scalars to an MLflow run at the event's step, and alarms as tags `nc.alarm.<name>`.
 
-    Takes the id of a run, by default that of `mlflow.start_run`; if there is none it creates one
-    in `experiment` and ends it with the monitor. MLflow allows no `#` in names: `fc#2`, the
-    second call of a layer, becomes `fc:2`.
+    Without `run_id`, the sink uses the active run of `mlflow.start_run`; if no run is active, it
+    creates one in `experiment` and ends it with the monitor. MLflow allows no `#` in names: `fc#2`,
+    the second call of a layer, becomes `fc:2`.
 
     >>> MlflowSink(tracking_uri="sqlite:///mlflow.db").run_id is None
     True
@@ -144,7 +146,7 @@ class MlflowSink:
         self.tracking_uri = tracking_uri
         self.experiment = experiment
         self._client: Any = None
-        self._own = False
+        self._opened_here = False
 
     def __call__(self, event: Event) -> None:
         if self._client is None:
@@ -163,10 +165,10 @@ class MlflowSink:
             self._client.log_batch(self.run_id, tags=tags)
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the run that was created here; after an error it is marked as failed."""
-        if self._own:
+        """End the run that this sink created; mark the run as failed after an error."""
+        if self._opened_here:
             self._client.set_terminated(self.run_id, "FINISHED" if error is None else "FAILED")
-            self.run_id, self._own = None, False
+            self.run_id, self._opened_here = None, False
         self._client = None
 
     def _open(self) -> None:
@@ -179,16 +181,12 @@ class MlflowSink:
             self.run_id = active.info.run_id
         elif self.run_id is None:
             known = client.get_experiment_by_name(self.experiment)
-            where = known.experiment_id if known else client.create_experiment(self.experiment)
-            self.run_id, self._own = client.create_run(where).info.run_id, True
-
-
-MLFLOW_BATCH = 500
-"""Metrics in one request; MLflow takes at most 1000."""
+            experiment = known.experiment_id if known else client.create_experiment(self.experiment)
+            self.run_id, self._opened_here = client.create_run(experiment).info.run_id, True
 
 
 def _allowed(name: str) -> str:
-    """The name with what MLflow forbids replaced.
+    """Return the name with characters that MLflow forbids replaced.
 
     >>> _allowed("nc/fc#2/cdnv")
     'nc/fc:2/cdnv'

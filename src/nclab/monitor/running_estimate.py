@@ -1,4 +1,4 @@
-"""RunningEstimate: the statistics of training batches as they come, a block of rows at a time."""
+"""RunningEstimate: statistics of the training batches since the last measurement."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,15 +23,17 @@ from nclab.statistics.checks import IGNORE_INDEX, as_labels
 from nclab.statistics.process_group import ProcessGroup
 
 BLOCK_ROWS = 2048
-"""Rows collected before they are added: one update of large blocks costs less than many."""
+"""Rows collected before an update: one update of a large block costs less than many small ones."""
 BLOCK_BYTES = 2**25
+"""Bytes of rows after which a block is added at once."""
 BLOCK_LOGITS = 2**19
+"""Logits of one batch from which the batch is added at once, since joining would copy them."""
 REASONS = {
     "second pass": "a running estimate sees each feature once; use monitor.measure(loader)",
     "scatter": "the preset or the dimension leaves the d x d scatter out",
 }
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-"""What tensors that are missing, or of other shapes, end in."""
+"""Errors that missing tensors, or tensors of other shapes, cause."""
 NOT_FINITE = "the classifier's weights are not finite"
 REMARK = (
     "running estimate on training batches: the weights moved meanwhile, and dropout and batch "
@@ -58,68 +60,65 @@ class RunningEstimate:
         self.ignore_index = ignore_index
         self.min_count = min_count
         self.points = points
-        """Features of the last layer that are kept for its picture."""
+        """Number of features of the last layer that are kept for its picture."""
         self.streams: list[LayerStream] = []
-        """One for each measured layer, once there are rows."""
+        """One stream for each measured layer, once there are rows."""
         self._waiting: list[BatchFeatures] = []
         self._rows = 0
         self._bytes = 0
 
-    def add(self, reading: BatchFeatures) -> None:
-        """Take what one forward pass has shown; the rows are ours to keep."""
-        if reading.logits is None:
-            reading = reading._replace(logits=self._logits(reading.rows))
-        if reading.model_loss is not None and reading.logits is not None:
+    def add(self, batch: BatchFeatures) -> None:
+        """Add the features of one batch; the estimate keeps the tensors without a copy."""
+        if batch.logits is None:
+            batch = batch._replace(logits=self._logits(batch.rows))
+        if batch.model_loss is not None and batch.logits is not None:
             index = IGNORE_INDEX if self.ignore_index is None else self.ignore_index
-            ours = mean_loss(reading.logits.detach(), reading.labels, index)
-            if ours is not None:
-                self.layers.agree(reading.model_loss, ours)
-        if reading.keep is not None:
-            reading = _kept(reading, reading.keep)
-        self._waiting.append(reading)
-        self._rows += len(reading.labels)
-        self._bytes += sum(rows.nbytes for rows in reading.rows)
-        logits = 0 if reading.logits is None else reading.logits.numel()
-        # Where a batch has many logits, to let them wait for others would cost a copy.
+            measured = mean_loss(batch.logits.detach(), batch.labels, index)
+            if measured is not None:
+                self.layers.agree(batch.model_loss, measured)
+        if batch.keep is not None:
+            batch = _selected(batch, batch.keep)
+        self._waiting.append(batch)
+        self._rows += len(batch.labels)
+        self._bytes += sum(rows.nbytes for rows in batch.rows)
+        logits = 0 if batch.logits is None else batch.logits.numel()
         if self._rows >= BLOCK_ROWS or self._bytes >= BLOCK_BYTES or logits >= BLOCK_LOGITS:
             self.flush()
 
     def flush(self) -> None:
-        """Add the rows that wait to the sums."""
+        """Add the collected rows to the sums."""
         if not self._waiting:
             return
         waiting, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0
         device = waiting[0].rows[0].device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             self.start(device)
-            here = self.streams[0].nonfinite.device
-            labels = torch.cat([reading.labels.to(here) for reading in waiting])
-            size, classes, index = len(labels), self.layers.num_classes, self.ignore_index
-            self.layers.check_labels(labels, index)
-            labels = as_labels(labels, rows=size, ignore_index=index, num_classes=classes)
-            if classes is None:
-                self._grow(labels)
-            parts = [reading.logits for reading in waiting if reading.logits is not None]
+            device = self.streams[0].nonfinite.device
+            labels = torch.cat([batch.labels.to(device) for batch in waiting])
+            size, classes = len(labels), self.layers.num_classes
+            self.layers.check_labels(labels, self.ignore_index)
+            labels = as_labels(
+                labels, rows=size, ignore_index=self.ignore_index, num_classes=classes
+            )
+            if classes is None:  # without a classifier only the labels show the number of classes
+                largest = int(labels.max()) + 1 if len(labels) else 0
+                for stream in self.streams:
+                    stream.grow(largest)
+            parts = [batch.logits for batch in waiting if batch.logits is not None]
             logits = _joined(parts) if len(parts) == len(waiting) else None
-            for place, stream in enumerate(self.streams):
-                rows = _joined([reading.rows[place] for reading in waiting])
-                stream.add(rows, labels, logits, dtype=_coarsest(waiting, place))
-                stream.moments.ignored += sum(reading.ignored for reading in waiting)
-
-    def _grow(self, labels: Tensor) -> None:
-        """Without a classifier only the labels tell how many classes there are."""
-        most = int(labels.max()) + 1 if len(labels) else 0
-        for stream in self.streams:
-            stream.grow(most)
+            for index, stream in enumerate(self.streams):
+                rows = _joined([batch.rows[index] for batch in waiting])
+                stream.add(rows, labels, logits, dtype=_coarsest(waiting, index))
+                stream.moments.ignored += sum(batch.ignored for batch in waiting)
 
     def clear(self) -> None:
-        """Forget everything seen so far."""
+        """Remove all sums and collected rows."""
         self.streams.clear()
         self._waiting.clear()
         self._rows = self._bytes = 0
 
     def report(self) -> Report:
-        """The measurement of what was seen; layers that allow none are skipped with a reason."""
+        """Return the measurement; layers that cannot be measured are skipped with a reason."""
         skipped = dict(self.layers.skipped)
         head = self._head()
         measured = []
@@ -136,50 +135,53 @@ class RunningEstimate:
                 continue
             reasons = dict(REASONS)
             if not layer.is_last or head is None:
-                lost = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
-                reasons["weight"] = NOT_FINITE if layer.is_last else lost
+                missing = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
+                reasons["weight"] = NOT_FINITE if layer.is_last else missing
             else:
                 stream.head = head.to(stream.moments.device)
             try:
                 if self.min_count is not None:
                     stream.leave_out(self.min_count, whole=False)
                 measured.append(named(stream.collapse(reasons), self.names))
-            except (DataError, LinAlgError) as error:  # never a training's end
+            except (DataError, LinAlgError) as error:  # must not end the training
                 skipped[layer.name] = str(error)
         return Report(
             layers=tuple(measured),
             classifier=self.layers.classifier_name,
             samples=self.streams[-1].moments.total if self.streams else 0,
             skipped=skipped,
-            remarks=(*self.layers.remarks, REMARK, *_dropout(self.layers.model)),
+            remarks=(*self.layers.remarks, REMARK, *_dropout_remarks(self.layers.model)),
         )
 
     def picture(self) -> dict[str, Any] | None:
-        """The last layer in 3-D, after `report`; None where no points are kept."""
+        """Return the last layer in 3-D, after `report`; None if no points are kept."""
         return self.streams[-1].picture() if self.streams else None
 
     def nonfinite(self) -> dict[str, dict[int, int]]:
-        """Layer -> class -> rows that were left out."""
-        found = {}
+        """Return the number of skipped rows with nan or infinity, by layer and class."""
+        result = {}
         for layer, stream in self._pairs():
-            counts = {own: count for own, count in enumerate(stream.nonfinite.tolist()) if count}
-            if counts:
-                found[layer.name] = counts
-        return found
+            counts = stream.nonfinite.tolist()
+            by_class = {number: count for number, count in enumerate(counts) if count}
+            if by_class:
+                result[layer.name] = by_class
+        return result
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain tensors by layer, from which `load_state_dict` goes on."""
+        """Return the sums as plain tensors by layer, for `load_state_dict`."""
         self.flush()
         state: dict[str, Any] = {"layers": {}}
         for layer, stream in self._pairs():
-            own = {"moments": stream.moments.state_dict(), "nonfinite": stream.nonfinite.clone()}
-            state["layers"][layer.name] = own
+            state["layers"][layer.name] = {
+                "moments": stream.moments.state_dict(),
+                "nonfinite": stream.nonfinite.clone(),
+            }
             if stream.logits is not None:
                 state["logits"] = stream.logits.sums()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; the same layers must have been found. A wrong one changes nothing."""
+        """Continue from a state of the same layers; raise and change nothing if it does not fit."""
         before = (self.streams.copy(), self._waiting.copy(), self._rows, self._bytes)
         try:
             self._load(state)
@@ -187,8 +189,8 @@ class RunningEstimate:
             self.streams, self._waiting, self._rows, self._bytes = before
             if isinstance(error, DAMAGED) and not isinstance(error, NclabError):
                 raise DataError(
-                    "Expected the sums of a monitor of the same model, got others "
-                    f"({type(error).__name__}). Pass what state_dict() gave."
+                    "Expected the sums of a monitor of the same model, got a state that does not "
+                    f"fit ({type(error).__name__}). Pass the result of state_dict()."
                 ) from error
             raise
 
@@ -203,20 +205,20 @@ class RunningEstimate:
                 f"Expected the state of layers {', '.join(names)}, got "
                 f"{', '.join(state['layers'])}. Load it into a monitor of the same model."
             )
-        for stream, own in zip(self.streams, state["layers"].values(), strict=True):
-            stream.moments = ClassMoments.from_state_dict(own["moments"])
-            stream.nonfinite = own["nonfinite"].clone()
+        for stream, sums in zip(self.streams, state["layers"].values(), strict=True):
+            stream.moments = ClassMoments.from_state_dict(sums["moments"])
+            stream.nonfinite = sums["nonfinite"].clone()
             if stream.logits is not None:
                 stream.logits.load_sums(state["logits"])
 
     def start(self, device: torch.device | None = None) -> None:
-        """Open sums for every layer, if there are none yet; by default where the model is."""
+        """Create the sums of every layer if there are none, by default on the model's device."""
         if self.streams:
             return
-        told = None if self.names is None else len(self.names)
+        known_classes = None if self.names is None else len(self.names)
         for layer in self.layers.measured:
             stream = LayerStream(
-                num_classes=self.layers.num_classes or told,
+                num_classes=self.layers.num_classes or known_classes,
                 scatter=self.scatter,
                 layer=layer.name,
                 ignore_index=self.ignore_index,
@@ -226,28 +228,44 @@ class RunningEstimate:
                 stream.points = KeptPoints(self.points)
             self.streams.append(stream)
 
+    def join_processes(self) -> None:
+        """Merge the sums of all processes into each of them, unless no process has any."""
+        shared = SharedData.over(None)
+        if shared is None or not bool(shared.ranks.gather([len(self.streams)]).any()):
+            return
+        if self.layers.found:
+            self.start()
+        shared.moments(self.streams)
+
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
-        """The measured layers and their streams; none before there are rows."""
+        """Return the measured layers with their streams; empty before the first rows."""
         return zip(self.layers.measured, self.streams, strict=False)
 
     def _logits(self, rows: list[Tensor]) -> Tensor | None:
-        """Logits of pooled rows, where the classifier itself returned something else."""
-        own = [row for layer, row in zip(self.layers.measured, rows, strict=True) if layer.is_last]
-        head = self._head() if own else None
-        return None if head is None else head.logits(own[0].double())
+        """Return logits of pooled rows, if no module returned the logits of these rows."""
+        for layer, features in zip(self.layers.measured, rows, strict=True):
+            if layer.is_last:
+                head = self._head()
+                return None if head is None else head.logits(features.double())
+        return None
 
     def _head(self) -> Head | None:
         with reading_weights(self.layers.model):
             try:
                 return self.layers.head()
-            except DataError:  # not finite
+            except DataError:  # the weights are not finite
                 return None
 
 
-def _coarsest(waiting: list[BatchFeatures], place: int) -> torch.dtype | None:
-    """The type of the least precision that rows of a layer were computed in."""
-    found = (reading.dtypes[place] for reading in waiting if reading.dtypes)
-    known = [dtype for dtype in found if dtype is not None]
+def is_first_process() -> bool:
+    """Whether this process writes: the first of torch.distributed, or the only one."""
+    return ProcessGroup().rank == 0
+
+
+def _coarsest(batches: list[BatchFeatures], index: int) -> torch.dtype | None:
+    """Return the least precise type in which rows of a layer were computed."""
+    dtypes = (batch.dtypes[index] for batch in batches if batch.dtypes)
+    known = [dtype for dtype in dtypes if dtype is not None]
     return max(known, key=lambda dtype: torch.finfo(dtype).eps) if known else None
 
 
@@ -255,39 +273,24 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _kept(reading: BatchFeatures, keep: Tensor) -> BatchFeatures:
-    """Some of the rows."""
-    rows = [own[keep.to(own.device)] for own in reading.rows]
-    logits = None if reading.logits is None else reading.logits[keep.to(reading.logits.device)]
-    return reading._replace(rows=rows, logits=logits, labels=reading.labels[keep], keep=None)
+def _selected(batch: BatchFeatures, keep: Tensor) -> BatchFeatures:
+    """Return a batch with some of its rows."""
+    rows = [layer[keep.to(layer.device)] for layer in batch.rows]
+    logits = None if batch.logits is None else batch.logits[keep.to(batch.logits.device)]
+    return batch._replace(rows=rows, logits=logits, labels=batch.labels[keep], keep=None)
 
 
-def _dropout(model: nn.Module) -> list[str]:
-    """That features behind a dropout spread more here than in evaluation."""
-    found = [
+def _dropout_remarks(model: nn.Module) -> list[str]:
+    """Return a remark if dropout increases the spread of features during training."""
+    names = [
         name or type(module).__name__
         for name, module in model.named_modules()
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
     ]
-    if not found:
+    if not names:
         return []
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return [
-        f"dropout is on ({found[0]}{more}): features behind it vary more within classes than in "
-        "evaluation; monitor.measure(loader) measures without"
+        f"dropout is on ({names[0]}{more}): features after it vary more within classes than in "
+        "evaluation; monitor.measure(loader) measures without dropout"
     ]
-
-
-def is_first_process() -> bool:
-    """Whether this process is the one that writes."""
-    return ProcessGroup().rank == 0
-
-
-def join_processes(running: RunningEstimate) -> None:
-    """Make every process's running estimate that of all; empty where none has read a batch."""
-    shared = SharedData.over(None)
-    if shared is None or not bool(shared.ranks.gather([len(running.streams)]).any()):
-        return
-    if running.layers.found:
-        running.start()
-    shared.moments(running.streams)

@@ -1,4 +1,4 @@
-"""When the monitor measures: every so many epochs or steps, or evenly in their logarithm."""
+"""Schedules: when the monitor measures; presets: what it measures, and at what cost."""
 
 import math
 import re
@@ -13,23 +13,23 @@ Unit = Literal["epochs", "steps"]
 
 @runtime_checkable
 class Schedule(Protocol):
-    """Says at which counts of epochs or steps, from 1, a measurement is due."""
+    """Rule for the counts of epochs or steps, from 1, at which a measurement is due."""
 
     @property
     def unit(self) -> Unit:
-        """What is counted."""
+        """What is counted: "epochs" or "steps"."""
 
     @property
     def window(self) -> int | None:
-        """For steps: how many before a measurement enter it; None for all since the last one."""
+        """Number of last steps that enter a measurement; None for all since the last one."""
 
     def due(self, count: int) -> bool:
-        """Whether to measure after this many."""
+        """Whether to measure after this many epochs or steps."""
 
 
 @dataclass(frozen=True)
 class Every:
-    """Every n epochs or steps.
+    """Measurements every n epochs or steps.
 
     >>> [step for step in range(1, 9) if Every(3, "steps").due(step)]
     [3, 6]
@@ -51,7 +51,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Logarithmic:
-    """So many measurements in each decade of epochs or steps, each at most once.
+    """Measurements at equal steps of the logarithm: `per_decade` from each power of 10 to the next.
 
     >>> [epoch for epoch in range(1, 101) if Logarithmic(per_decade=3).due(epoch)]
     [1, 2, 5, 10, 22, 46, 100]
@@ -77,11 +77,14 @@ def _check(unit: str, window: int | None) -> None:
     if unit not in get_args(Unit):
         raise NclabError(f"Expected unit='epochs' or 'steps', got {unit!r}.")
     if window is not None and (window < 1 or unit == "epochs"):
-        raise NclabError(f"Expected window=1 or more, and steps to count, got {window} {unit}.")
+        raise NclabError(
+            f"Expected window=1 or more together with unit='steps', got window={window} and "
+            f"unit={unit!r}."
+        )
 
 
 def in_window(schedule: Schedule, count: int) -> bool:
-    """Whether what happens in this epoch or step enters a measurement.
+    """Whether the batches of this epoch or step enter a measurement.
 
     >>> [step for step in range(1, 11) if in_window(Every(5, "steps", window=2), step)]
     [4, 5, 9, 10]
@@ -94,7 +97,7 @@ def in_window(schedule: Schedule, count: int) -> bool:
 
 
 def as_schedule(every: "int | str | Schedule") -> Schedule:
-    """A number of epochs, words such as "500 steps" or "log epochs", or a schedule itself.
+    """Return the schedule for a number of epochs, "500 steps", "log epochs", or a schedule itself.
 
     >>> as_schedule("500 steps"), as_schedule(2)
     (Every(n=500, unit='steps', window=None), Every(n=2, unit='epochs', window=None))
@@ -115,25 +118,24 @@ def as_schedule(every: "int | str | Schedule") -> Schedule:
 
 
 class MonitorPreset(NamedTuple):
-    """What is watched in the training batches."""
+    """Layers and statistics that are measured on the training batches."""
 
     layers: str
     scatter: bool | None
-    """The d x d scatter: False for never, None for d up to 4096."""
-    meaning: str
+    """Whether to keep the d x d scatter matrix: False never, None for d up to 4096."""
 
 
 PRESETS = {
-    "economy": MonitorPreset("last", False, "what the classifier reads, without the d x d scatter"),
-    "standard": MonitorPreset("last", None, "what the classifier reads, all that one pass gives"),
-    "full": MonitorPreset("all", None, "every layer, all that one pass gives"),
+    "economy": MonitorPreset("last", False),
+    "standard": MonitorPreset("last", None),
+    "full": MonitorPreset("all", None),
 }
-"""From cheap to dear: one copy of the features; half a GEMM B x d x d a batch; that for each layer
-and the pooling of its maps."""
+"""Presets by increasing cost: a copy of the features; half a B x d x d product for each batch; this
+product for each layer, and the pooling of its feature maps."""
 
 
 def choose(preset: str, layers: str | Sequence[str] | None) -> MonitorPreset:
-    """The preset of that name, with other layers if they are given.
+    """Return the preset of that name, with other layers if `layers` is given.
 
     >>> choose("economy", "all").layers
     'all'

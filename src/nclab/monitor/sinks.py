@@ -1,101 +1,91 @@
-"""Sinks: where events go. A sink is any callable that takes an `Event`."""
-
-import warnings
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-
-from nclab.errors import NclabWarning
-from nclab.monitor.event import Event
-from nclab.records.schema import TRAIN
-
-if TYPE_CHECKING:
-    pass
+"""Sinks: receivers of events. A sink is any callable that takes an `Event`."""
 
 import argparse
 import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol, TextIO, get_args
+from typing import Any, Literal, Protocol, TextIO, get_args
 
 from nclab import plugins
-from nclab.errors import NclabError, RecordError
+from nclab.errors import NclabError, NclabWarning, RecordError
 from nclab.measurement.collapse import Collapse
 from nclab.metrics.catalogue import every_metric
-from nclab.monitor.event import chosen_metrics
+from nclab.monitor.event import Event, chosen_metrics
 from nclab.monitor.loggers import MlflowSink, TensorBoardSink, WandbSink
 from nclab.records import Run, open_run
 from nclab.records.encoding import require_json
 from nclab.records.run import claim_folder, delete_run, refuse_folder_of_runs, require_resumable
-from nclab.records.schema import ALARM
+from nclab.records.schema import ALARM, TRAIN
 from nclab.text import number
 
 Sink = Callable[[Event], object]
-"""May have a method `close(error)`, called at the end; error is None if all went well."""
+"""May have a method `close(error)`, called at the end; `error` is None after a success."""
+SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3_self_duality")
+"""Metrics in a line of `ConsoleSink` by default: the training, and one metric of each kind."""
+KIND = "monitor"
+"""Kind of the runs that `RecordSink` opens."""
+Exist = Literal["new", "resume", "replace"]
+"""What to do if the folder holds a run."""
+log = logging.getLogger("nclab.monitor")
 
 
 class SinkCalls:
-    """Calls every sink; one that fails is warned of once, and the training and the others go on.
+    """Calls every sink; a sink that fails causes one warning, and training goes on.
 
     >>> def broken(event):
     ...     raise OSError("no connection")
-    >>> seen = []
-    >>> calls = SinkCalls([broken, seen.append])
-    >>> with warnings.catch_warnings(record=True, action="always") as told:
+    >>> events = []
+    >>> calls = SinkCalls([broken, events.append])
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     calls("first"), calls("second")
     (None, None)
-    >>> [str(one.message) for one in told], seen
+    >>> [str(warning.message) for warning in caught], events
     (['The sink broken failed and misses events (OSError: no connection); the training goes on.'],
     ['first', 'second'])
     """
 
     def __init__(self, sinks: Iterable[Sink]) -> None:
         self.sinks = list(sinks)
-        self._told: set[int] = set()
+        self._failed: set[int] = set()
 
     def __call__(self, event: Event) -> None:
         for sink in self.sinks:
             self._call(sink, sink, event)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close what can be closed; what fails there never hides the error of the training."""
+        """Close the sinks that have `close`; their errors never hide the error of the training."""
         for sink in self.sinks:
             close = getattr(sink, "close", None)
             if callable(close):
                 self._call(sink, close, error)
 
-    def _call(self, sink: Sink, function: Callable[[Any], object], given: Any) -> None:
+    def _call(self, sink: Sink, function: Callable[[Any], object], argument: Any) -> None:
         try:
-            function(given)
+            function(argument)
         except Exception as error:  # noqa: BLE001 - a sink may be anyone's, a logger or a network
-            if id(sink) in self._told:
+            if id(sink) in self._failed:
                 return
-            self._told.add(id(sink))
-            why = " ".join(f"{type(error).__name__}: {error}".split())
+            self._failed.add(id(sink))
+            name = getattr(sink, "__name__", None) or type(sink).__name__
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             warnings.warn(
-                f"The sink {_called(sink)} failed and misses events ({why}); the training goes on.",
+                f"The sink {name} failed and misses events ({reason}); the training goes on.",
                 NclabWarning,
                 stacklevel=4,
             )
-
-
-def _called(sink: Sink) -> str:
-    return getattr(sink, "__name__", None) or type(sink).__name__
-
-
-SHOWN = ("loss", "accuracy", "nc1_trace_ratio", "nc2_equiangularity_means", "nc3_self_duality")
-"""What a line shows by default: what is trained, and one number of each kind."""
 
 
 class ConsoleSink:
     """Prints a line for each measurement and one for each alarm.
 
     Args:
-        metrics: what the line shows, in this order.
-        layers: "last", what the classifier reads, or "all", a line for each.
-        stream: where to; standard output by default.
+        metrics: metrics in the line, in this order.
+        layers: "last" for the classifier's input, or "all" for a line for each layer.
+        stream: file to write to; standard output by default.
 
     >>> import torch, nclab
     >>> loader = [(torch.eye(2).repeat(3, 1), torch.tensor([0, 1] * 3))]
@@ -116,12 +106,15 @@ class ConsoleSink:
         self.stream = stream
 
     def __call__(self, event: Event) -> None:
-        stream = self.stream or sys.stdout
-        shown = event.layers if self.every_layer else event.layers[-1:]
-        lines = [f"{_when(event)} | {self._line(event, layer)}" for layer in shown]
-        if not shown:
-            lines = [f"{_when(event)} | nothing could be measured"]
+        epochs = "" if event.total_epochs is None else f"/{event.total_epochs}"
+        steps = "" if event.total_steps is None else f"/{event.total_steps}"
+        moment = f"epoch {event.epoch:g}{epochs}, step {event.step}{steps}"
+        layers = event.layers if self.every_layer else event.layers[-1:]
+        lines = [f"{moment} | {self._line(event, layer)}" for layer in layers]
+        if not layers:
+            lines = [f"{moment} | nothing could be measured"]
         lines += [f"  {'!' if alarm.severe else '*'} {alarm}" for alarm in event.alarms]
+        stream = self.stream or sys.stdout
         stream.write("\n".join(lines) + "\n")
         stream.flush()
 
@@ -136,42 +129,30 @@ class ConsoleSink:
         return " | ".join(parts)
 
 
-def _when(event: Event) -> str:
-    """The moment, and how many there will be where that is known."""
-    epochs = "" if event.total_epochs is None else f"/{event.total_epochs}"
-    steps = "" if event.total_steps is None else f"/{event.total_steps}"
-    return f"epoch {event.epoch:g}{epochs}, step {event.step}{steps}"
-
-
-KIND = "monitor"
-"""Of the runs that a sink opens."""
-Exist = Literal["new", "resume", "replace"]
-"""What to do where the folder holds a run."""
-log = logging.getLogger("nclab.monitor")
-
-
 class RecordWriter(Protocol):
-    """What can append a record, such as a `nclab.records.Run`."""
+    """An object that appends records, such as a `nclab.records.Run`."""
 
     def append(self, record: dict[str, Any], /) -> object:
         """Add one record."""
 
 
 class RecordSink:
-    """Writes every event, and every alarm after it, to the journal of a run.
+    """Writes every event and every alarm to the journal of a run.
 
-    Given a folder it opens a run there at the first event, so that under torch.distributed only
-    the first process does, and ends it with the monitor. `sink.place` is the run's folder then.
+    Given a folder, the sink opens a run at the first event, so that under torch.distributed only
+    the first process writes, and ends the run with the monitor. `sink.run_folder` is then the
+    folder of the run.
 
     Args:
-        target: a folder; or a run, or whatever appends records, that is open and the caller's to
-            end.
-        config: what the run was told, as plain values: a dictionary, a dataclass or what argparse
-            gives. It stands in the manifest; `nclab runs`, reports and pages compare runs by it.
-        exist: where the folder holds a run already, "new" begins another beside it, `mine-2`;
-            "resume" goes on with it if it was stopped or failed, and takes back what it holds from
-            the first event's step on; "replace" deletes it. One that has finished, or that had
-            another config, is not resumed but refused at once.
+        target: a folder; or an open run, or another object that appends records, which the caller
+            closes.
+        config: settings of the run as plain values: a dictionary, a dataclass or the result of
+            argparse. The manifest stores them; `nclab runs`, reports and pages compare runs by
+            them.
+        exist: what to do if the folder holds a run. "new" starts another run next to it, `mine-2`.
+            "resume" continues a run that was stopped or failed, and removes its records from the
+            first event's step on; a run that has finished, or that has another config, raises at
+            once. "replace" deletes it.
 
     >>> import tempfile
     >>> RecordSink(tempfile.mkdtemp() + "/mine", config={"rate": 0.1}).run is None
@@ -192,9 +173,9 @@ class RecordSink:
         self.config: dict[str, Any] = require_json(_as_config(config), name="the config of a run")
         self.exist = exist
         self.run: Run | None = None
-        self.place: Path | None = None
+        self.run_folder: Path | None = None
         if self.folder is not None:
-            self._refuse(Path(self.folder))
+            self._check_folder(Path(self.folder))
 
     def __call__(self, event: Event) -> None:
         journal = self._journal(event.step)
@@ -202,14 +183,13 @@ class RecordSink:
         if (picture := event.picture_record()) is not None:
             journal.append(picture)
         for alarm in event.alarms:
-            about = {**alarm._asdict(), "classes": list(alarm.classes), "names": list(alarm.names)}
-            when = {"step": event.step, "epoch": event.epoch}
-            journal.append({"kind": ALARM, **when, **about, **when})
+            moment = {"step": event.step, "epoch": event.epoch}
+            journal.append({"kind": ALARM, **moment, **alarm.to_dict(), **moment})
         if self.run is not None:
             self.run.beat(step=event.step, total=event.total_steps)
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the run that was opened here; after an error it is marked as failed."""
+        """End the run that this sink opened; mark the run as failed after an error."""
         if self.run is None:
             return
         run, self.run = self.run, None
@@ -221,8 +201,8 @@ class RecordSink:
         finally:
             run.close()
 
-    def _refuse(self, folder: Path) -> None:
-        """Before the training, not after hours of it."""
+    def _check_folder(self, folder: Path) -> None:
+        """Raise before training, not hours later, if the folder cannot be used."""
         if folder.exists() and not folder.is_dir():
             raise RecordError(f"Expected a folder for the run, but {folder} is a file.")
         if self.exist != "new":
@@ -235,89 +215,66 @@ class RecordSink:
             return self.journal
         if self.run is None:
             assert self.folder is not None
-            # A second training of the same sink goes on in the folder of its first.
-            folder = self.place or Path(self.folder)
-            if self.exist == "new" and self.place is None:
+            # A second training with the same sink continues in the folder of the first.
+            folder = self.run_folder or Path(self.folder)
+            if self.exist == "new" and self.run_folder is None:
                 folder = claim_folder(folder)
                 if folder != Path(self.folder):
-                    log.info("%s holds runs already; this one is %s", self.folder, folder)
-            elif self.exist == "replace" and self.place is None:
+                    log.info("%s holds runs already; this run is in %s", self.folder, folder)
+            elif self.exist == "replace" and self.run_folder is None:
                 delete_run(folder)
             self.run = open_run(folder, kind=KIND, config=self.config)
-            self.place = folder
+            self.run_folder = folder
             if self.run.rewind(step):
                 warnings.warn(
-                    f"{folder} holds a training that was stopped; its records "
-                    f"from step {step} on are taken back.",
+                    f"{folder} holds a training that was stopped; its records from step {step} on "
+                    "are removed.",
                     NclabWarning,
                     stacklevel=2,
                 )
         return self.run
 
 
-def _as_config(given: Any) -> dict[str, Any]:
-    """Plain values by name; paths become texts.
+def _as_config(config: Any) -> dict[str, Any]:
+    """Return settings as plain values by name; paths become text.
 
     >>> _as_config(argparse.Namespace(rate=0.1, data=Path("mine.npz")))
     {'rate': 0.1, 'data': 'mine.npz'}
     """
-    if given is None:
+    if config is None:
         return {}
-    if dataclasses.is_dataclass(given) and not isinstance(given, type):
-        given = dataclasses.asdict(given)
-    elif isinstance(given, argparse.Namespace):
-        given = vars(given)
-    if not isinstance(given, Mapping):
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        config = dataclasses.asdict(config)
+    elif isinstance(config, argparse.Namespace):
+        config = vars(config)
+    if not isinstance(config, Mapping):
         raise RecordError(
             f"Expected config= a dictionary, a dataclass or a Namespace, got "
-            f"{type(given).__name__}."
+            f"{type(config).__name__}."
         )
-    return {name: _plain(value) for name, value in given.items()}
+    return {name: _plain(value) for name, value in config.items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return value
 
 
-Maker = Callable[..., Sink]
-"""Makes a sink of what follows the colon in its name, or of nothing."""
-
-
-def _console(*metrics: str) -> Sink:
-    return ConsoleSink(metrics[0].split(",") if metrics else None)
-
-
-def _wandb(*project: str) -> Sink:
-    return WandbSink(**({"project": project[0]} if project else {}))
-
-
-def _mlflow(*uri: str) -> Sink:
-    return MlflowSink(tracking_uri=uri[0] if uri else None)
-
-
-def _record(folder: str = "runs/monitor") -> Sink:
-    return RecordSink(folder)
-
-
-def _tensorboard(folder: str = "runs/tensorboard") -> Sink:
-    return TensorBoardSink(folder)
-
-
-OURS: Mapping[str, Maker] = {
-    "console": _console,
-    "record": _record,
-    "tensorboard": _tensorboard,
-    "wandb": _wandb,
-    "mlflow": _mlflow,
+BUILT_IN: Mapping[str, Callable[..., Sink]] = {
+    "console": lambda metrics=None: ConsoleSink(metrics and metrics.split(",")),
+    "record": lambda folder="runs/monitor": RecordSink(folder),
+    "tensorboard": lambda folder="runs/tensorboard": TensorBoardSink(folder),
+    "wandb": lambda project=None: WandbSink(**({} if project is None else {"project": project})),
+    "mlflow": lambda uri=None: MlflowSink(tracking_uri=uri),
 }
+"""Sinks by name: functions of the text after the colon, if there is one."""
 
 
 def named_sink(words: str) -> Sink:
-    """The sink that `name` or `name:target` means.
+    """Return the sink for `name` or `name:target`: one of nclab's, or one of a plugin.
 
     >>> type(named_sink("console:loss,cdnv")).__name__
     'ConsoleSink'
@@ -326,36 +283,36 @@ def named_sink(words: str) -> Sink:
     nclab.errors.NclabError: Expected a sink among console, record, ...; got 'runs/mine'. For a...
     """
     name, colon, target = words.partition(":")
-    known = {**plugins.plugins("sinks"), **OURS}
+    known = {**plugins.plugins("sinks"), **BUILT_IN}
     if name not in known:
         raise NclabError(
-            f"Expected a sink among {', '.join([*OURS, *plugins.names('sinks')])}; got {words!r}. "
-            "For a folder of records pass 'record:FOLDER', or RecordSink(folder)."
+            f"Expected a sink among {', '.join([*BUILT_IN, *plugins.names('sinks')])}; got "
+            f"{words!r}. For a folder of records pass 'record:FOLDER', or RecordSink(folder)."
         )
-    if name in OURS:
-        made: Any = OURS[name](*([target] if colon else []))
-    else:
-        try:
-            made = known[name](*([target] if colon else []))
-        except Exception as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            raise NclabError(f"The plugin of the sink {words!r} cannot make it ({why}).") from error
-    if not callable(made):
+    arguments = [target] if colon else []
+    if name in BUILT_IN:
+        return BUILT_IN[name](*arguments)
+    try:
+        sink: Any = known[name](*arguments)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise NclabError(f"The plugin of the sink {words!r} cannot make it ({reason}).") from error
+    if not callable(sink):
         raise NclabError(
             f"Expected the plugin {name!r} to give a callable that takes an Event, got "
-            f"a {type(made).__name__}. Mend or uninstall it."
+            f"a {type(sink).__name__}. Mend or uninstall it."
         )
-    return made
+    return sink
 
 
 def as_sinks(given: Any) -> list[Sink]:
-    """One sink or several, callables or names, as a list; refused here, not after an epoch."""
+    """Return one sink or several, callables or names, as a list; raise before training starts."""
     single = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
-    several = [given] if single else list(given)
-    found = [named_sink(one) if isinstance(one, str) else one for one in several]
-    for own in found:
-        if not callable(own):
+    items = [given] if single else list(given)
+    sinks = [named_sink(item) if isinstance(item, str) else item for item in items]
+    for sink in sinks:
+        if not callable(sink):
             raise NclabError(
-                f"Expected sinks= callables that take an Event, or their names, got {own!r}."
+                f"Expected sinks= callables that take an Event, or their names, got {sink!r}."
             )
-    return found
+    return sinks

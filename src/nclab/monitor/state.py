@@ -1,8 +1,9 @@
-"""The state of a monitor as a checkpoint gives it back, checked before anything of it is used."""
+"""State of a monitor from a checkpoint, checked completely before any part of it is used."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
+from types import NoneType
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -12,12 +13,27 @@ from nclab.monitor.event import Alarm
 from nclab.statistics import ClassMoments
 
 VERSION = 1
-MISSING = object()
-Test = Callable[[Any], bool]
+SEQUENCE = (list, tuple)
+NUMBER_OR_NONE = (Real, NoneType)
+ALARM_FIELDS: dict[str, Any] = {
+    "name": str,
+    "layer": str,
+    "classes": SEQUENCE,
+    "value": NUMBER_OR_NONE,
+    "message": str,
+    "severe": bool,
+    "split": str,
+    "names": SEQUENCE,
+    "epoch": NUMBER_OR_NONE,
+    "step": NUMBER_OR_NONE,
+}
+"""Field of an alarm -> type. The first five are required."""
+ROW_FIELDS = {"event": Integral, "step": Real, "epoch": Real, "layer": str, "split": str}
+"""Field of a row of history -> type; the other fields are metrics."""
 
 
 class MonitorState(NamedTuple):
-    """What `Monitor.state_dict` told, every part of the type it must have."""
+    """The parts of `Monitor.state_dict`, each with its type."""
 
     steps: int
     epochs: int
@@ -29,141 +45,92 @@ class MonitorState(NamedTuple):
 
 
 def parse_state(state: Any) -> MonitorState:
-    """The parts of a state, or NclabError in one line that names the first one which is wrong.
+    """Return the parts of a state; raise an error that names the first wrong part.
 
     >>> parse_state({"version": 1, "steps": None})
     Traceback (most recent call last):
     nclab.errors.NclabError: Expected steps in the state of a monitor as a number of 0 or more, \
-got None. Pass what state_dict() gave.
+got None. Pass the result of state_dict().
     """
-    if not isinstance(state, Mapping):
-        raise _wrong("the state of a monitor", "a dictionary", state)
-    if state.get("version") != VERSION:
-        raise NclabError(
-            f"Expected the state of a monitor, version {VERSION}, got {state.get('version')!r}. "
-            "Pass what state_dict() gave."
-        )
-    for name, (test, words) in PARTS.items():
-        if not test(state.get(name)):
-            where = f"{name} in the state of a monitor"
-            raise _wrong(where, words, state.get(name, MISSING))
-    alarms = [_alarm(one) for one in state["alarms"]]
+    _require(isinstance(state, Mapping), "the state of a monitor as a dictionary", state)
+    version = state.get("version")
+    _require(version == VERSION, f"the state of a monitor, version {VERSION}", version)
+    for name in ("steps", "epochs", "last_step", "batches"):
+        value = state.get(name)
+        kind = Integral if name == "batches" else Real
+        good = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+        _require(good and value >= 0, _part(name, "a number of 0 or more"), value)
+    for name in ("alarms", "history"):
+        _require(isinstance(state.get(name), SEQUENCE), _part(name, "a list"), state.get(name))
     for row in state["history"]:
-        _check(row, ROW, "history in the state of a monitor", needs=())
-    _check_running(state["running"])
-    history = [dict(row) for row in state["history"]]
+        _check_fields("history", row, ROW_FIELDS)
+    alarms = [_alarm(fields) for fields in state["alarms"]]
+    _check_sums(state.get("running"))
     return MonitorState(
         *(state["steps"], state["epochs"], state["batches"], state["last_step"]),
         alarms=alarms,
-        history=history,
+        history=[dict(row) for row in state["history"]],
         running=state["running"],
     )
 
 
-def _alarm(told: Any) -> Alarm:
-    _check(told, ALARM, "alarms in the state of a monitor", needs=NEEDED)
-    if unknown := [name for name in told if name not in ALARM]:
-        raise _wrong("alarms in the state of a monitor", "alarms of nclab", unknown[0])
-    lists = {"classes": tuple(told["classes"]), "names": tuple(told.get("names", ()))}
-    return Alarm(**{**told, **lists})
+def _alarm(fields: Any) -> Alarm:
+    _check_fields("alarms", fields, ALARM_FIELDS)
+    classes, names = tuple(fields.get("classes", ())), tuple(fields.get("names", ()))
+    numbers = all(isinstance(number, int) and number >= 0 for number in classes)
+    _require(numbers, _part("classes of alarms", "a list of class numbers"), fields.get("classes"))
+    texts = all(isinstance(name, str) for name in names)
+    _require(texts, _part("names of alarms", "a list of texts"), fields.get("names"))
+    try:
+        lists = {"classes": classes, "names": names}
+        known = {name: lists.get(name, value) for name, value in fields.items()}
+        return Alarm(**known)
+    except TypeError as error:  # a field is missing or unknown
+        raise _error(_part("alarms", "saved by nclab"), f"({error})") from error
 
 
-def _check_running(running: Mapping[str, Any]) -> None:
-    """The sums of an unfinished epoch, as far as they can be told without the model's layers."""
-    where = "running in the state of a monitor"
-    _check(running, {"layers": _is_named, "logits": _is_tensors}, where, needs=("layers",))
-    for own in running["layers"].values():
-        parts: dict[str, Test] = {"moments": _is_tensors, "nonfinite": _is_counts}
-        _check(own, parts, where, needs=("moments", "nonfinite"))
-        moments = ClassMoments.from_state_dict(own["moments"])
-        if len(own["nonfinite"]) != moments.num_classes:
-            raise _wrong(where, f"counts of {moments.num_classes} classes", len(own["nonfinite"]))
+def _check_fields(part: str, fields: Any, types: Mapping[str, Any]) -> None:
+    _require(_has_names(fields), _part(part, "dictionaries with names"), fields)
+    for name, kind in types.items():
+        if name in fields:
+            good = isinstance(fields[name], kind)
+            _require(good, _part(f"{name} of {part}", "saved by nclab"), fields[name])
 
 
-def _check(told: Any, tests: Mapping[str, Test], where: str, *, needs: tuple[str, ...]) -> None:
-    if not _is_named(told):
-        raise _wrong(where, "dictionaries with names", told)
-    for name, test in tests.items():
-        if name in told and not test(told[name]):
-            raise _wrong(f"{name} of {where}", "it was saved", told[name])
-        if name in needs and name not in told:
-            raise _wrong(f"{name} of {where}", "it was saved", MISSING)
+def _check_sums(running: Any) -> None:
+    """Check the sums of an unfinished epoch, as far as possible without the model's layers."""
+    good = _has_names(running) and _has_names(running.get("layers"))
+    _require(good, _part("running", "a dictionary with layers"), running)
+    if "logits" in running:
+        _require(_has_tensors(running["logits"]), _part("logits", "tensors"), running["logits"])
+    for layer in running["layers"].values():
+        good = _has_names(layer) and _has_tensors(layer.get("moments"))
+        _require(good, _part("layers of running", "dictionaries of tensors"), layer)
+        counts = layer.get("nonfinite")
+        size = ClassMoments.from_state_dict(layer["moments"]).num_classes
+        good = isinstance(counts, Tensor) and not counts.is_floating_point()
+        good = good and counts.shape == (size,)
+        _require(good, _part("nonfinite of running", f"counts of {size} classes"), counts)
 
 
-def _wrong(what: str, wanted: str, got: Any) -> NclabError:
-    is_short = isinstance(got, str | Real | None)
-    said = repr(got)[:60] if is_short else f"a {type(got).__name__}"
-    said = "nothing" if got is MISSING else said
-    return NclabError(f"Expected {what} as {wanted}, got {said}. Pass what state_dict() gave.")
+def _part(name: str, kind: str) -> str:
+    return f"{name} in the state of a monitor as {kind}"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _require(good: Any, expected: str, value: Any) -> None:
+    """Raise unless a part of the state is as expected."""
+    if not good:
+        short = isinstance(value, str | Real | None)
+        raise _error(expected, repr(value)[:60] if short else f"a {type(value).__name__}")
 
 
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and value >= 0
+def _error(expected: str, got: str) -> NclabError:
+    return NclabError(f"Expected {expected}, got {got}. Pass the result of state_dict().")
 
 
-def _is_index(value: Any) -> bool:
-    return isinstance(value, Integral) and _is_count(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _is_named(value: Any) -> bool:
+def _has_names(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
-def _is_tensors(value: Any) -> bool:
-    return _is_named(value) and all(isinstance(one, Tensor) for one in value.values())
-
-
-def _is_counts(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
-
-
-def _list_of(test: Test) -> Test:
-    return lambda value: _is_list(value) and all(map(test, value))
-
-
-def _or_none(test: Test) -> Test:
-    return lambda value: value is None or test(value)
-
-
-PARTS: dict[str, tuple[Test, str]] = {
-    "steps": (_is_count, "a number of 0 or more"),
-    "epochs": (_is_count, "a number of 0 or more"),
-    "batches": (_is_index, "a whole number of 0 or more"),
-    "last_step": (_is_count, "a number of 0 or more"),
-    "alarms": (_is_list, "a list"),
-    "history": (_is_list, "a list"),
-    "running": (_is_named, "a dictionary"),
-}
-ALARM: dict[str, Test] = {
-    "name": _is_text,
-    "layer": _is_text,
-    "classes": _list_of(_is_index),
-    "value": _or_none(_is_number),
-    "message": _is_text,
-    "severe": lambda value: isinstance(value, bool),
-    "split": _is_text,
-    "names": _list_of(_is_text),
-    "epoch": _or_none(_is_number),
-    "step": _or_none(_is_number),
-}
-NEEDED = ("name", "layer", "classes", "value", "message")
-ROW: dict[str, Test] = {
-    "event": _is_index,
-    "step": _is_number,
-    "epoch": _is_number,
-    "layer": _is_text,
-    "split": _is_text,
-}
-"""What history and pictures read of a row; the rest are metrics."""
+def _has_tensors(value: Any) -> bool:
+    return _has_names(value) and all(isinstance(item, Tensor) for item in value.values())

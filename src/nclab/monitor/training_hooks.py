@@ -1,4 +1,4 @@
-"""Refuses models whose forward pass runs around its hooks."""
+"""TrainingHooks: read features in the training forward pass without changing the pass."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,13 +19,7 @@ from nclab.features.labels import (
     require_unshifted,
 )
 from nclab.features.pooling import NoRows, channel_dim
-from nclab.features.recorder import (
-    Point,
-    Recorder,
-    add_hook,
-    add_pre_hook,
-    is_weight_layer,
-)
+from nclab.features.recorder import Point, Recorder, add_hook, add_pre_hook, is_weight_layer
 from nclab.measurement.model_layers import ModelLayers
 from nclab.statistics.checks import IGNORE_INDEX
 
@@ -33,7 +27,7 @@ INSTEAD = "Use monitor.measure(loader) at chosen moments"
 
 
 def check_hookable(model: nn.Module) -> None:
-    """Say in one line why hooks cannot read the training pass of a model, if they cannot.
+    """Raise if hooks cannot read the training pass of a model.
 
     >>> check_hookable(nn.DataParallel(nn.Linear(2, 2)))
     """
@@ -41,29 +35,29 @@ def check_hookable(model: nn.Module) -> None:
     weights = [name for name, module in model.named_modules() if is_weight_layer(module)]
     if compiled and all(is_inside(name, compiled) for name in weights):
         first = compiled[0].removesuffix("_orig_mod").removesuffix(".")
-        where = f"module {first!r}" if first else "the model"
+        part = f"module {first!r}" if first else "the model"
         raise ModelError(
-            f"Expected a model that is not compiled, got {where} under torch.compile, which runs "
-            f"around hooks. {INSTEAD}, or leave the classifier out: compile what comes before it, "
-            "as in model.body.compile()."
+            f"Expected a model that is not compiled, got {part} under torch.compile, which does "
+            f"not run hooks. {INSTEAD}, or compile only the part before the classifier, as in "
+            "model.body.compile()."
         )
     for name, module in model.named_modules():
-        where = f"module {name!r}" if name else "the model"
+        part = f"module {name!r}" if name else "the model"
         if isinstance(module, nn.DataParallel) and len(module.device_ids) > 1:
             raise ModelError(
                 f"Expected one device, got DataParallel over {len(module.device_ids)}. "
                 f"{INSTEAD}, or train with DistributedDataParallel."
             )
-        kinds = [kind.__name__ for kind in type(module).__mro__]
-        if any("FSDP" in kind or "FullySharded" in kind for kind in kinds):
+        classes = " ".join(parent.__name__ for parent in type(module).__mro__)
+        if "FSDP" in classes or "FullySharded" in classes:
             raise ModelError(
-                f"Expected whole weights, got {where} under FSDP, which shards them. {INSTEAD} "
+                f"Expected whole weights, got {part} under FSDP, which shards them. {INSTEAD} "
                 "on the gathered model."
             )
 
 
-class Labels(NamedTuple):
-    """The labels of the batch that is about to be trained on."""
+class BatchLabels(NamedTuple):
+    """The labels of the next training batch, and the mask of its real tokens."""
 
     labels: Tensor
     mask: Tensor | None
@@ -71,8 +65,8 @@ class Labels(NamedTuple):
     @classmethod
     def checked(
         cls, values: Any, mask: Tensor | None, names: tuple[str, ...] | None = None
-    ) -> "Labels":
-        """Class numbers as a tensor, not copied; names of classes as their numbers."""
+    ) -> "BatchLabels":
+        """Return labels as class numbers in a tensor, without a copy; raise on soft labels."""
         labels = values.detach() if isinstance(values, Tensor) else as_label_tensor(values, names)
         labels = binary_labels(labels) if labels.is_floating_point() else labels
         if labels.ndim == 2 and labels.shape[1] == 1:
@@ -87,35 +81,35 @@ class Labels(NamedTuple):
         return cls(labels, mask)
 
 
-LabelFinder = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]]
-"""Finds labels and mask in what the model is called with."""
+LabelFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Tensor | None]]
+"""Function of the model's arguments that returns labels and mask."""
 
 
 class BatchFeatures(NamedTuple):
-    """What one forward pass has shown: rows of every layer, the logits, the labels."""
+    """Result of one forward pass: rows of every layer, the logits, the labels."""
 
     rows: list[Tensor]
     logits: Tensor | None
     labels: Tensor
     model_loss: float | None = None
-    """What the model itself has found, of the first pass that was read."""
+    """Loss that the model itself returned in the first pass that was read."""
     keep: Tensor | None = None
-    """Which of the rows enter the measurement; None for all."""
+    """Indices of the rows that enter the measurement; None for all."""
     ignored: int = 0
-    """Rows without a label that are not among these."""
+    """Number of rows without a label that are not in `rows`."""
     dtypes: Sequence[torch.dtype | None] = ()
-    """What the rows of every layer were computed in; means of positions are in double."""
+    """Type in which the rows of each layer were computed; means of positions are in double."""
 
 
 class RowSelection(NamedTuple):
-    """Which rows of a batch are read."""
+    """Rows of a batch that are read."""
 
     classes: Tensor
-    """(N,) of all rows of the batch."""
+    """(N,) classes of all rows of the batch."""
     keep: Tensor | None = None
-    """(n,) the rows that are read; None for all."""
+    """(n,) indices of the rows that are read; None for all."""
     ignored: int = 0
-    """Rows without a label that are not."""
+    """Number of rows without a label that are not read."""
 
     @property
     def kept(self) -> Tensor:
@@ -124,10 +118,10 @@ class RowSelection(NamedTuple):
 
 
 class TrainingHooks:
-    """Hooks on a model: the first pass finds the layers, the later ones read them.
+    """Hooks on a model: the first pass finds the layers, later passes read them.
 
-    Only a pass in training mode counts, only once for each `expect`, and only what happens inside
-    it: modules that gradient checkpointing runs again during the backward pass do not.
+    A pass is read if it is in training mode, once for each `expect`. Modules that gradient
+    checkpointing runs again during the backward pass are not read.
     """
 
     def __init__(
@@ -141,45 +135,49 @@ class TrainingHooks:
     ) -> None:
         self.layers = layers
         self.take = take
+        """Function that receives the features of each batch."""
         self.names = names
-        """Of the classes, where labels may be names."""
+        """Names of the classes, if labels may be names."""
         self.ignore_index = ignore_index
         self.most = most
-        """Rows of a batch that are read at most."""
-        self.batch = 0
-        """The number of the batch, by which its rows are drawn."""
+        """Largest number of rows of a batch that are read."""
         self.passes = 0
-        """Training passes that were read."""
+        """Number of training passes that were read."""
         self.unclaimed = 0
-        """Training passes without labels."""
+        """Number of training passes without labels."""
         self.refused: str | None = None
-        """Why the last pass with labels could not be read."""
-        self.lost = False
-        """Whether the last pass with labels began and never ended, as one out of memory."""
-        self._expected: Labels | LabelFinder | None = None
-        self._reading: Labels | None = None
+        """Reason why the last pass with labels could not be read."""
+        self._unfinished = False
+        self._batch = 0
+        self._expected: BatchLabels | LabelFunction | None = None
+        self._reading: BatchLabels | None = None
         self._chosen: RowSelection | None = None
         self._handles: list[RemovableHandle] = []
         self._recorder: Recorder | None = None
         self._inputs: Batch | None = None  # of the traced pass
 
     def listen(self) -> None:
-        """Notice training passes that come before any labels are expected."""
+        """Count training passes that come before any labels are expected."""
         if not self._handles:
             self._handles.append(add_pre_hook(self.layers.model, self._begin))
 
-    def expect(self, labels: Labels | LabelFinder | None) -> None:
-        """The labels of the next training pass, or how to find them there; None for none."""
+    def expect(self, labels: BatchLabels | LabelFunction | None, batch: int | None = None) -> None:
+        """Set the labels of the next training pass, or a function that returns them.
+
+        None means that the next pass is not read. `batch` is the number of the batch, which seeds
+        the choice of its rows.
+        """
+        self._batch = self._batch if batch is None else batch
         if labels is not None and (self._recorder is None or self._recorder.trace):
             self.remove()
             self._install()
         elif self._recorder is not None:
-            self._recorder.pause()  # the last pass has failed
+            self._recorder.pause()  # the last pass may have failed
         self._expected = labels
         self._reading = None
 
-    def remove(self) -> Labels | LabelFinder | None:
-        """Take all hooks off; the labels that were still expected are returned."""
+    def remove(self) -> BatchLabels | LabelFunction | None:
+        """Remove all hooks; return the labels that were still expected."""
         expected = self._expected
         for handle in self._handles:
             handle.remove()
@@ -188,6 +186,11 @@ class TrainingHooks:
             self._recorder.remove()
         self._recorder = self._inputs = self._expected = self._reading = None
         return expected
+
+    def clear_unfinished(self) -> bool:
+        """Return whether the last pass with labels began and never ended, and reset this flag."""
+        unfinished, self._unfinished = self._unfinished, False
+        return unfinished
 
     def _install(self) -> None:
         points = self._points() if self.layers.found else None
@@ -198,18 +201,18 @@ class TrainingHooks:
         self._handles.append(add_hook(self.layers.model, self._end))
 
     def _points(self) -> list[Point]:
-        """Where the layers are read and, last, the logits where a module returns them."""
+        """Return the points of the layers, and of the logits if a module returns them."""
         layers = [layer.point for layer in self.layers.measured]
-        logits = self._direct_logits()
+        logits = self._logits_point()
         return layers if logits is None else [*layers, logits]
 
-    def _direct_logits(self) -> Point | None:
-        """Where a module returns the logits of the rows that are read."""
+    def _logits_point(self) -> Point | None:
+        """Return the point at which a module returns the logits of the rows that are read."""
         head = self.layers.classifier
         return head.logits if head is not None and head.selection == "rows" else None
 
-    def _selects(self) -> bool:
-        """Whether the output tells which position of a sample counts: all rows are needed then."""
+    def _needs_all_rows(self) -> bool:
+        """Whether the model's output decides which position of a sample is read."""
         head = self.layers.classifier
         return head is not None and head.selection != "rows"
 
@@ -219,16 +222,16 @@ class TrainingHooks:
             self._reading = None
         elif self._reading is None:
             if callable(expected):
-                expected = Labels.checked(*expected(args, kwargs), self.names)
+                expected = BatchLabels.checked(*expected(args, kwargs), self.names)
             self._reading = expected
-        # Else called inside its own call, as by trainers that put a training step for the forward
-        # pass: the inner one is the pass to read.
-        if self._reading is None and self._recorder is not None:
-            self._recorder.pause()
+        # Otherwise the model is called inside its own call, as by trainers whose forward pass is a
+        # training step: the inner call is the pass to read.
         if self._reading is None:
+            if self._recorder is not None:
+                self._recorder.pause()
             self.unclaimed += model.training
             return
-        self._expected, self.lost = None, True
+        self._expected, self._unfinished = None, True
         assert self._recorder is not None
         self._recorder.restart()
         self._chosen = None
@@ -248,35 +251,34 @@ class TrainingHooks:
         recorder.pause()
         if batch is None:
             self._finish(recorder, labels, output)
-            self.lost = False
+            self._unfinished = False
             return
-        self.remove()  # the traced pass is over: find the layers, then read there from now on
+        self.remove()  # the traced pass is over: find the layers, then install hooks there
         with reading_weights(model):
             self.layers.find(recorder, batch, output)
-            own = self._model_loss(model, batch, output)
-        self._finish(recorder, labels, output, own)
-        self.lost = False
+            loss = self._model_loss(model, batch, output)
+        self._finish(recorder, labels, output, loss)
+        self._unfinished = False
         self._install()
 
     def _model_loss(self, model: nn.Module, batch: Batch, output: Any) -> float | None:
-        """How the model takes its labels, and the loss it has found with them."""
+        """Apply the model's own use of the labels; return the loss that it computed with them."""
         if self.layers.classifier is None or self.layers.labels != "auto":
             return None
-        called = dict(batch.kwargs)
+        called_with = dict(batch.kwargs)
         if batch.args:
-            called.setdefault(TOKENS, batch.args[0])
-        index = self.ignore_index
-        found = model_loss(
+            called_with.setdefault(TOKENS, batch.args[0])
+        result = model_loss(
             *(model, output, batch.labels),
-            called_with=called,
-            ignore_index=index,
+            called_with=called_with,
+            ignore_index=self.ignore_index,
             mask=batch.mask,
         )
-        self.layers.take(found, batch, index)
-        return found.loss
+        self.layers.take(result, batch, self.ignore_index)
+        return result.loss
 
-    def _choose(self, labels: Labels) -> RowSelection:
-        """The rows to read: of tokens those with a label, and of those perhaps only some."""
+    def _choose(self, labels: BatchLabels) -> RowSelection:
+        """Return the rows to read: tokens with a label, and at most `most` of them."""
         classes = self.layers.row_labels(*labels, self.ignore_index)
         if labels.labels.ndim < 2 and self.most is None:
             return RowSelection(classes)
@@ -285,48 +287,50 @@ class TrainingHooks:
             keep = (classes != self.ignore_index).nonzero().flatten()
         ignored = len(classes) - len(keep)
         if self.most is not None and len(keep) > self.most:
-            # Drawn by the number of the batch: nobody else's random numbers are touched.
-            drawn = torch.Generator().manual_seed(self.batch)
-            order = torch.randperm(len(keep), generator=drawn)[: self.most]
+            # A generator seeded by the batch number leaves the global random state unchanged.
+            generator = torch.Generator().manual_seed(self._batch)
+            order = torch.randperm(len(keep), generator=generator)[: self.most]
             keep = keep[order.sort().values.to(keep.device)]
         return RowSelection(classes, None if len(keep) == len(classes) else keep, ignored)
 
     def _finish(
-        self, recorder: Recorder, labels: Labels, output: Any, own: float | None = None
+        self, recorder: Recorder, labels: BatchLabels, output: Any, loss: float | None = None
     ) -> None:
+        """Pass the rows, logits and labels of a finished pass on, or note why they are missing."""
         rows = []
         for layer in self.layers.measured:
-            found = self.layers.features(layer, recorder, output)
-            if isinstance(found, NoRows):
-                self.refused = f"{layer.name}: {found}"
+            features = self.layers.features(layer, recorder, output)
+            if isinstance(features, NoRows):
+                self.refused = f"{layer.name}: {features}"
                 return
-            rows.append(found)
-        at = self._direct_logits()
-        logits = None if at is None else recorder.rows.get(at)
+            rows.append(features)
+        point = self._logits_point()
+        logits = None if point is None else recorder.rows.get(point)
+        logits = logits if isinstance(logits, Tensor) else None
         dtypes = [recorder.dtypes.get(layer.point) for layer in self.layers.measured]
         recorder.rows.clear()
         self.refused = None
         self.passes += 1
-        shown = logits if isinstance(logits, Tensor) else None
         chosen, self._chosen = self._chosen, None
-        if chosen is not None:
-            if chosen.keep is not None and self._selects():
-                rows = [found[chosen.keep.to(found.device)] for found in rows]
-            self.take(BatchFeatures(rows, shown, chosen.kept, own, None, chosen.ignored, dtypes))
-            return
-        chosen = self._choose(labels)  # of the traced pass, whose rows were all read
-        classes = chosen.classes.clone()
-        self.take(BatchFeatures(rows, shown, classes, own, chosen.keep, chosen.ignored, dtypes))
+        if chosen is None:  # the traced pass, which read all rows
+            chosen = self._choose(labels)
+            classes, keep = chosen.classes.clone(), chosen.keep
+        else:
+            classes, keep = chosen.kept, None
+            if chosen.keep is not None and self._needs_all_rows():
+                rows = [features[chosen.keep.to(features.device)] for features in rows]
+        self.take(BatchFeatures(rows, logits, classes, loss, keep, chosen.ignored, dtypes))
 
     def _rows(self, tensor: Tensor, module: nn.Module) -> Tensor:
+        """Return the rows of a tensor that are read; used by the recorder."""
         assert self._reading is not None
         labels, mask = self._reading
         tensor = tensor.detach()
-        keep = None if self._chosen is None or self._selects() else self._chosen.keep
+        keep = None if self._chosen is None or self._needs_all_rows() else self._chosen.keep
         plain = labels.ndim == 1 and tensor.ndim == 4 and self.layers.pool == "mean"
         if plain and len(tensor) == len(labels) and channel_dim(module, 4) == 1:
-            single = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-            rows = tensor.mean((2, 3), dtype=single)  # as to_rows, in single precision
+            dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+            rows = tensor.mean((2, 3), dtype=dtype)  # as to_rows, but in single precision
             return rows if keep is None else rows[keep.to(rows.device)]
         with torch.no_grad():
             rows = self.layers.rows(
