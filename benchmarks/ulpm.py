@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from nclab.ulpm import Problem, Sample, Trajectory, descend, flow, normalised_descent
+from nclab.ulpm.descent import KernelStepper, NumpyStepper, Stepper, TorchStepper
 from nclab.ulpm.problem import Array
-from nclab.ulpm.steppers import KernelStepper, NumpyStepper, Stepper, TorchStepper
 
 RATE = 5.0
 LEVELS = ("nc1_within_variation", "nc2_equiangularity_means", "nc3_self_duality")

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import torch
 
+from nclab.compute import has_numba
 from nclab.errors import NclabError
 from nclab.ulpm import Disturbance, Outcome, Problem, descend, normalised_descent
 from nclab.ulpm.descent import Backend
-from nclab.ulpm.steppers import kernel_available
 from tests.reference.slow_ulpm import slow_loss
 from tests.ulpm.golden import GOLDEN, assert_row
 
 PROBLEM = Problem(5, 10, 20)
 BACKENDS: list[Backend] = ["numpy", "torch"]
-BACKENDS += ["kernel"] if kernel_available() else []
-needs_kernel = pytest.mark.skipif(not kernel_available(), reason="numba is not installed")
+BACKENDS += ["kernel"] if has_numba() else []
+needs_kernel = pytest.mark.skipif(not has_numba(), reason="numba is not installed")
 
 
 @pytest.mark.parametrize("row", GOLDEN["descent"], ids=lambda row: f"{row['steps']}-{row['scale']}")
 def test_descent_reproduces_the_reference_runs(row: dict[str, float]) -> None:
-    if row["steps"] > 1000 and not kernel_available():
+    if row["steps"] > 1000 and not has_numba():
         pytest.skip("numba is not installed")
     start = PROBLEM.initial(scale=row["scale"])
     run = descend(PROBLEM, start, steps=int(row["steps"]), sample_at=[])
@@ -145,10 +145,9 @@ def test_large_problems_go_to_torch() -> None:
 
 def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nclab.ulpm.descent.KERNEL_STEPS", 5)
-    if kernel_available():
+    if has_numba():
         assert descend(Problem(3, 2, 2), steps=5).backend == "kernel"
-    for module in ("descent", "steppers"):
-        monkeypatch.setattr(f"nclab.ulpm.{module}.kernel_available", lambda: False)
+    monkeypatch.setattr("nclab.ulpm.descent.has_numba", lambda: False)
     assert descend(Problem(3, 2, 2), steps=5).backend == "numpy"
     with pytest.raises(NclabError, match=r"pip install nclab\[fast\]"):
         descend(Problem(3, 2, 2), steps=5, backend="kernel")

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from nclab.errors import NclabError
-from nclab.ulpm import Problem, classify, curvature, descend, escape, minimise_on_sphere
-from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs, tangent
-from nclab.ulpm.examples import DIRECTION
-from nclab.ulpm.landscape import PointKind, along_circle
+from nclab.ulpm import Problem, classify, descend, escape, landscape, minimise_on_sphere
+from nclab.ulpm.examination import DIRECTION
+from nclab.ulpm.landscape import (
+    PointKind,
+    along_circle,
+    hessian_product,
+    smallest_eigenpairs,
+    tangent,
+)
 from nclab.ulpm.separation import optimal_point
 from tests.reference.slow_ulpm import sphere_hessian
 
@@ -31,7 +36,7 @@ def test_hessian_agrees_with_autograd() -> None:
 def test_dense_and_lanczos_agree(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     theta = PROBLEM.initial(scale=0.8, seed=2)
     dense = smallest_eigenpairs(PROBLEM, theta, count=count)
-    monkeypatch.setattr(curvature, "DENSE", 1)
+    monkeypatch.setattr(landscape, "DENSE", 1)
     lanczos = smallest_eigenpairs(PROBLEM, theta, count=count)
     np.testing.assert_allclose(lanczos.values, dense.values, atol=1e-8 * dense.size)
     assert lanczos.size == pytest.approx(dense.size, rel=0.05)
@@ -43,7 +48,7 @@ def test_dense_and_lanczos_agree(count: int, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_lanczos_knows_a_minimum_by_its_zero_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(10, 8, 12)
-    assert optimal_point(problem).size > curvature.DENSE
+    assert optimal_point(problem).size > landscape.DENSE
     found = classify(problem, 3 * optimal_point(problem, seed=2))
     assert found.kind is PointKind.global_minimum
     assert abs(found.relative_eigenvalue) < 1e-7

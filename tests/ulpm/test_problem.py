@@ -18,9 +18,9 @@ from nclab.ulpm.problem import (
     largest_margin,
     log_gradient,
     log_loss,
+    logit_gradient,
     optimal_log_loss,
     pair_margins,
-    pull,
     smallest_margin,
 )
 from nclab.ulpm.separation import optimal_point
@@ -71,7 +71,7 @@ def test_loss_far_below_the_smallest_float() -> None:
 def test_loss_far_on_the_wrong_side() -> None:
     problem = Problem(3, 2, 2)
     W, H = problem.split(optimal_point(problem) * 1e3)
-    value, weights = pull(problem, problem.join(W, -H))
+    value, weights = logit_gradient(problem, problem.join(W, -H))
     assert math.isfinite(value)
     assert np.isfinite(weights).all()
     assert math.exp(value) == pytest.approx(2e6 * 0.5, rel=1)

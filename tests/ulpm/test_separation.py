@@ -7,9 +7,9 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.ulpm import Problem, approximate_kkt, certify, flow, solve_separation
-from nclab.ulpm.problem import pair_margins, pull, smallest_margin
+from nclab.ulpm.problem import logit_gradient, pair_margins, smallest_margin
 from nclab.ulpm.separation import (
-    margin_pull,
+    margin_gradient,
     optimal_multiplier,
     optimal_point,
     optimal_value,
@@ -64,11 +64,11 @@ def test_lemma_3_2_along_a_flow() -> None:
         found = approximate_kkt(problem, theta)
         margin, square = smallest_margin(problem, theta), float((theta**2).sum())
         # The equality for epsilon, from its definition: stationarity at the scaled point.
-        weights = pull(problem, theta).weights
+        weights = logit_gradient(problem, theta).weights
         gradient = np.concatenate([weights.T @ theta[4:], weights @ theta[:4]])
         multipliers = np.maximum(weights, 0) * math.sqrt(square) / np.linalg.norm(gradient)
         scaled = theta / math.sqrt(margin)
-        residual = np.linalg.norm(scaled - margin_pull(problem, scaled, multipliers))
+        residual = np.linalg.norm(scaled - margin_gradient(problem, scaled, multipliers))
         assert found.epsilon == pytest.approx(float(residual), rel=1e-8)
         kappa = margin / square
         printed = math.sqrt(2 * (1 - found.alignment) / kappa)

@@ -4,43 +4,64 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from nclab.compute import has_numba
 from nclab.errors import NclabError
 from nclab.progress import track
-from nclab.ulpm.problem import Array, Problem, as_problem, invariants
-from nclab.ulpm.steppers import (
-    Advance,
-    KernelStepper,
-    NumpyStepper,
-    Stepper,
-    TorchStepper,
-    kernel_available,
-)
+from nclab.ulpm.problem import TINY_LOG, Array, Problem, as_problem, invariants, logit_gradient
 from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, log_schedule, take_sample
 
 Backend = Literal["auto", "kernel", "numpy", "torch", "cuda"]
-
 KERNEL_WORK = 250_000
-"""Products C * CN * d up to which the compiled kernel, on one core, beats torch."""
-
+"""Number of products C * CN * d up to which the compiled kernel, on one core, is faster than torch.
+"""
 KERNEL_STEPS = 20_000
-"""Steps from which on it pays to load the kernel (half a second; seconds where it is new)."""
-
+"""Number of steps from which loading the kernel (half a second, or seconds the first time) pays."""
 MOST_STEPS = 10**15
-"""More would take years."""
+"""Largest number of steps; more would take years."""
+
+
+class Advance(NamedTuple):
+    """Result of taking some steps."""
+
+    steps: int
+    """Number of steps taken; fewer than requested if the last step made the point non-finite."""
+    log_time: float
+    """log of the sum of the step sizes."""
+    finite: bool
+    """Whether the point is finite."""
+
+
+class Stepper(Protocol):
+    """A point with a method that takes steps of descent."""
+
+    name: str
+    problem: Problem
+    rate: float
+
+    def advance(self, steps: int, share: Array) -> Advance:
+        """Take steps; `share` (CN,) is the weight of each sample in the loss."""
+
+    def move(self, by: Array) -> None:
+        """Add a displacement to the point."""
+
+    def theta(self) -> Array:
+        """Return a copy of the point."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What makes descent noisy or stochastic; the same numbers on every backend."""
+    """Noise and batches of descent; every backend draws the same random numbers."""
 
     noise: float = 0.0
-    """Standard deviation of the normal number added to each entry of the gradient, every step."""
+    """Standard deviation of the normal noise added to each entry of the gradient in every step."""
     batch: int | None = None
-    """Samples drawn without replacement every step, in place of all."""
+    """Number of samples drawn without replacement in every step; None uses all samples."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,10 +88,11 @@ def descend(
     Source: ji2022, Sec. 4 (rate 5, on the mean loss)
 
     Args:
-        start: a point; by default normal numbers of standard deviation 0.1, seed 0.
-        sample_at: the steps to measure; 12 a decade by default, always the first and the last.
-        backend: `auto` takes torch for large problems, for small ones the compiled kernel, or
-            numpy where the run is short or numba missing; `cuda` is torch on a GPU.
+        start: a point; by default normal numbers with standard deviation 0.1 and seed 0.
+        sample_at: the steps to measure, by default 12 per decade; the first and the last step are
+            always measured.
+        backend: `auto` uses torch for large problems and the compiled kernel for small ones, or
+            numpy if the run is short or numba is missing; `cuda` is torch on a GPU.
 
     >>> run = descend(Problem(3, 2, 2), steps=100)
     >>> run.outcome.value, run.last.margin > 0
@@ -89,14 +111,14 @@ def normalised_descent(
     sample_at: Sequence[int] | None = None,
     backend: Backend = "auto",
 ) -> Trajectory:
-    r"""Descent whose rate grows as the loss falls, so that the margin grows linearly.
+    r"""Descent with a rate that grows as the loss falls, so that the margin grows linearly.
 
     $$\theta \leftarrow \theta - c\,\frac{\nabla L(\theta)}{L(\theta)\,\|\theta\|^2}$$
 
     Source: ji2022, Sec. 5.3 (the loss-dependent rate it asks for)
 
-    For (C, N, d) = (5, 10, 20) rates up to 300 are stable; without the norm in the denominator
-    descent goes to the edge of stability. Arguments as for `descend`.
+    For (C, N, d) = (5, 10, 20) rates up to 300 are stable. Without the norm in the denominator,
+    descent would approach the edge of stability. The arguments are those of `descend`.
 
     >>> run = normalised_descent(Problem(3, 2, 2), steps=100, rate=20.0)
     >>> run.last.log_time > 30
@@ -117,7 +139,7 @@ def _run(
     if steps < 1:
         raise NclabError(f"Expected at least 1 step, got {steps}.")
     if steps > MOST_STEPS:
-        raise NclabError(f"Expected at most {MOST_STEPS:g} steps, got {steps}. Take the flow.")
+        raise NclabError(f"Expected at most {MOST_STEPS:g} steps, got {steps}. Use the flow.")
     wanted = log_schedule(steps) if sample_at is None else sample_at
     schedule = sorted({0, steps, *(step for step in wanted if 0 < step < steps)})
     theta = stepper.theta()
@@ -127,24 +149,24 @@ def _run(
     log_time = -math.inf
     advance = _between_samples(stepper, disturbance)
     for before, after in track(list(pairwise(schedule)), method):
-        done = advance(after - before)
-        log_time = float(np.logaddexp(log_time, done.log_time))
-        reached = stepper.theta()
-        # Finite, and the fourth powers that the invariants take are finite too.
-        if not (done.finite and np.abs(reached).max() < 1e70):
+        progress = advance(after - before)
+        log_time = float(np.logaddexp(log_time, progress.log_time))
+        point = stepper.theta()
+        # The invariants need finite fourth powers.
+        if not (progress.finite and np.abs(point).max() < 1e70):
             outcome = Outcome.diverged
             message = (
-                f"grown beyond all bounds by step {before + done.steps}; the rate "
+                f"the point is no longer finite at step {before + progress.steps}; the rate "
                 f"{stepper.rate:g} is too large for the {problem.reduction} loss"
             )
             break
-        theta = reached
+        theta = point
         samples.append(take_sample(problem, theta, start, step=after, log_time=log_time))
     return Trajectory(problem, method, stepper.name, tuple(samples), theta, outcome, message)
 
 
 def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Callable[[int], Advance]:
-    """What takes so many steps, one by one where each needs random numbers."""
+    """Return a function that takes a number of steps, one by one if each needs random numbers."""
     problem = stepper.problem
     share = np.full(problem.samples, problem.share)
     if disturbance is None:
@@ -154,23 +176,23 @@ def _between_samples(stepper: Stepper, disturbance: Disturbance | None) -> Calla
     if batch is not None and batch > problem.samples:
         raise NclabError(f"Expected a batch of at most {problem.samples} samples, got {batch}.")
 
-    def drawn() -> Array:
-        """The weight of every sample: those of the batch carry that of all."""
+    def draw_weights() -> Array:
+        """Return a weight for each sample; the batch carries the weight of all samples."""
         if batch is None:
             return share
         weights = np.zeros_like(share)
-        chosen = generator.choice(problem.samples, batch, replace=False)
-        weights[chosen] = problem.share * problem.samples / batch
+        drawn = generator.choice(problem.samples, batch, replace=False)
+        weights[drawn] = problem.share * problem.samples / batch
         return weights
 
     def advance(steps: int) -> Advance:
         log_time = -math.inf
         for step in range(1, steps + 1):
-            done = stepper.advance(1, drawn())
+            progress = stepper.advance(1, draw_weights())
             if noise > 0:
                 stepper.move(-stepper.rate * noise * generator.standard_normal(problem.shape))
-            log_time = float(np.logaddexp(log_time, done.log_time))
-            if not done.finite:
+            log_time = float(np.logaddexp(log_time, progress.log_time))
+            if not progress.finite:
                 return Advance(step, log_time, False)
         return Advance(steps, log_time, True)
 
@@ -206,4 +228,151 @@ def _stepper(
 def _fastest(problem: Problem, steps: int) -> Backend:
     if problem.num_classes * problem.samples * problem.dim > KERNEL_WORK:
         return "torch"
-    return "kernel" if steps >= KERNEL_STEPS and kernel_available() else "numpy"
+    return "kernel" if steps >= KERNEL_STEPS and has_numba() else "numpy"
+
+
+class NumpyStepper(Stepper):
+    """Steps in numpy, with the formulas of `problem`; available everywhere."""
+
+    name = "numpy"
+
+    def __init__(self, problem: Problem, theta: Array, rate: float, *, normalised: bool) -> None:
+        self.problem, self.rate, self.normalised = problem, rate, normalised
+        self._theta = theta
+
+    def advance(self, steps: int, share: Array) -> Advance:
+        problem, theta = self.problem, self._theta
+        W, H = problem.split(theta)
+        log_time = -math.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step in range(1, steps + 1):
+                log_loss, weights = logit_gradient(problem, theta, share)
+                if self.normalised:
+                    size = self.rate / float(np.vdot(theta, theta))
+                    log_time = float(np.logaddexp(log_time, math.log(size) - log_loss))
+                else:
+                    size = self.rate * math.exp(min(log_loss, 709.0))
+                weights *= size
+                gradient = weights.T @ H
+                H -= weights @ W
+                W -= gradient
+                if not math.isfinite(float(W.sum())):
+                    return Advance(step, log_time, False)
+        return Advance(steps, log_time if self.normalised else _log_time(self.rate, steps), True)
+
+    def move(self, by: Array) -> None:
+        self._theta += by
+
+    def theta(self) -> Array:
+        return self._theta.copy()
+
+
+class KernelStepper(Stepper):
+    """Steps compiled by numba, for small problems on one core."""
+
+    name = "kernel"
+
+    def __init__(self, problem: Problem, theta: Array, rate: float, *, normalised: bool) -> None:
+        if not has_numba():
+            raise NclabError(
+                "The compiled kernel needs numba, which is not installed. Run "
+                "`pip install nclab[fast]`, or pass backend='numpy'."
+            )
+        from nclab.ulpm import kernel
+
+        self.problem, self.rate, self.normalised = problem, rate, normalised
+        self._run = kernel.run
+        W, H = problem.split(theta)
+        self._W = W.copy()
+        self._Ht = np.ascontiguousarray(H.T)  # (d, CN)
+
+    def advance(self, steps: int, share: Array) -> Advance:
+        done, log_time, finite = self._run(
+            self._W, self._Ht, share, float(self.rate), steps, self.normalised
+        )
+        return Advance(done, log_time if self.normalised else _log_time(self.rate, steps), finite)
+
+    def move(self, by: Array) -> None:
+        dW, dH = self.problem.split(by)
+        self._W += dW
+        self._Ht += dH.T
+
+    def theta(self) -> Array:
+        return np.concatenate([self._W, self._Ht.T])
+
+
+class TorchStepper(Stepper):
+    """Steps in torch on CPU or GPU, for large problems; each step costs three GEMMs."""
+
+    def __init__(
+        self, problem: Problem, theta: Array, rate: float, *, normalised: bool, device: str
+    ) -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise NclabError("Expected a CUDA device, got none. Pass backend='torch'.")
+        self.problem, self.rate, self.normalised = problem, rate, normalised
+        self.name = device if device == "cuda" else "torch"
+        self._device = torch.device("cuda" if device == "cuda" else "cpu")
+        self._W, self._H = (torch.tensor(part).to(self._device) for part in problem.split(theta))
+        self._logits = self._H.new_empty(problem.samples, problem.num_classes)
+        self._gradient = torch.empty_like(self._W)
+
+    @torch.no_grad()
+    def advance(self, steps: int, share: Array) -> Advance:
+        shares = torch.from_numpy(share).to(self._device)[:, None]
+        log_time = -math.inf
+        for step in range(1, steps + 1):
+            size = self._step(shares)
+            if self.normalised:
+                log_time = float(np.logaddexp(log_time, size))
+            if not math.isfinite(float(self._W.sum())):
+                return Advance(step, log_time, False)
+        return Advance(steps, log_time if self.normalised else _log_time(self.rate, steps), True)
+
+    def _step(self, shares: Tensor) -> float:
+        """Take one step; return the log of its size if descent is normalised, else 0."""
+        problem, W, H, weights = self.problem, self._W, self._H, self._logits
+        torch.mm(H, W.T, out=weights)
+        per_class = weights.view(problem.num_classes, problem.per_class, problem.num_classes)
+        label = per_class.diagonal(dim1=0, dim2=2).T  # (C, N) logits of the labels
+        label_logits = label.clone().view(-1, 1)
+        label.fill_(-torch.inf)
+        top = weights.amax(1, keepdim=True)
+        weights.sub_(top).exp_()
+        sums = weights.sum(1, keepdim=True)
+        size, log_size = self.rate, 0.0
+        if self.normalised:
+            factor, log_loss = _normalised_factor(top - label_logits, sums, shares)
+            size /= float(W.square().sum() + H.square().sum())
+            log_size = math.log(size) - log_loss
+        else:
+            factor = shares / (sums + (label_logits - top).exp_())
+        weights.mul_(factor)
+        label.copy_(-(sums * factor).view_as(label))
+        torch.mm(weights.T, H, out=self._gradient)
+        H.addmm_(weights, W, alpha=-size)
+        W.sub_(self._gradient, alpha=size)
+        return log_size
+
+    def move(self, by: Array) -> None:
+        dW, dH = self.problem.split(by)
+        self._W += torch.from_numpy(dW).to(self._device)
+        self._H += torch.from_numpy(dH).to(self._device)
+
+    def theta(self) -> Array:
+        theta: Array = torch.cat([self._W, self._H]).cpu().numpy()
+        return theta
+
+
+def _normalised_factor(top: Tensor, sums: Tensor, shares: Tensor) -> tuple[Tensor, float]:
+    """Return the factor from e^{z_j - z_y - top} to d log L / dz_j, and log L."""
+    log_odds = top + sums.log()
+    losses = torch.nn.functional.softplus(log_odds, threshold=100.0)
+    small = log_odds < TINY_LOG
+    log_losses = torch.where(small, log_odds, losses.clamp_min(math.exp(TINY_LOG)).log())
+    log_loss = torch.logsumexp(log_losses + shares.log(), dim=(0, 1))
+    factor = shares * (log_odds - losses - log_loss).exp_() / sums
+    return factor, float(log_loss)
+
+
+def _log_time(rate: float, steps: int) -> float:
+    return math.log(rate) + math.log(steps)

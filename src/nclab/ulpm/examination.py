@@ -1,5 +1,9 @@
-"""One point of the layer-peeled model examined: what it is, and the way down from it."""
+"""Examination of a point of the layer-peeled model, such as Example 3.1 of ji2022.
 
+In Example 3.1 plain descent never leaves a ray, although the loss falls in other directions.
+"""
+
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,68 +13,187 @@ import numpy as np
 from nclab.array_files import pick, pick_optional, read_arrays
 from nclab.class_columns import LABELS, WEIGHT
 from nclab.errors import DataError, NclabError
-from nclab.ulpm.curvature import smallest_eigenpairs
-from nclab.ulpm.examples import EscapeRuns, example_point, example_problem
-from nclab.ulpm.landscape import Escape, Landscape, Slice, classify, escape, sphere_slice
+from nclab.ulpm.descent import Disturbance, descend, normalised_descent
+from nclab.ulpm.landscape import (
+    Escape,
+    Landscape,
+    Slice,
+    classify,
+    escape,
+    smallest_eigenpairs,
+    sphere_slice,
+)
 from nclab.ulpm.problem import Array, Problem, Reduction
 from nclab.ulpm.trajectory import Trajectory
 
 FEATURES = ("features", "X", "inputs", "H")
+"""Names of the array of features in a file."""
 EXAMPLE = "3.1"
+"""Number of the example in ji2022."""
+DIRECTION = np.array(
+    [[1.0, -1.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0], [0.0, 0.0, -1.0, 1.0]]
+)
+"""W and H of Eq. (7) at scale 1."""
+
+
+def example_problem() -> Problem:
+    """Return the problem of Example 3.1: four classes, one sample each, d = 4, the sum loss.
+
+    >>> example_problem().shape
+    (8, 4)
+    """
+    return Problem(num_classes=4, per_class=1, dim=4, reduction="sum")
+
+
+def example_point(scale: float = 1.0) -> Array:
+    """Return the point of Eq. (7): two orthogonal pairs of opposite classes.
+
+    Source: ji2022, Eq. (7)
+
+    >>> example_point(2.0)[0].tolist()
+    [2.0, -2.0, 0.0, 0.0]
+    """
+    if not (math.isfinite(scale) and scale > 0):
+        raise NclabError(f"Expected a positive scale, got {scale}.")
+    return scale * np.concatenate([DIRECTION, DIRECTION])
+
+
+def off_ray(theta: Array) -> float:
+    """Return the sine of the angle between a point and the ray of Example 3.1.
+
+    >>> off_ray(example_point(3.0))
+    0.0
+    """
+    ray = example_point(1.0)
+    ray /= np.linalg.norm(ray)
+    along = float(np.vdot(theta, ray)) * ray
+    return float(np.linalg.norm(theta - along) / np.linalg.norm(theta))
+
+
+def off_plane(theta: Array) -> float:
+    """Return the third singular value of a point over the first, 0 if W and H span a plane.
+
+    >>> off_plane(example_point(3.0)) < 1e-15
+    True
+    """
+    values = np.linalg.svd(theta, compute_uv=False)
+    return float(values[2] / values[0])
+
+
+@dataclass(frozen=True)
+class EscapeRuns:
+    """Four runs that start at the point of Example 3.1."""
+
+    stuck: Trajectory
+    """Plain descent, which stays on the ray."""
+    stochastic: Trajectory
+    """Descent with one sample per step. It leaves the ray, but not the plane of W and H, which
+    contains no ETF of four classes."""
+    noisy: Trajectory
+    """Descent with normal noise in the gradient, which leaves the plane."""
+    settled: Trajectory
+    """Normalised descent from the end of the noisy run, which reaches the closed-form optimum."""
+
+    def ends(self) -> dict[str, dict[str, float]]:
+        """Return plain JSON values for the end of each run: off the ray, off the plane, margin."""
+        return {
+            name: {
+                "off_ray": off_ray(run.theta),
+                "off_plane": off_plane(run.theta),
+                "normalised_margin": run.last.normalised_margin,
+                "norm": math.hypot(run.last.weight_norm, run.last.feature_norm),
+                "log_loss": run.last.log_loss,
+            }
+            for name, run in vars(self).items()
+        }
+
+
+def run_escape(
+    *,
+    scale: float = 1.0,
+    steps: int = 10_000,
+    rate: float = 0.1,
+    noise: float = 0.1,
+    noisy_steps: int = 3_000,
+    seed: int = 0,
+) -> EscapeRuns:
+    """Run descent from the point of Example 3.1: plain, stochastic, and with noise.
+
+    Source: ji2022, Example 3.1
+
+    For any batch, gradients in W are combinations of features, and gradients in H are combinations
+    of classifier rows. Descent therefore never leaves the span of the rows of W and H. At this
+    point the span is a plane, but an ETF of four classes needs three dimensions. Stochastic
+    descent, which the paper recommends, cannot reach it; noise in all coordinates can.
+
+    >>> runs = run_escape(steps=300, noisy_steps=300)
+    >>> off_ray(runs.stuck.theta) < 1e-12, off_ray(runs.noisy.theta) > 0.05
+    (True, True)
+    """
+    problem, start = example_problem(), example_point(scale)
+    batches, noise_only = Disturbance(batch=1, seed=seed), Disturbance(noise=noise, seed=seed)
+    noisy = descend(problem, start, steps=noisy_steps, rate=rate, disturbance=noise_only)
+    return EscapeRuns(
+        stuck=descend(problem, start, steps=steps, rate=rate),
+        stochastic=descend(problem, start, steps=steps, rate=rate, disturbance=batches),
+        noisy=noisy,
+        settled=normalised_descent(problem, noisy.theta, steps=steps, rate=5.0),
+    )
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A point to examine."""
+    """A point to examine, with its problem."""
 
     name: str
     problem: Problem
     theta: Array
     scale: float | None = None
-    """Of the example's point; None for a point from a file."""
+    """Scale of the example's point; None for a point from a file."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """A point, what it is, and the way down."""
+    """A point with its kind and a direction of descent."""
 
     subject: Subject
     landscape: Landscape
     escape: Escape | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        way = self.escape and {n: v for n, v in vars(self.escape).items() if n != "direction"}
-        return {"point": self.subject.name, **self.landscape.to_dict(), "escape": way}
+        """Return plain JSON values."""
+        escape = self.escape and {n: v for n, v in vars(self.escape).items() if n != "direction"}
+        return {"point": self.subject.name, **self.landscape.to_dict(), "escape": escape}
 
     def show(self) -> list[Any]:
-        """A table a person reads."""
+        """Return a title and a table for the terminal."""
         from rich.table import Table
 
-        problem, found = self.subject.problem, self.landscape
+        problem, landscape = self.subject.problem, self.landscape
         table = Table(box=None, show_header=False, pad_edge=False)
         rows = [
-            ("kind", found.kind.value),
-            ("smallest eigenvalue", f"{found.smallest_eigenvalue:.6g}"),
-            ("gap to the optimum", f"{found.gap:.6g}  (log {found.log_gap:.6g})"),
-            ("relative gradient", f"{found.relative_gradient:.3g}"),
-            ("log loss", f"{found.log_loss:.8g}, at best {found.optimal_log_loss:.8g}"),
+            ("kind", landscape.kind.value),
+            ("smallest eigenvalue", f"{landscape.smallest_eigenvalue:.6g}"),
+            ("gap to the optimum", f"{landscape.gap:.6g}  (log {landscape.log_gap:.6g})"),
+            ("relative gradient", f"{landscape.relative_gradient:.3g}"),
+            ("log loss", f"{landscape.log_loss:.8g}, at best {landscape.optimal_log_loss:.8g}"),
         ]
         if self.escape is not None:
-            way = self.escape
-            kind = "the gradient" if way.order == 1 else "negative curvature"
-            change = f"the loss changes by {way.actual:.4%} at an angle of {way.angle:g}"
-            rows.append(("way down", f"along {kind}: {change}, predicted {way.predicted:.4%}"))
+            descent = self.escape
+            kind = "the gradient" if descent.order == 1 else "negative curvature"
+            change = f"the loss changes by {descent.actual:.4%} at an angle of {descent.angle:g}"
+            text = f"along {kind}: {change}, predicted {descent.predicted:.4%}"
+            rows.append(("direction of descent", text))
         for row in rows:
             table.add_row(*row)
         sizes = f"C = {problem.num_classes}, N = {problem.per_class}, d = {problem.dim}"
-        return [f"{self.subject.name}: {sizes}, radius {found.radius:.6g}", table]
+        return [f"{self.subject.name}: {sizes}, radius {landscape.radius:.6g}", table]
 
 
 def find_point(
     path: Path | None, example: str | None, *, scale: float = 1.0, reduction: Reduction = "sum"
 ) -> Subject:
-    """The point of a file or of an example of the paper.
+    """Return the point of a file or of an example of the paper.
 
     >>> find_point(None, "3.1").theta.shape
     (8, 4)
@@ -89,7 +212,7 @@ def find_point(
 
 
 def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
-    """W, H and, optionally, labels from a file; without labels H must be ordered by class.
+    """Read W, H and optional labels from a file; without labels H must be ordered by class.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "point.npz"
@@ -103,7 +226,7 @@ def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
     if W.ndim != 2 or H.ndim != 2 or len(W) == 0 or len(H) == 0 or len(H) % len(W):
         raise DataError(
             f"Expected W (C, d) and H (C N, d), got {W.shape} and {H.shape} in {path.name}. "
-            "Features are rows, the same number for every class."
+            "Store one feature per row, and the same number of rows for every class."
         )
     labels = pick_optional(arrays, LABELS)
     if labels is not None:
@@ -113,6 +236,7 @@ def read_point(path: Path, reduction: Reduction = "sum") -> Subject:
 
 
 def _class_order(labels: Any, classes: int, rows: int) -> Any:
+    """Return the order of rows by class; raise unless all classes have equally many."""
     if labels.shape != (rows,) or labels.dtype.kind not in "iu":
         raise DataError(
             f"Expected {rows} integer labels, got {labels.dtype} of shape {labels.shape}."
@@ -129,7 +253,7 @@ def _class_order(labels: Any, classes: int, rows: int) -> Any:
 
 
 def examine(subject: Subject) -> Examination:
-    """Classify a point and look for the way down.
+    """Classify a point and search for a direction of descent.
 
     >>> examine(find_point(None, "3.1")).landscape.kind.value
     'strict saddle'
@@ -139,9 +263,8 @@ def examine(subject: Subject) -> Examination:
 
 
 def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
-    """The samples of the runs around Example 3.1 by name, the last on the time of the one before.
+    """Return the samples of the runs by name; the last run continues the time of the noisy run.
 
-    >>> from nclab.ulpm.examples import run_escape
     >>> list(escape_samples(run_escape(steps=20, noisy_steps=20)))
     ['stuck', 'stochastic', 'noisy', 'settled']
     """
@@ -154,7 +277,7 @@ def escape_samples(runs: EscapeRuns) -> dict[str, list[dict[str, Any]]]:
 
 
 def slice_below(subject: Subject) -> Slice:
-    """The loss around a point: down along the smallest eigenvalue, up along a larger one.
+    """Return the loss around a point, along eigenvectors of a small and of a larger eigenvalue.
 
     >>> slice_below(find_point(None, "3.1")).log_losses.shape
     (61, 61)
@@ -165,7 +288,7 @@ def slice_below(subject: Subject) -> Slice:
 
 
 def _rows(run: Trajectory, *, after: float | None = None) -> list[dict[str, Any]]:
-    """Samples as JSON values, with the time of an earlier run added."""
+    """Return samples as JSON values, with the time of an earlier run added."""
     rows = [sample.to_dict() for sample in run.samples]
     if after is None:
         return rows

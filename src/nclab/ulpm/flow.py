@@ -1,6 +1,6 @@
-r"""Gradient flow of the layer-peeled model, followed to any time.
+r"""Gradient flow of the layer-peeled model up to any time.
 
-The flow slows down like its loss, so it is followed in a time of its own,
+The flow becomes as slow as the loss is small. It is therefore integrated in a rescaled time,
 $ds = L\|\theta\|^2 dt$, in which the margin grows linearly; log t is a coordinate of the state.
 """
 
@@ -18,10 +18,11 @@ from nclab.ulpm.trajectory import Outcome, Sample, Trajectory, take_sample
 Derivative = Callable[[float, Array], Array]
 
 EVALUATIONS = 10_000_000
-"""A flow that needs more is stalled."""
+"""Largest number of gradients; a flow that needs more has stalled."""
 
 FIRST, LAST = -30.0, 1e7
-"""Log times: before the first nothing moves, and the last takes as many gradients as allowed."""
+"""Smallest and largest log time. Before the first one the point hardly moves; the last one needs
+about `EVALUATIONS` gradients."""
 
 
 def flow(
@@ -36,18 +37,18 @@ def flow(
 
     $$\frac{d\theta}{dt} = -\nabla L(\theta)$$
 
-    Source: ji2022, Sec. 2.2 (which prints it without the minus)
+    Source: ji2022, Sec. 2.2 (printed without the minus)
 
     The state is $(\theta, \log(1+t))$, integrated in $s$ with DOP853:
     $d\theta/ds = -\nabla\log L/\|\theta\|^2$,
     $d\log(1+t)/ds = \exp(-\log(1+t)-\log L-\log\|\theta\|^2)$. The number of steps grows in
-    proportion to log t: 325 to log t = 1000 for (C, N, d) = (5, 10, 20). How well the flow's
-    invariants are kept is in every sample.
+    proportion to log t: 325 steps up to log t = 1000 for (C, N, d) = (5, 10, 20). Every sample
+    contains the drift of the flow's invariants.
 
     Args:
-        start: a point; by default normal numbers of standard deviation 0.1, seed 0.
-        sample_at: the log times to measure; by default spread evenly in log(1 + log(1 + t)).
-        tolerance: relative error allowed per step; invariants drift by less than 1e-8 with 1e-9.
+        start: a point; by default normal numbers with standard deviation 0.1 and seed 0.
+        sample_at: the log times to measure; by default evenly spaced in log(1 + log(1 + t)).
+        tolerance: relative error per step; with 1e-9 the invariants drift by less than 1e-8.
 
     >>> run = flow(Problem(3, 2, 2), log_time=50.0)
     >>> round(run.last.log_time, 9), run.last.margin > 40
@@ -81,7 +82,7 @@ def flow(
 
 
 def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
-    """Log times spread evenly in log log t, from t = 0.1 to the last.
+    """Return log times from t = 0.1 to the last one, evenly spaced in log log t.
 
     >>> [round(time, 3) for time in flow_schedule(100.0, count=4)]
     [-2.303, 3.929, 21.356, 100.0]
@@ -92,7 +93,7 @@ def flow_schedule(log_time: float, *, count: int = 60) -> list[float]:
 
 
 class _Integrator:
-    """Steps of DOP853 in s, stopped where log(1 + t) has a wanted value."""
+    """Integration with DOP853 in s, stopped at given values of log(1 + t)."""
 
     def __init__(self, derivative: Derivative, theta: Array, tolerance: float) -> None:
         from scipy.integrate import DOP853
@@ -107,21 +108,22 @@ class _Integrator:
         self._interpolant: Callable[[float], Array] | None = None
 
     def reach(self, clock: float) -> Array | None:
-        """The point where log(1 + t) = `clock`, at or beyond the last one asked for."""
+        """Return the point where log(1 + t) = `clock`, or None on failure; clocks must increase."""
         solver = self._solver
         while solver.y[-1] < clock:
-            problem = solver.step()
+            failure = solver.step()
             self.steps += 1
             self._interpolant = None
             if solver.status == "failed" or solver.nfev > EVALUATIONS:
-                self.message = str(problem or f"{solver.nfev} gradients used")
+                self.message = str(failure or f"{solver.nfev} gradients used")
                 return None
         if self._interpolant is None:
             self._interpolant = solver.dense_output()
-        state = self._interpolant(self._when(clock))
+        state = self._interpolant(self._solver_time(clock))
         return state[:-1].reshape(self._shape)
 
-    def _when(self, clock: float) -> float:
+    def _solver_time(self, clock: float) -> float:
+        """Return s where log(1 + t) = `clock`, within the last step."""
         from scipy.optimize import brentq
 
         assert self._interpolant is not None

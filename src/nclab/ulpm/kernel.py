@@ -1,7 +1,8 @@
 """Descent for small problems, compiled by numba (the extra `fast`).
 
-Features are stored transposed, (d, CN), so that every inner loop runs over samples and becomes
-vector instructions. Loops are spelled out: array expressions take numba seconds to compile.
+Features are stored transposed, (d, CN), so that every inner loop runs over samples and compiles to
+vector instructions. Loops are written explicitly, because numba needs seconds to compile array
+expressions.
 """
 
 import importlib.util
@@ -20,24 +21,25 @@ LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 LARGEST_EXPONENT = 708.0
 FAST = ("reassoc", "contract", "nsz")
-"""Sums may be reordered, but inf and nan keep their meaning: divergence must be seen."""
+"""Compiler flags: sums may be reordered, but inf and nan stay visible, to detect divergence."""
 
 
-def _compiled(*freedoms: str) -> Callable[[Function], Function]:
-    """Compiled, once for all processes; without numba the function itself, right but slow."""
+def _compiled(*flags: str) -> Callable[[Function], Function]:
+    """Return a decorator that compiles and caches; without numba it changes nothing."""
     if importlib.util.find_spec("numba") is None:
         return lambda function: function
     import numba
 
-    return cast(Callable[[Function], Function], numba.njit(cache=True, fastmath={*freedoms}))
+    return cast(Callable[[Function], Function], numba.njit(cache=True, fastmath={*flags}))
 
 
 @_compiled("contract")
 def exponentials(x: Array, bits: Any, scale: Array) -> None:
-    """x <- exp(x) to a unit in the last place, x being cut off at -708 and 708.
+    """Replace x by exp(x), accurate to one unit in the last place; |x| is limited to 708.
 
-    e^x = 2^n e^r with |r| <= log(2)/2; 2^n is made by writing n into the bits of a float, which
-    `bits` and `scale` share. A loop over math.exp is slower, as it does not become vector code.
+    e^x = 2^n e^r with |r| <= log(2)/2. The bits of n are written into the exponent of a float:
+    `bits` and `scale` share their memory. A loop over math.exp is slower, because it does not
+    compile to vector code.
 
     >>> x, bits = np.array([0.0, 1.0]), np.empty(2, dtype=np.int64)
     >>> exponentials(x, bits, bits.view(np.float64))
@@ -69,7 +71,7 @@ def exponentials(x: Array, bits: Any, scale: Array) -> None:
 
 @_compiled(*FAST)
 def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: Array) -> None:
-    """logits (C, CN) <- e^{z_j - z_y - top}, 0 at the label; top and sums over j != y."""
+    """Replace logits (C, CN) by e^{z_j - z_y - top}, 0 at the label; write top and sums over j."""
     classes, samples = logits.shape
     per_class = samples // classes
     for y in range(classes):
@@ -95,7 +97,7 @@ def _softmax_weights(logits: Array, top: Array, sums: Array, bits: Any, scale: A
 
 @_compiled(*FAST)
 def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
-    """log L; factor <- share * p / (L * sum), what turns the exponentials into d log L / dz."""
+    """Return log L; write the factor share * p / (L * sum) from exponentials to d log L / dz."""
     largest = -np.inf
     for i in range(top.shape[0]):
         log_odds = top[i] + math.log(sums[i])
@@ -115,7 +117,7 @@ def _log_loss(top: Array, sums: Array, share: Array, factor: Array) -> float:
 
 @_compiled(*FAST)
 def _logits(W: Array, Ht: Array, logits: Array) -> None:
-    """logits (C, CN) <- W Ht, four features of W at a time to save loads and stores."""
+    """Write logits (C, CN) = W Ht, four columns of W at a time to save loads and stores."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for j in range(classes):
@@ -134,7 +136,7 @@ def _logits(W: Array, Ht: Array, logits: Array) -> None:
 
 @_compiled(*FAST)
 def _weigh(weights: Array, sums: Array, factor: Array) -> None:
-    """Turn the exponentials into derivatives in the logits, with minus their sum at the label."""
+    """Scale exponentials to derivatives in the logits, with minus their sum at the label."""
     classes, samples = weights.shape
     per_class = samples // classes
     for j in range(classes):
@@ -147,7 +149,7 @@ def _weigh(weights: Array, sums: Array, factor: Array) -> None:
 
 @_compiled(*FAST)
 def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
-    """gradient (C, d) <- weights H, four of its entries at a time."""
+    """Write gradient (C, d) = weights H, four entries at a time."""
     classes, samples = weights.shape
     dim = Ht.shape[0]
     for j in range(classes):
@@ -169,7 +171,7 @@ def _classifier_gradient(weights: Array, Ht: Array, gradient: Array) -> None:
 
 @_compiled(*FAST)
 def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
-    """Ht -= size Wᵀ weights, five classes at a time."""
+    """Subtract size Wᵀ weights from Ht, five classes at a time."""
     classes, dim = W.shape
     samples = Ht.shape[1]
     for k in range(dim):
@@ -193,9 +195,10 @@ def _move_features(W: Array, weights: Array, Ht: Array, size: float) -> None:
 
 @_compiled(*FAST)
 def run(W: Array, Ht: Array, share: Array, rate: float, steps: int, normalised: bool) -> Any:
-    """`steps` steps in place: theta -= rate grad L, or rate grad L / (L |theta|^2).
+    """Take steps in place: theta -= rate grad L, or rate grad L / (L |theta|^2) if normalised.
 
-    Returns the steps done, the log of the sum of normalised step sizes, and whether W is finite.
+    Returns the number of steps, the log of the sum of normalised step sizes, and whether W is
+    finite.
 
     >>> W, Ht = np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0]])
     >>> run(W, Ht, np.ones(2), 0.1, 1, False)[0], bool(W[0, 0] > 1)

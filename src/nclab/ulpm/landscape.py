@@ -1,6 +1,10 @@
-r"""The loss on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: what a point is, and the ways down."""
+r"""The loss on the sphere $\|W\|_F^2+\|H\|_F^2=r^2$: its derivatives, its critical points, escapes.
+
+Derivatives are divided by L, so that points with losses as small as 1e-400 can be examined.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -8,64 +12,251 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nclab.errors import NclabError
-from nclab.ulpm.curvature import smallest_eigenpairs, square_norm, tangent
-from nclab.ulpm.problem import Array, Problem, as_problem, log_loss, optimal_log_loss
+from nclab.ulpm.problem import (
+    Array,
+    Problem,
+    as_problem,
+    log_gradient,
+    log_loss,
+    logit_gradient,
+    optimal_log_loss,
+)
+
+DENSE = 600
+"""Largest number of variables for which the Hessian is formed; otherwise Lanczos is used."""
+ROUNDING = 1e-14
+"""Norm of the gradient of log L, relative to the point, up to which it is mere rounding."""
+
+
+class Tangent(NamedTuple):
+    """First derivatives at a point of the spderivatives."""
+
+    log_loss: float
+    gradient: Array
+    """(C + CN, d) Riemannian gradient of L, divided by L."""
+    radial: float
+    """Inner product of the gradient of L with the point, divided by L."""
+    steepness: float
+    """Norm of the full gradient of L, divided by L."""
+
+    @property
+    def relative(self) -> float:
+        """Norm of the Riemannian gradient over that of the full gradient."""
+        size = float(np.linalg.norm(self.gradient))
+        return size / self.steepness if self.steepness > 0 else 0.0
+
+
+def tangent(problem: Problem, theta: Array) -> Tangent:
+    r"""The gradient of the loss in the tangent space of the sphere, over L.
+
+    $$P\nabla L/L,\qquad P = I-\theta\theta^T/\|\theta\|^2$$
+
+    Source: ji2022, Def. 3.2
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> derivatives = tangent(problem, np.array([[1.0], [-1.0], [1.0], [-1.0]]))
+    >>> derivatives.relative < 1e-15
+    True
+    """
+    value, gradient = log_gradient(problem, theta)
+    radial = float(np.vdot(gradient, theta))
+    along = gradient - theta * (radial / square_norm(theta))
+    steepness = float(np.linalg.norm(gradient))
+    if steepness <= ROUNDING * math.sqrt(square_norm(theta)):
+        # The gradient is mere rounding, for example where W = 0 and all class means agree.
+        along = np.zeros_like(along)
+    return Tangent(value, along, radial, steepness)
+
+
+def hessian_product(problem: Problem, theta: Array) -> Callable[[Array], Array]:
+    r"""The map from v to the Hessian of the loss on the sphere times v, over L, for any v.
+
+    $$P\nabla^2L\,P - \frac{\langle\nabla L,\theta\rangle}{\|\theta\|^2}P$$
+
+    Source: ji2022, Thm 3.4 (the operator its proof needs)
+
+    Costs four products of the size of H Wᵀ; the Hessian itself is never formed.
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> point = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    >>> apply = hessian_product(problem, point)
+    >>> float(abs(apply(point)).max()) < 1e-15
+    True
+    """
+    W, H = problem.split(theta)
+    value, weights = logit_gradient(problem, theta)  # (CN, C) (softmax - onehot) share / L
+    off_label = weights.copy()
+    off_label[problem.rows, problem.labels] = 0.0
+    probability = off_label * (math.exp(value) / problem.share)
+    square = square_norm(theta)
+    radial = float(np.vdot(weights, H @ W.T)) * 2 / square
+
+    def project(v: Array) -> Array:
+        return v - theta * (float(np.vdot(v, theta)) / square)
+
+    def apply(v: Array) -> Array:
+        v = project(v)
+        dW, dH = problem.split(v)
+        moved = dH @ W.T + H @ dW.T  # (CN, C) change of the logits
+        moved -= moved[problem.rows, problem.labels][:, None]
+        # d weights_j = weights_j (dz_j - sum_l p_l dz_l), with dz relative to the label's dz.
+        mean = (probability * moved).sum(1, keepdims=True)
+        change = off_label * (moved - mean)
+        change[problem.rows, problem.labels] = -change.sum(1)
+        product = np.concatenate([change.T @ H + weights.T @ dH, change @ W + weights @ dW])
+        return project(product) - radial * v
+
+    return apply
+
+
+class Eigenpairs(NamedTuple):
+    """The smallest eigenvalues of the Hessian on the sphere, over L."""
+
+    values: Array
+    """(k,) ascending."""
+    vectors: Array
+    """(k, C + CN, d) of unit norm."""
+    size: float
+    """Largest absolute eigenvalue, or an estimate."""
+
+
+def smallest_eigenpairs(problem: Problem, theta: Array, *, count: int = 4) -> Eigenpairs:
+    """The smallest eigenvalues of the Hessian in the tangent space, over L.
+
+    Up to 600 variables the Hessian is dense; otherwise Lanczos (ARPACK) uses products with it.
+
+    Source: ji2022, Thm 3.4
+
+    >>> problem = Problem(2, 1, 1, "sum")
+    >>> pairs = smallest_eigenpairs(problem, np.array([[1.0], [-1.0], [1.0], [-1.0]]), count=1)
+    >>> bool(pairs.values[0] > 0)
+    True
+    """
+    apply = hessian_product(problem, theta)
+    size = theta.size
+    count = min(count, size - 1)
+    if size <= DENSE:
+        # A Householder reflection of all axes but one is an orthonormal basis of the tangent space.
+        unit = theta.ravel() / math.sqrt(square_norm(theta))
+        basis = _complement(unit)
+        images = np.stack([apply(column.reshape(theta.shape)).ravel() for column in basis.T], 1)
+        matrix = basis.T @ images
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        lowest = (basis @ vectors[:, :count]).T.reshape(count, *theta.shape)
+        return Eigenpairs(values[:count], lowest, float(np.abs(values).max()))
+    return _lanczos(apply, theta, count)
+
+
+def _lanczos(apply: Callable[[Array], Array], theta: Array, count: int) -> Eigenpairs:
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    unit = theta.ravel() / math.sqrt(square_norm(theta))
+    start = np.random.default_rng(0).standard_normal(theta.size)
+    shape = (theta.size, theta.size)
+
+    def product(v: Array) -> Array:
+        return apply(v.reshape(theta.shape)).ravel()
+
+    def shifted(v: Array) -> Array:
+        # The shift makes the smallest eigenvalue the largest in absolute value, to which ARPACK's
+        # tolerance is relative. The point itself, which is not tangent, gets the eigenvalue 0.
+        return product(v) - size * v + (size * float(unit @ v)) * unit
+
+    plain = LinearOperator(shape, product, dtype=np.float64)
+    largest = float(np.abs(eigsh(plain, 1, which="LM", v0=start, tol=1e-2)[0][0]))
+    size = 1.1 * largest
+    operator = LinearOperator(shape, shifted, dtype=np.float64)
+    subspace = min(theta.size - 1, max(60, 4 * count))
+    for tolerance in (1e-9, 1e-5):
+        try:
+            values, vectors = eigsh(
+                operator, count, which="LM", v0=start, ncv=subspace, tol=tolerance, maxiter=60
+            )
+            break
+        except ArpackNoConvergence as failure:
+            values, vectors = failure.eigenvalues, failure.eigenvectors
+    if len(values) == 0:
+        raise NclabError(
+            f"Expected the smallest eigenvalues of {theta.size} variables within {60 * subspace} "
+            "products, got none, as they are too close together. Examine a smaller problem."
+        )
+    order = np.argsort(values)
+    lowest = vectors.T[order].reshape(len(order), *theta.shape)
+    return Eigenpairs(values[order] + size, lowest, largest)
+
+
+def square_norm(theta: Array) -> float:
+    """Return the squared Frobenius norm.
+
+    >>> square_norm(np.array([[3.0, 4.0]]))
+    25.0
+    """
+    return float(np.vdot(theta, theta))
+
+
+def _complement(unit: Array) -> Array:
+    """Return (n, n - 1) orthonormal columns that are orthogonal to a unit vector."""
+    reflected = unit.copy()
+    reflected[0] += math.copysign(1.0, unit[0])
+    reflected /= np.linalg.norm(reflected)
+    basis: Array = np.eye(len(unit))[:, 1:] - 2 * np.outer(reflected, reflected[1:])
+    return basis
 
 
 class PointKind(StrEnum):
-    """What a point of the sphere is."""
+    """The kinds of points on the spderivatives."""
 
     not_critical = "not critical"
     strict_saddle = "strict saddle"
     global_minimum = "global minimum"
     degenerate = "degenerate critical point"
-    """Neither descent direction nor negative curvature within the tolerance, yet not optimal."""
+    """A point that is not optimal, without a descent direction or negative curvature."""
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """What a point is on its sphere, and how far above the best."""
+    """The kind of a point on its sphere, and its loss relative to the smallest loss."""
 
     kind: PointKind
     smallest_eigenvalue: float
-    """Of the Hessian of L on the sphere; 0 when L itself is below 1e-308."""
+    """Smallest eigenvalue of the Hessian of L on the sphere; 0 if L itself is below 1e-308."""
     relative_eigenvalue: float
     """The smallest eigenvalue over the largest in absolute value."""
     negative_eigenvalues: int
-    """How many of the eigenvalues computed are negative beyond the tolerance."""
+    """Number of the computed eigenvalues that are negative beyond the tolerance."""
     relative_gradient: float
     """Norm of the Riemannian gradient over that of the full gradient."""
     log_loss: float
     optimal_log_loss: float
-    """Of the best point of this norm, ji2022, Thm 3.3."""
+    """log of the smallest loss for this norm, ji2022, Thm 3.3."""
     radius: float
 
     @property
     def gap(self) -> float:
-        """L minus the least of this norm."""
+        """L minus the smallest loss for this norm."""
         best = math.exp(min(self.optimal_log_loss, 700.0))
         return best * math.expm1(min(self.log_gap, 700.0))
 
     @property
     def log_gap(self) -> float:
-        """log of L over the least of this norm: the relative gap, at any scale."""
+        """log of L over the smallest loss for this norm, the relative gap."""
         return self.log_loss - self.optimal_log_loss
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        # In this order; what is empty here and all the rest come as they are.
+        """Return plain JSON values."""
+        # This dict fixes the order; the empty values are replaced below.
         first = {"kind": "", "smallest_eigenvalue": 0.0, "gap": self.gap, "log_gap": self.log_gap}
         return {**first, **vars(self), "kind": self.kind.value}
 
 
 def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Landscape:
-    """Say whether a point is no critical point of its sphere, a strict saddle or a minimum.
+    """Classify a point of its sphere: not critical, a strict saddle, a minimum or degenerate.
 
     Source: ji2022, Thm 3.3 and Thm 3.4
 
     Args:
-        tolerance: on the relative gradient and relative eigenvalue; the gap of a minimum, being
-            of second order, may be its square (but not below 1e-12).
+        tolerance: bound on the relative gradient and the relative eigenvalue. The gap of a minimum
+            is of second order and is bounded by the square of the tolerance, at least 1e-12.
 
     >>> from nclab.ulpm.separation import optimal_point
     >>> problem = Problem(3, 1, 2, "sum")
@@ -75,26 +266,26 @@ def classify(problem: Problem, theta: Array, *, tolerance: float = 1e-7) -> Land
     theta = as_problem(problem).checked(theta)
     if not theta.any():
         raise NclabError("Expected a point other than zero: a sphere needs a radius.")
-    here = tangent(problem, theta)
+    derivatives = tangent(problem, theta)
     pairs = smallest_eigenpairs(problem, theta)
     square = square_norm(theta)
     best = optimal_log_loss(problem, square)
     relative = float(pairs.values[0]) / pairs.size if pairs.size > 0 else 0.0
-    if here.relative > tolerance:
+    if derivatives.relative > tolerance:
         kind = PointKind.not_critical
-    elif relative < -tolerance:  # before the gap: near zero even a saddle's is below rounding
+    elif relative < -tolerance:  # Before the gap, which is below rounding near zero.
         kind = PointKind.strict_saddle
-    elif here.log_loss - best <= max(tolerance**2, 1e-12):
+    elif derivatives.log_loss - best <= max(tolerance**2, 1e-12):
         kind = PointKind.global_minimum
     else:
         kind = PointKind.degenerate
     return Landscape(
         kind,
-        smallest_eigenvalue=float(pairs.values[0]) * math.exp(min(here.log_loss, 700.0)),
+        smallest_eigenvalue=float(pairs.values[0]) * math.exp(min(derivatives.log_loss, 700.0)),
         relative_eigenvalue=relative,
         negative_eigenvalues=int((pairs.values < -tolerance * pairs.size).sum()),
-        relative_gradient=here.relative,
-        log_loss=here.log_loss,
+        relative_gradient=derivatives.relative,
+        log_loss=derivatives.log_loss,
         optimal_log_loss=best,
         radius=math.sqrt(square),
     )
@@ -109,7 +300,7 @@ class Escape:
     order: int
     """1: along the gradient; 2: along negative curvature."""
     angle: float
-    """How far to go, as an angle seen from the centre of the sphere."""
+    """Length of the step, as an angle seen from the centre of the spderivatives."""
     predicted: float
     """Relative change of the loss, to leading order."""
     actual: float
@@ -117,26 +308,26 @@ class Escape:
 
 
 def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | None:
-    r"""A way down on the sphere from a point that is not optimal, or None where there is none.
+    r"""A direction of descent on the sphere from a point, or None if there is none.
 
     $$\Delta L \approx -s\,r\,\|P\nabla L\| \quad\text{or, at a critical point,}\quad
       \tfrac12 s^2 r^2\lambda_{\min}$$
 
-    Source: ji2022, Thm 3.4 (made strict: as printed, with <=, a rotation of W and H satisfies it)
+    Source: ji2022, Thm 3.4 (with < for the printed <=, which a rotation of W and H satisfies)
 
     Args:
-        angle: s, the angle to go along the great circle.
+        angle: s, the length of the step along the great circle.
 
-    >>> from nclab.ulpm.examples import example_point, example_problem
-    >>> found = escape(example_problem(), example_point(1.0))
-    >>> found.order, abs(found.actual / found.predicted - 1) < 0.01
+    >>> from nclab.ulpm.examination import example_point, example_problem
+    >>> descent = escape(example_problem(), example_point(1.0))
+    >>> descent.order, abs(descent.actual / descent.predicted - 1) < 0.01
     (2, True)
     """
-    here = tangent(as_problem(problem), theta)
+    derivatives = tangent(as_problem(problem), theta)
     radius = math.sqrt(square_norm(theta))
-    if here.relative > 1e-7:
-        size = float(np.linalg.norm(here.gradient))
-        direction, order = here.gradient / -size, 1
+    if derivatives.relative > 1e-7:
+        size = float(np.linalg.norm(derivatives.gradient))
+        direction, order = derivatives.gradient / -size, 1
         predicted = -angle * radius * size
     else:
         pairs = smallest_eigenpairs(problem, theta, count=1)
@@ -145,12 +336,12 @@ def escape(problem: Problem, theta: Array, *, angle: float = 0.01) -> Escape | N
         direction, order = pairs.vectors[0], 2
         predicted = 0.5 * (angle * radius) ** 2 * float(pairs.values[0])
     moved = along_circle(theta, direction, angle)
-    actual = math.expm1(log_loss(problem, moved) - here.log_loss)
+    actual = math.expm1(log_loss(problem, moved) - derivatives.log_loss)
     return Escape(direction, order, angle, predicted, actual)
 
 
 def along_circle(theta: Array, direction: Array, angle: float) -> Array:
-    """The point at an angle along the great circle that leaves in a unit tangent direction.
+    """Return the point at an angle along the great circle with a unit tangent direction.
 
     >>> along_circle(np.array([[2.0], [0.0]]), np.array([[0.0], [1.0]]), math.pi / 2).round(12)
     array([[0.], [2.]])
@@ -160,10 +351,10 @@ def along_circle(theta: Array, direction: Array, angle: float) -> Array:
 
 
 class Slice(NamedTuple):
-    """The loss on a two-dimensional piece of the sphere."""
+    """The loss on a two-dimensional slice of the spderivatives."""
 
     angles: Array
-    """(p,) along each of two orthogonal directions, 0 in the middle."""
+    """(p,) angles along each of two orthogonal directions, with 0 in the middle."""
     log_losses: Array
     """(p, p) log L; the second direction varies along rows."""
 
@@ -171,11 +362,11 @@ class Slice(NamedTuple):
 def sphere_slice(
     problem: Problem, theta: Array, directions: Array, *, reach: float = 1.2, points: int = 61
 ) -> Slice:
-    """The loss around a point, over the plane of two orthonormal tangent directions (2, C + CN, d).
+    """Return the loss around a point, over two orthonormal tangent directions (2, C + CN, d).
 
-    A point (a, b) of the plane is reached along the great circle that leaves towards it.
+    The great circle in the direction of (a, b) leads to the point with these coordinates.
 
-    >>> from nclab.ulpm.examples import example_point, example_problem
+    >>> from nclab.ulpm.examination import example_point, example_problem
     >>> problem, point = example_problem(), example_point()
     >>> lowest = smallest_eigenpairs(problem, point, count=2).vectors
     >>> piece = sphere_slice(problem, point, lowest, reach=0.5, points=3)
@@ -187,15 +378,15 @@ def sphere_slice(
     for row, second in enumerate(angles):
         for column, first in enumerate(angles):
             angle = math.hypot(first, second)
-            towards = first * directions[0] + second * directions[1]
-            towards = towards / angle if angle > 0 else towards
-            log_losses[row, column] = log_loss(problem, along_circle(theta, towards, angle))
+            direction = first * directions[0] + second * directions[1]
+            direction = direction / angle if angle > 0 else direction
+            log_losses[row, column] = log_loss(problem, along_circle(theta, direction, angle))
     return Slice(angles, log_losses)
 
 
 @dataclass(frozen=True)
 class SphereSolution:
-    """What minimisation on a sphere found."""
+    """Result of a minimisation on a spderivatives."""
 
     theta: Array
     log_loss: float
@@ -220,15 +411,15 @@ def minimise_on_sphere(problem: Problem, *, radius: float, seed: int = 0) -> Sph
 
     def objective(flat: Array) -> tuple[float, Array]:
         size = math.sqrt(float(flat @ flat))
-        found = tangent(problem, flat.reshape(problem.shape) * (radius / size))
-        return found.log_loss, found.gradient.ravel() * (radius / size)
+        derivatives = tangent(problem, flat.reshape(problem.shape) * (radius / size))
+        return derivatives.log_loss, derivatives.gradient.ravel() * (radius / size)
 
     start = problem.initial(scale=1.0, seed=seed).ravel()
     start *= radius / math.sqrt(float(start @ start))
     options: dict[str, Any] = {"maxiter": 20_000, "maxcor": 30, "gtol": 1e-12, "ftol": 0.0}
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    theta = found.x.reshape(problem.shape)
+    result = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    theta = result.x.reshape(problem.shape)
     theta = theta * (radius / math.sqrt(square_norm(theta)))
     value = log_loss(problem, theta)
     best = optimal_log_loss(problem, radius**2)
-    return SphereSolution(theta, value, value - best, int(found.nfev))
+    return SphereSolution(theta, value, value - best, int(result.nfev))

@@ -1,8 +1,7 @@
 r"""The unconstrained layer-peeled model: its loss, gradient and margins at any scale.
 
 A point is one array `theta` of shape (C + CN, d): the C classifier rows W, then the CN features H,
-class by class. Everything is computed in the log domain, so a loss of 1e-400 is a number like any
-other.
+class by class. All computations use logarithms, so losses as small as 1e-400 keep their digits.
 """
 
 import math
@@ -19,18 +18,18 @@ Array = NDArray[np.float64]
 Reduction = Literal["mean", "sum"]
 
 HUGE = 1e150
-"""Numbers beyond this have squares that float64 cannot hold."""
+"""Largest number allowed in a point; squares of larger numbers overflow in float64."""
 TINY_LOG = -37.0
-"""Below this log(1 + e^a) is e^a to the last bit."""
+"""Value of a below which log(1 + e^a) equals e^a in float64."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The model's sizes, and whether the loss is the sum over samples or their mean.
+    """The sizes of the model, and whether the loss is the sum or the mean over samples.
 
-    ji2022 writes K, n for our C, N. Its Eq. (4) is the sum; its learning rate 5 diverges on the
-    sum or, from starts far below 0.01, goes on mostly without collapse, and is stable on the mean,
-    which is therefore the default.
+    ji2022 writes K, n for our C, N. Its Eq. (4) is the sum. Its learning rate of 5 is stable for
+    the mean, which is therefore the default. For the sum, descent with this rate diverges or, from
+    starts far below 0.01, mostly does not collapse.
 
     >>> problem = Problem(num_classes=5, per_class=10, dim=20)
     >>> problem.samples, problem.shape
@@ -49,20 +48,20 @@ class Problem:
             raise NclabError(f"Expected at least 1 sample per class, got {self.per_class}.")
         if self.dim < self.num_classes - 1:
             raise NclabError(
-                f"Expected dimension {self.num_classes - 1} or more, got {self.dim}: fewer hold "
-                f"no simplex ETF of {self.num_classes} classes. Raise the dimension."
+                f"Expected dimension {self.num_classes - 1} or more, got {self.dim}: a smaller "
+                f"dimension has no simplex ETF of {self.num_classes} classes."
             )
         if self.reduction not in ("mean", "sum"):
             raise NclabError(f"Expected reduction mean or sum, got {self.reduction!r}.")
 
     @property
     def samples(self) -> int:
-        """CN."""
+        """Number of samples, CN."""
         return self.num_classes * self.per_class
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of a point: (C + CN, d)."""
+        """Shape of a point, (C + CN, d)."""
         return self.num_classes + self.samples, self.dim
 
     @property
@@ -76,8 +75,8 @@ class Problem:
         return np.repeat(np.arange(self.num_classes), self.per_class)
 
     @cached_property
-    def label_places(self) -> NDArray[np.int64]:
-        """(CN,) where the logits of the labels are in a flat (C, CN) array."""
+    def label_positions(self) -> NDArray[np.int64]:
+        """(CN,) positions of the labels' logits in a flat (C, CN) array."""
         return self.labels * self.samples + self.rows
 
     @cached_property
@@ -86,11 +85,11 @@ class Problem:
         return np.arange(self.samples)
 
     def split(self, theta: Array) -> tuple[Array, Array]:
-        """W (C, d) and H (CN, d) as views of a point."""
+        """Return W (C, d) and H (CN, d) as views of a point."""
         return theta[: self.num_classes], theta[self.num_classes :]
 
     def join(self, weight: Any, features: Any) -> Array:
-        """A point from W (C, d) and H (CN, d), checked.
+        """Return a checked point from W (C, d) and H (CN, d).
 
         >>> Problem(2, 1, 1).join([[1.0], [-1.0]], [[2.0], [-2.0]]).ravel().tolist()
         [1.0, -1.0, 2.0, -2.0]
@@ -98,23 +97,24 @@ class Problem:
         W, H = np.asarray(weight, dtype=np.float64), np.asarray(features, dtype=np.float64)
         for name, array, rows in (("W", W, self.num_classes), ("H", H, self.samples)):
             if array.shape != (rows, self.dim):
-                turn = f" Pass {name}.T." if array.shape == (self.dim, rows) else ""
+                advice = f" Pass {name}.T." if array.shape == (self.dim, rows) else ""
                 raise DataError(
-                    f"Expected {name} of shape {(rows, self.dim)}, got {array.shape}.{turn}"
+                    f"Expected {name} of shape {(rows, self.dim)}, got {array.shape}.{advice}"
                 )
         return self.checked(np.concatenate([W, H]))
 
     def checked(self, theta: Any) -> Array:
-        """A finite float64 point of the right shape, or an error that says what is wrong."""
+        """Return a point as float64; raise if its shape is wrong or an entry is not finite."""
         point = np.asarray(theta, dtype=np.float64)
         if point.shape != self.shape:
             raise DataError(f"Expected a point of shape {self.shape}, got {point.shape}.")
         if not np.isfinite(point).all():
-            row, column = np.argwhere(~np.isfinite(point))[0]
-            name = "W" if row < self.num_classes else "H"
-            place = row if name == "W" else row - self.num_classes
+            row_of_point, column = np.argwhere(~np.isfinite(point))[0]
+            name = "W" if row_of_point < self.num_classes else "H"
+            row = row_of_point if name == "W" else row_of_point - self.num_classes
             raise DataError(
-                f"Expected finite numbers, got {point[row, column]} at {name}[{place}, {column}]."
+                f"Expected finite numbers, got {point[row_of_point, column]} at "
+                f"{name}[{row}, {column}]."
             )
         largest = float(np.abs(point).max())
         if largest > HUGE:
@@ -122,7 +122,7 @@ class Problem:
         return point
 
     def initial(self, *, scale: float = 0.1, seed: int = 0) -> Array:
-        """Independent normal numbers of standard deviation `scale`, W first.
+        """Return a point of independent normal numbers with standard deviation `scale`, W first.
 
         >>> print(Problem(5, 10, 20).initial(scale=1.0)[0, 0])
         0.1257302210933933
@@ -135,35 +135,35 @@ class Problem:
         return scale * generator.standard_normal(self.shape)
 
 
-def as_problem(given: object) -> Problem:
-    """The problem, or one line that says what came instead."""
-    if not isinstance(given, Problem):
-        raise NclabError(f"Expected a ulpm.Problem(classes, samples, dim), got {given!r}.")
-    return given
+def as_problem(value: object) -> Problem:
+    """Return the value if it is a `Problem`; raise otherwise."""
+    if not isinstance(value, Problem):
+        raise NclabError(f"Expected a ulpm.Problem(classes, samples, dim), got {value!r}.")
+    return value
 
 
-class Pull(NamedTuple):
-    """The loss and how it pulls at the logits."""
+class LogitGradient(NamedTuple):
+    """log L and its derivative with respect to the logits."""
 
     log_loss: float
     weights: Array
-    """(CN, C) derivative of log L in the logits: non-negative off the label, rows sum to 0."""
+    """(CN, C) derivative: non-negative except at the label, each row sums to 0."""
 
 
-def pull(problem: Problem, theta: Array, share: Array | None = None) -> Pull:
-    """log L and its derivative in the logits; every other quantity is made from these.
+def logit_gradient(problem: Problem, theta: Array, share: Array | None = None) -> LogitGradient:
+    """Return log L and its derivative with respect to the logits, the basis of all quantities.
 
-    `share` (CN,) weighs the samples, by default all alike as the reduction says.
+    `share` (CN,) are weights of the samples; by default all weights equal `problem.share`.
 
     >>> problem = Problem(2, 1, 1, "sum")
-    >>> loss, weights = pull(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]]))
+    >>> loss, weights = logit_gradient(problem, np.array([[1.0], [-1.0], [500.0], [-500.0]]))
     >>> round(loss, 6), weights.round(9).tolist()
     (-999.306853, [[-0.5, 0.5], [0.5, -0.5]])
     """
     W, H = problem.split(theta)
-    logits = W @ H.T  # (C, CN), so that reductions over classes run along rows
-    logits -= logits.ravel()[problem.label_places]
-    logits.ravel()[problem.label_places] = -np.inf
+    logits = W @ H.T  # (C, CN): reductions over classes then run along rows.
+    logits -= logits.ravel()[problem.label_positions]
+    logits.ravel()[problem.label_positions] = -np.inf
     top = np.maximum.reduce(logits, 0)
     logits -= top
     weights = np.exp(logits, out=logits)
@@ -181,8 +181,8 @@ def pull(problem: Problem, theta: Array, share: Array | None = None) -> Pull:
     # p_j / L with p_j = e^{z_j - z_y - loss}; the label's weight is minus the sum, never 1 - p.
     factor = shares * np.exp(log_odds - losses - log_loss)
     weights *= factor / sums
-    weights.ravel()[problem.label_places] = -factor
-    return Pull(log_loss, weights.T)
+    weights.ravel()[problem.label_positions] = -factor
+    return LogitGradient(log_loss, weights.T)
 
 
 def log_loss(problem: Problem, theta: Array) -> float:
@@ -197,7 +197,7 @@ def log_loss(problem: Problem, theta: Array) -> float:
     >>> round(math.exp(log_loss(problem, np.zeros(problem.shape))), 6)
     1.098612
     """
-    return pull(problem, theta).log_loss
+    return logit_gradient(problem, theta).log_loss
 
 
 class LogGradient(NamedTuple):
@@ -205,7 +205,7 @@ class LogGradient(NamedTuple):
 
     log_loss: float
     gradient: Array
-    """(C + CN, d) gradient of log L, that is of L divided by L: finite at any margin."""
+    """(C + CN, d) gradient of log L, which equals grad L / L and is finite for any margin."""
 
 
 def log_gradient(problem: Problem, theta: Array) -> LogGradient:
@@ -220,7 +220,7 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
     array([-500.,  500.,   -1.,    1.])
     """
     W, H = problem.split(theta)
-    value, weights = pull(problem, theta)
+    value, weights = logit_gradient(problem, theta)
     gradient = np.empty_like(theta)
     np.matmul(weights.T, H, out=gradient[: problem.num_classes])
     np.matmul(weights, W, out=gradient[problem.num_classes :])
@@ -228,7 +228,7 @@ def log_gradient(problem: Problem, theta: Array) -> LogGradient:
 
 
 def pair_margins(problem: Problem, theta: Array) -> Array:
-    r"""(CN, C) the margin of every sample against every other class, inf at its own.
+    r"""(CN, C) margin of every sample against every other class; inf at its own class.
 
     $$m_{kij} = (w_k - w_j)\cdot h_{k,i}$$
 
@@ -260,7 +260,7 @@ def smallest_margin(problem: Problem, theta: Array) -> float:
 
 
 def largest_margin(problem: Problem, square_norm: float) -> float:
-    r"""The largest margin that $\|W\|_F^2+\|H\|_F^2$ allows; simplex ETFs have it.
+    r"""The largest margin for a given $\|W\|_F^2+\|H\|_F^2$, which simplex ETFs attain.
 
     $$q_{\min} \le \frac{\|W\|_F^2+\|H\|_F^2}{2(C-1)\sqrt N}$$
 
@@ -291,7 +291,7 @@ def optimal_log_loss(problem: Problem, square_norm: float) -> float:
 
 
 class Invariants(NamedTuple):
-    """What gradient flow conserves."""
+    """Quantities that gradient flow conserves."""
 
     balance: Array
     """(d, d) WᵀW - HᵀH, rows of H being features."""
@@ -300,7 +300,7 @@ class Invariants(NamedTuple):
 
 
 def invariants(problem: Problem, theta: Array) -> Invariants:
-    r"""What gradient flow conserves: the balance of W and H, and the sum of the classifiers.
+    r"""Quantities that gradient flow conserves: the balance of W and H, and the sum of rows of W.
 
     $$W^TW - HH^T,\qquad \sum_k w_k$$
 
@@ -315,10 +315,10 @@ def invariants(problem: Problem, theta: Array) -> Invariants:
 
 
 def invariant_drift(before: Invariants, after: Invariants) -> float:
-    """Largest relative change of the two invariants, in Frobenius norm.
+    """Return the largest relative change of the two invariants, in Frobenius norm.
 
-    >>> one = Invariants(np.array([[2.0]]), np.array([1.0]))
-    >>> invariant_drift(one, Invariants(np.array([[2.5]]), np.array([1.0])))
+    >>> before = Invariants(np.array([[2.0]]), np.array([1.0]))
+    >>> invariant_drift(before, Invariants(np.array([[2.5]]), np.array([1.0])))
     0.25
     """
     drifts = []

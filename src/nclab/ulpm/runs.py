@@ -1,4 +1,4 @@
-"""Runs of the layer-peeled model on disk: what `nclab ulpm` and `nclab landscape` write."""
+"""Runs of the layer-peeled model on disk, as `nclab ulpm` and `nclab landscape` write them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
@@ -19,20 +19,19 @@ from nclab.records import Run, open_run
 from nclab.records.encoding import to_plain
 from nclab.records.results import make_folder
 from nclab.records.schema import MEASUREMENT, SAMPLE, MeasurementRecord, SampleRecord
-from nclab.ulpm.examination import Examination, escape_samples, slice_below
-from nclab.ulpm.examples import run_escape
+from nclab.ulpm.examination import Examination, escape_samples, run_escape, slice_below
 from nclab.ulpm.problem import Array, Problem
 from nclab.ulpm.solution import UlpmSolution
 from nclab.ulpm.trajectory import Outcome
 
 POINT = "point.safetensors"
-"""The last point of a run, or the one that was examined."""
+"""File of the last point of a run, or of the point that was examined."""
 FEATURES = "features"
-"""What the curves of a run are about."""
+"""Name of the layer in the records of a run."""
 
 
 def to_dict(solution: UlpmSolution) -> dict[str, Any]:
-    """The last sample, every other metric at its point, and how the run ended.
+    """Return the last sample, all other metrics of its point, and the outcome of the run.
 
     >>> from nclab.ulpm.solution import UlpmConfig, solve
     >>> to_dict(solve(UlpmConfig(classes=3, per_class=2, dim=2, steps=10)))["step"]
@@ -51,7 +50,7 @@ def to_dict(solution: UlpmSolution) -> dict[str, Any]:
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Make a new folder, or take an empty one; results are never overwritten.
+    """Create a new folder or use an empty one; results are never overwritten.
 
     >>> import tempfile
     >>> prepare_folder(Path(tempfile.mkdtemp()) / "run").name
@@ -66,7 +65,7 @@ def prepare_folder(folder: Path) -> Path:
 def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     """Write the samples as a run, its last point and, with matplotlib, figures.
 
-    Returns a line for every file, or for why there is no figure.
+    Returns one line for each file, and one with the reason if there are no figures.
 
     >>> import tempfile
     >>> from nclab.ulpm.solution import UlpmConfig, solve
@@ -77,19 +76,19 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     config, trajectory = solution.config, solution.trajectory
     problem, theta = trajectory.problem, trajectory.theta
     rows = [sample.to_dict() for sample in trajectory.samples]
-    done, last = trajectory.outcome is Outcome.finished, rows[-1]
-    ending = {"outcome": trajectory.outcome.value, "message": trajectory.message}
-    about: dict[str, Any] = {"kind": "ulpm", "config": asdict(config), "seed": config.seed}
-    with open_run(folder, **about, backend=trajectory.backend) as run:
+    finished, last = trajectory.outcome is Outcome.finished, rows[-1]
+    outcome = {"outcome": trajectory.outcome.value, "message": trajectory.message}
+    manifest: dict[str, Any] = {"kind": "ulpm", "config": asdict(config), "seed": config.seed}
+    with open_run(folder, **manifest, backend=trajectory.backend) as run:
         _append_samples(run, FEATURES, rows)
         _append_measurement(run, problem, theta, step=last["step"], log_time=last["log_time"])
         _write_point(folder, problem, theta)
         run.beat(step=last["step"], total=config.steps)
-        if done:
-            run.finish(**ending)
+        if finished:
+            run.finish(**outcome)
         else:
-            run.fail(trajectory.message, **ending)
-    if not done:
+            run.fail(trajectory.message, **outcome)
+    if not finished:
         return _lines(folder)
     sizes = f"C = {config.classes}, N = {config.per_class}, d = {config.dim}"
     titles = {
@@ -106,11 +105,12 @@ def write_solution(solution: UlpmSolution, folder: Path) -> list[str]:
     return _lines(folder, pictures())
 
 
-def write_examination(found: Examination, folder: Path) -> list[str]:
-    """Write the answer as a run, the point and figures: a slice of the loss and, for the example,
-    the descents that leave it and those that do not.
+def write_examination(examination: Examination, folder: Path) -> list[str]:
+    """Write the result as a run, the point, and figures.
 
-    Returns a line for every file, or for why there is no figure.
+    The figures show a slice of the loss and, for the example, the four runs of descent.
+
+    Returns one line for each file, and one with the reason if there are no figures.
 
     >>> import tempfile
     >>> from nclab.ulpm.examination import examine, find_point
@@ -118,7 +118,7 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
     >>> [Path(line).name for line in lines][:3]
     ['manifest.json', 'journal.jsonl', 'point.safetensors']
     """
-    subject = found.subject
+    subject = examination.subject
     runs = None if subject.scale is None else escape_samples(run_escape(scale=subject.scale))
     config = {"point": subject.name, "scale": subject.scale, **asdict(subject.problem)}
     with open_run(folder, kind="landscape", config=config) as run:
@@ -126,7 +126,7 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
         for name, rows in (runs or {}).items():
             _append_samples(run, name, rows)
         _write_point(folder, subject.problem, subject.theta)
-        run.finish(outcome=found.landscape.kind.value, landscape=found.to_dict())
+        run.finish(outcome=examination.landscape.kind.value, landscape=examination.to_dict())
 
     def pictures() -> Iterable[Picture]:
         yield figures.slice_picture(*slice_below(subject))
@@ -137,7 +137,7 @@ def write_examination(found: Examination, folder: Path) -> list[str]:
 
 
 def _write_point(folder: Path, problem: Problem, theta: Array) -> None:
-    """A point as `nclab measure` and `nclab landscape` read it: weight, features, labels."""
+    """Write the weight, features and labels of a point for `nclab measure` and `landscape`."""
     weight, features = (torch.from_numpy(part.copy()) for part in problem.split(theta))
     arrays = {"weight": weight, "features": features, "labels": torch.from_numpy(problem.labels)}
     write_whole(folder / POINT, safetensors.torch.save(arrays))
@@ -156,7 +156,7 @@ def _append_measurement(
     record = MeasurementRecord(kind=MEASUREMENT, step=step, log_time=log_time, layers=[], train={})
     try:
         record["layers"] = [_measure(problem, theta).to_dict()]
-    except NclabError as error:  # a point whose classes have no geometry
+    except NclabError as error:  # Class means may coincide, for example.
         record["why"] = str(error)
     run.append(record)
 
@@ -170,5 +170,5 @@ def _lines(folder: Path, pictures: Iterable[Picture] = ()) -> list[str]:
     lines = [f"wrote {folder / name}" for name in ("manifest.json", "journal.jsonl", POINT)]
     try:
         return lines + [f"wrote {path}" for picture in pictures for path in save(picture, folder)]
-    except NclabError as error:  # the extra is not installed, or the run too short
+    except NclabError as error:  # matplotlib is not installed, or the run is too short.
         return [*lines, f"no figures: {error}"]

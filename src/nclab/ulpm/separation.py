@@ -11,10 +11,17 @@ import numpy as np
 
 from nclab.errors import NclabError
 from nclab.metrics.nc2_simplex_etf import simplex_etf
-from nclab.ulpm.problem import Array, Problem, as_problem, pair_margins, pull, smallest_margin
+from nclab.ulpm.problem import (
+    Array,
+    Problem,
+    as_problem,
+    logit_gradient,
+    pair_margins,
+    smallest_margin,
+)
 
 ACTIVE = 1e-6
-"""A constraint is active when its margin is within this of the smallest, relatively."""
+"""Relative distance to the smallest margin up to which a constraint is active."""
 
 
 def optimal_value(problem: Problem) -> float:
@@ -32,7 +39,7 @@ def optimal_value(problem: Problem) -> float:
 
 
 def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
-    r"""A global optimum of problem (5): a self-dual simplex ETF, turned at random with a seed.
+    r"""A global optimum of problem (5): a self-dual simplex ETF, rotated at random with a seed.
 
     $$\|w_k\|^2=\sqrt N\,\tfrac{C-1}{C},\quad h_{k,i}=w_k/\sqrt N$$
 
@@ -46,8 +53,8 @@ def optimal_point(problem: Problem, *, seed: int | None = None) -> Array:
     classes, size = problem.num_classes, math.sqrt(problem.per_class)
     frame = simplex_etf(classes, problem.dim).numpy()
     if seed is not None:
-        turn = np.random.default_rng(seed).standard_normal((problem.dim, problem.dim))
-        frame = frame @ np.linalg.qr(turn)[0]
+        random = np.random.default_rng(seed).standard_normal((problem.dim, problem.dim))
+        frame = frame @ np.linalg.qr(random)[0]
     W = math.sqrt(size * (classes - 1) / classes) * frame
     return np.concatenate([W, np.repeat(W, problem.per_class, axis=0) / size])
 
@@ -67,7 +74,7 @@ def optimal_multiplier(problem: Problem) -> float:
 
 
 class ApproximateKKT(NamedTuple):
-    """How nearly a point, scaled to margin 1, solves the KKT conditions of problem (5)."""
+    """Distance of a point, scaled to margin 1, from the KKT conditions of problem (5)."""
 
     log_loss: float
     alignment: float
@@ -77,38 +84,38 @@ class ApproximateKKT(NamedTuple):
     delta: float
     """Largest multiplier times slack."""
     delta_bound: float
-    """What Lemma 3.2 bounds `delta` by, with the constant that its proof gives."""
+    """Upper bound of `delta` by Lemma 3.2, with the constant of its proof."""
 
 
 def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
-    r"""The multipliers of the loss make a point of a run an approximate KKT point.
+    r"""Distance of a point of a run from the KKT conditions, with the multipliers of the loss.
 
     $$\varepsilon=\sqrt{2(1-\beta)/\kappa},\qquad
       \delta\le\frac{C}{2e\kappa\,q_{\min}},\qquad \kappa=q_{\min}/\|\theta\|^2$$
 
     Source: ji2022, Lemma 3.2 (beta with -grad L; printed without the minus)
-    Range: epsilon and delta in [0, inf); nan while a sample is on the wrong side.
+    Range: epsilon and delta in [0, inf); nan while a sample is classified wrongly.
 
-    kappa moves along a run. With it the first is an equality, and the second bounds each multiplier
-    times its slack. The paper has a positive constant in its place, at most kappa at all times, and
-    a bound on delta that is larger by e.
+    kappa changes along a run. With this kappa the first formula is an equality, and the second
+    bounds each multiplier times its slack. The paper uses a positive constant that is at most kappa
+    at all times, and a bound on delta that is larger by a factor e.
 
     >>> problem = Problem(3, 1, 2)
-    >>> found = approximate_kkt(problem, 3 * optimal_point(problem))
-    >>> round(found.alignment, 12), round(found.epsilon, 7), round(found.delta, 12)
+    >>> kkt = approximate_kkt(problem, 3 * optimal_point(problem))
+    >>> round(kkt.alignment, 12), round(kkt.epsilon, 7), round(kkt.delta, 12)
     (1.0, 0.0, 0.0)
     """
-    log_loss, weights = pull(as_problem(problem), theta)
+    log_loss, weights = logit_gradient(as_problem(problem), theta)
     W, H = problem.split(theta)
     gradient = np.concatenate([weights.T @ H, weights @ W])
     size, steepness = float(np.linalg.norm(theta)), float(np.linalg.norm(gradient))
     if size == 0 or steepness == 0:
         return ApproximateKKT(log_loss, math.nan, math.nan, math.nan, math.nan)
-    # 1 - beta from the difference of the unit vectors keeps its digits near 1.
-    apart = float(np.linalg.norm(theta / size + gradient / steepness))
+    # The difference of the unit vectors keeps the digits of 1 - beta where beta is near 1.
+    gap = float(np.linalg.norm(theta / size + gradient / steepness))
     margins = pair_margins(problem, theta)
     smallest = float(margins.min())
-    beta = 1.0 - 0.5 * apart**2
+    beta = 1.0 - 0.5 * gap**2
     if smallest <= 0:
         return ApproximateKKT(log_loss, beta, math.nan, math.nan, math.nan)
     multipliers = weights * (size / steepness)
@@ -117,7 +124,7 @@ def approximate_kkt(problem: Problem, theta: Array) -> ApproximateKKT:
     return ApproximateKKT(
         log_loss,
         beta,
-        epsilon=apart / math.sqrt(kappa),
+        epsilon=gap / math.sqrt(kappa),
         delta=float((multipliers * slack).max()),
         delta_bound=problem.num_classes / (2 * math.e * kappa * smallest),
     )
@@ -128,7 +135,7 @@ def alignment(problem: Problem, theta: Array) -> float:
 
     $$\beta = -\frac{\langle\theta,\nabla L\rangle}{\|\theta\|\,\|\nabla L\|}$$
 
-    Source: ji2022, Lemma 3.2 (with -grad L, as it must be)
+    Source: ji2022, Lemma 3.2 (with -grad L; printed without the minus)
     Range: [-1, 1]; tends to 1 along gradient flow.
 
     >>> problem = Problem(3, 1, 2)
@@ -140,7 +147,7 @@ def alignment(problem: Problem, theta: Array) -> float:
 
 @dataclass(frozen=True)
 class KKTCertificate:
-    """A point of problem (5), scaled to margin 1, with what proves how good it is."""
+    """A point of problem (5), scaled to margin 1, with multipliers that prove its quality."""
 
     theta: Array
     multipliers: Array
@@ -148,7 +155,7 @@ class KKTCertificate:
     value: float
     """Half the squared norm at margin 1."""
     lower_bound: float
-    """No feasible point is below: Lemma 3.1."""
+    """Lower bound on the value of every feasible point, from Lemma 3.1."""
     stationarity: float
     """Norm of theta - sum of multipliers times gradients of the margins, over that of theta."""
     complementarity: float
@@ -156,16 +163,16 @@ class KKTCertificate:
 
     @property
     def gap(self) -> float:
-        """Value above the lower bound, relatively."""
+        """Relative difference of the value and the lower bound."""
         return self.value / self.lower_bound - 1.0
 
     @property
     def residual(self) -> float:
-        """The worse of stationarity and complementarity."""
+        """The larger one of stationarity and complementarity."""
         return max(self.stationarity, self.complementarity)
 
     def kind(self, tolerance: float = 1e-6) -> str:
-        """`global minimum`, `KKT point` or `not a KKT point`."""
+        """Return `global minimum`, `KKT point` or `not a KKT point`."""
         if self.residual > tolerance:
             return "not a KKT point"
         return "global minimum" if self.gap <= tolerance else "KKT point"
@@ -174,7 +181,8 @@ class KKTCertificate:
 def certify(problem: Problem, theta: Array, multipliers: Array | None = None) -> KKTCertificate:
     """Scale a separating point to margin 1 and measure its KKT residuals in problem (5).
 
-    Without multipliers the best non-negative ones of the active constraints are computed.
+    Without `multipliers`, the non-negative multipliers of the active constraints with the smallest
+    residual are computed.
 
     Source: ji2022, Eq. (5)
 
@@ -193,7 +201,7 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
     margins = pair_margins(problem, scaled)
     if multipliers is None:
         multipliers = best_multipliers(problem, scaled, margins)
-    pulled = margin_pull(problem, scaled, multipliers)
+    combined = margin_gradient(problem, scaled, multipliers)
     slack = np.where(np.isinf(margins), 0.0, margins - 1.0)
     value = 0.5 * float((scaled**2).sum())
     return KKTCertificate(
@@ -201,17 +209,19 @@ def certify(problem: Problem, theta: Array, multipliers: Array | None = None) ->
         multipliers,
         value,
         optimal_value(problem),
-        stationarity=float(np.linalg.norm(scaled - pulled) / np.linalg.norm(scaled)),
+        stationarity=float(np.linalg.norm(scaled - combined) / np.linalg.norm(scaled)),
         complementarity=float((multipliers * slack).max()),
     )
 
 
-def margin_pull(problem: Problem, theta: Array, multipliers: Array) -> Array:
-    """Sum over all constraints of multiplier times gradient of the margin, shaped like theta.
+def margin_gradient(problem: Problem, theta: Array, multipliers: Array) -> Array:
+    """Return the sum of multiplier times gradient of the margin over all constraints.
+
+    The result has the shape of theta.
 
     >>> problem = Problem(2, 1, 1)
     >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
-    >>> margin_pull(problem, point, np.array([[0.0, 1.0], [0.0, 0.0]])).ravel().tolist()
+    >>> margin_gradient(problem, point, np.array([[0.0, 1.0], [0.0, 0.0]])).ravel().tolist()
     [2.0, -2.0, 2.0, 0.0]
     """
     W, H = problem.split(theta)
@@ -221,15 +231,15 @@ def margin_pull(problem: Problem, theta: Array, multipliers: Array) -> Array:
 
 
 def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
-    """Non-negative multipliers of the active constraints with the smallest residual."""
+    """Return non-negative multipliers of the active constraints with the smallest residual."""
     from scipy.optimize import nnls
 
     active = np.argwhere(margins <= margins.min() * (1 + ACTIVE))  # (a, 2) samples and classes
     columns = np.zeros((theta.size, len(active)))
     for column, (sample, other) in enumerate(active):
-        one = np.zeros_like(margins)
-        one[sample, other] = 1.0
-        columns[:, column] = margin_pull(problem, theta, one).ravel()
+        unit = np.zeros_like(margins)
+        unit[sample, other] = 1.0
+        columns[:, column] = margin_gradient(problem, theta, unit).ravel()
     multipliers = np.zeros_like(margins)
     multipliers[active[:, 0], active[:, 1]] = nnls(columns, theta.ravel())[0]
     return multipliers
@@ -237,7 +247,7 @@ def best_multipliers(problem: Problem, theta: Array, margins: Array) -> Array:
 
 @dataclass(frozen=True)
 class SeparationSolution:
-    """What the solver of problem (5) found, with its proof."""
+    """A solution of problem (5) with its certificate."""
 
     certificate: KKTCertificate
     evaluations: int
@@ -253,8 +263,8 @@ def solve_separation(
 
     Source: ji2022, Eq. (5)
 
-    The inner problems are smooth and go to L-BFGS; multipliers are updated after each. Nothing of
-    the closed form is used, except to certify: the value can be compared with Lemma 3.1.
+    L-BFGS solves the smooth inner problems; the multipliers are updated after each of them. The
+    closed form is used only for the certificate, so the value can be compared with Lemma 3.1.
 
     >>> problem = Problem(3, 1, 2)
     >>> solution = solve_separation(problem)
@@ -272,18 +282,18 @@ def solve_separation(
 
     def objective(flat: Array, multipliers: Array) -> tuple[float, Array]:
         point = flat.reshape(problem.shape)
-        pressed = _pressed(problem, point, multipliers, penalty)
-        value = 0.5 * float(flat @ flat) + float((pressed**2).sum()) / (2 * penalty)
-        return value, (point - margin_pull(problem, point, pressed)).ravel()
+        updated = _updated_multipliers(problem, point, multipliers, penalty)
+        value = 0.5 * float(flat @ flat) + float((updated**2).sum()) / (2 * penalty)
+        return value, (point - margin_gradient(problem, point, updated)).ravel()
 
     options: dict[str, Any] = {"maxiter": 2000, "maxcor": 30, "gtol": 1e-11, "ftol": 1e-16}
     for _ in range(rounds):
-        found = minimize(
+        result = minimize(
             objective, theta.ravel(), (multipliers,), jac=True, method="L-BFGS-B", options=options
         )
-        theta = found.x.reshape(problem.shape)
-        evaluations += int(found.nfev)
-        updated = _pressed(problem, theta, multipliers, penalty)
+        theta = result.x.reshape(problem.shape)
+        evaluations += int(result.nfev)
+        updated = _updated_multipliers(problem, theta, multipliers, penalty)
         change = float(np.abs(updated - multipliers).max())
         multipliers = updated
         if change <= tolerance and smallest_margin(problem, theta) > 0:
@@ -291,8 +301,10 @@ def solve_separation(
     return SeparationSolution(certify(problem, theta, multipliers), evaluations)
 
 
-def _pressed(problem: Problem, theta: Array, multipliers: Array, penalty: float) -> Array:
-    """The multipliers moved by the violation of their constraints."""
+def _updated_multipliers(
+    problem: Problem, theta: Array, multipliers: Array, penalty: float
+) -> Array:
+    """Return the multipliers after a step along the violation of their constraints."""
     return np.maximum(multipliers + penalty * (1.0 - pair_margins(problem, theta)), 0.0)
 
 
@@ -301,7 +313,7 @@ def ray_value(problem: Problem, theta: Array) -> float:
 
     $$\frac{\|W\|_F^2+\|H\|_F^2}{2\,q_{\min}}$$
 
-    Source: ji2022, Remark 3.1 (the power of the margin is 1; printed 1/2)
+    Source: ji2022, Remark 3.1 (with power 1 of the margin; printed with power 1/2)
     Range: [(C - 1) sqrt(N), inf).
 
     >>> problem = Problem(3, 4, 2)

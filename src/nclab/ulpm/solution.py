@@ -1,4 +1,4 @@
-"""The layer-peeled model from a configuration to a trajectory, and its table."""
+"""Solving the layer-peeled model from a configuration, and the table of the result."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -31,7 +31,7 @@ ROWS = 16
 
 @dataclass(frozen=True)
 class UlpmConfig:
-    """How the layer-peeled model is followed."""
+    """Options of a run of the layer-peeled model."""
 
     classes: int = 5
     """Number of classes, C."""
@@ -40,23 +40,23 @@ class UlpmConfig:
     dim: int = 20
     """Dimension of the features, at least C - 1."""
     method: Method = "descent"
-    """How to go down."""
+    """Method: descent with a fixed rate, normalised descent, or gradient flow."""
     steps: int | None = None
-    """Steps of either descent."""
+    """Number of steps of descent or normalised descent."""
     log_time: float | None = None
-    """Last time of the flow, as log t: 1000 is t = 1e434."""
+    """Final time of the flow, as log t: 1000 means t = 1e434."""
     scale: float = 0.1
-    """Standard deviation of the start."""
+    """Standard deviation of the numbers of the start."""
     seed: int = 0
     """Seed of the start and of the noise."""
     rate: float | None = None
-    """Rate; by default 5, and 300 for normalised descent."""
+    """Learning rate; by default 5, and 300 for normalised descent."""
     reduction: Reduction = "mean"
-    """Of the loss."""
+    """Mean or sum of the loss over the samples."""
     noise: float = 0.0
-    """Noise in the gradient, for descent."""
+    """Standard deviation of noise in the gradient, for descent."""
     batch: int | None = None
-    """Samples a step, for descent."""
+    """Samples per step, for descent; by default all."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -64,8 +64,8 @@ class UlpmConfig:
         if (self.steps is None) == (self.log_time is None):
             came = "neither" if self.steps is None else "both"
             raise NclabError(
-                f"Expected either --steps or --log-time, got {came}. Descent takes --steps, "
-                "the flow --log-time."
+                f"Expected either --steps or --log-time, got {came}. Descent needs --steps, "
+                "the flow needs --log-time."
             )
         if self.method == "flow" and self.log_time is None:
             raise NclabError(
@@ -75,16 +75,16 @@ class UlpmConfig:
         if self.method != "flow" and self.steps is None:
             raise NclabError(
                 f"Expected --steps with --method {self.method}, got --log-time {self.log_time:g}. "
-                "Take --method flow."
+                "Pass --steps, or --method flow."
             )
         if self.method != "descent" and (self.noise != 0 or self.batch is not None):
             raise NclabError(f"Expected noise or batch with descent only, got {self.method}.")
         if self.method == "flow" and self.rate is not None:
-            raise NclabError(f"Expected no rate with the flow, got {self.rate:g}. Leave it out.")
+            raise NclabError(f"Expected no rate with the flow, got {self.rate:g}. Remove the rate.")
 
     @property
     def problem(self) -> Problem:
-        """The model."""
+        """The model with these sizes."""
         return Problem(self.classes, self.per_class, self.dim, self.reduction)
 
 
@@ -96,29 +96,31 @@ class UlpmSolution:
     trajectory: Trajectory
 
     def show(self) -> list[Any]:
-        """A table of some samples, and how the run ended."""
+        """Return a table of some samples, and lines about the end of the run."""
         from rich.table import Table
 
         table = Table(box=None, header_style="bold", pad_edge=False)
         for _, title, _ in COLUMNS:
             table.add_column(title, justify="right")
         samples = self.trajectory.samples
-        chosen = np.unique(np.linspace(0, len(samples) - 1, ROWS).round().astype(int))
-        for place in chosen:
-            row = samples[place].to_dict()
+        indices = np.linspace(0, len(samples) - 1, ROWS).round().astype(int)
+        for index in np.unique(indices):
+            row = samples[index].to_dict()
             cells = ("–" if row[key] is None else form.format(row[key]) for key, _, form in COLUMNS)
-            # Ten columns fit a terminal of 80 if no exponent has a needless zero.
+            # Ten columns fit into 80 characters if exponents have no leading zeros.
             table.add_row(*(cell.replace("e-0", "e-").replace("e+0", "e+") for cell in cells))
-        ended = f"{self.trajectory.outcome.value}: {self.trajectory.message}"
-        notes = [f"\n{self.trajectory.method} ({self.trajectory.backend}) {ended}"]
+        outcome = f"{self.trajectory.outcome.value}: {self.trajectory.message}"
+        notes = [f"\n{self.trajectory.method} ({self.trajectory.backend}) {outcome}"]
         slow = self.config.steps is not None and self.config.steps >= KERNEL_STEPS
         if slow and self.trajectory.backend == "numpy":
-            notes.append("`pip install nclab[fast]` compiles the steps: about ten times faster.")
+            notes.append(
+                "Install nclab[fast] for compiled steps, which are about ten times faster."
+            )
         return [table, *notes]
 
 
 def solve(config: UlpmConfig) -> UlpmSolution:
-    """Follow the model as configured.
+    """Run the model with the given options.
 
     >>> solve(UlpmConfig(classes=3, per_class=2, dim=2, steps=10)).trajectory.last.step
     10
@@ -131,10 +133,10 @@ def solve(config: UlpmConfig) -> UlpmSolution:
     assert config.steps is not None
     rate = DEFAULT_RATE[config.method] if config.rate is None else config.rate
     if config.method == "normalised":
-        found = normalised_descent(problem, start, steps=config.steps, rate=rate)
-        return UlpmSolution(config, found)
+        trajectory = normalised_descent(problem, start, steps=config.steps, rate=rate)
+        return UlpmSolution(config, trajectory)
     disturbance = None
     if config.noise != 0 or config.batch is not None:
         disturbance = Disturbance(config.noise, config.batch, config.seed)
-    found = descend(problem, start, steps=config.steps, rate=rate, disturbance=disturbance)
-    return UlpmSolution(config, found)
+    trajectory = descend(problem, start, steps=config.steps, rate=rate, disturbance=disturbance)
+    return UlpmSolution(config, trajectory)

@@ -1,4 +1,4 @@
-"""What is known of one point, and a run as a series of such samples."""
+"""Samples, the measurements of single points, and trajectories, the runs made of them."""
 
 import math
 from collections.abc import Sequence
@@ -37,15 +37,15 @@ QUANTITIES = (
     "nc2_equiangularity_weights",
     "nc3_self_duality",
 )
-"""The four quantities of ji2022, Sec. 4, the first and the third of means and of weights."""
+"""The four quantities of ji2022, Sec. 4; the first and the third for means and for weights."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One point of a run: where it is, its loss and margin, how far from collapse and from KKT."""
+    """Measurements of one point of a run: loss, margin, distances to collapse and to KKT."""
 
     step: int
-    """Steps of descent, or of the integrator."""
+    """Number of steps of descent or of the integrator."""
     log_time: float
     """log of the flow's time, or of the sum of the step sizes; -inf at the start."""
     log_loss: float
@@ -66,35 +66,35 @@ class Sample:
     weight_norm: float
     feature_norm: float
     log_gap: float
-    """log of the loss over the least of this norm, ji2022, Thm 3.3."""
+    """log of the loss over the smallest loss for this norm, ji2022, Thm 3.3."""
     invariant_drift: float
-    """Relative change, since the start, of what gradient flow conserves."""
+    """Relative change, since the start, of the invariants of gradient flow."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; what is not finite is None."""
+        """Return plain JSON values; numbers that are not finite become None."""
         return {
             name: value if math.isfinite(value) else None for name, value in asdict(self).items()
         }
 
 
 def quantities(problem: Problem, theta: Array) -> dict[str, float]:
-    """Margins and the four quantities of ji2022, Sec. 4, by nclab's own metrics.
+    """Return the margins and the four quantities of ji2022, Sec. 4, from nclab's metrics.
 
     >>> problem = Problem(2, 1, 1)
     >>> point = problem.join([[1.0], [-1.0]], [[2.0], [-2.0]])
-    >>> found = quantities(problem, point)
-    >>> found["margin"], found["normalised_margin"], found["nc3_self_duality"]
+    >>> values = quantities(problem, point)
+    >>> values["margin"], values["normalised_margin"], values["nc3_self_duality"]
     (4.0, 0.8, 0.0)
     """
     weight, features = (torch.from_numpy(part) for part in problem.split(theta))
     labels = torch.from_numpy(problem.labels)
     moments = ClassMoments(problem.num_classes, problem.dim)
     moments.add_checked(features, labels)
-    look = SecondPass(moments)
-    look.add_checked(features, labels, None)
+    second_pass = SecondPass(moments)
+    second_pass.add_checked(features, labels, None)
     logits = LogitStatistics(problem.num_classes)
     logits.add_checked(features @ weight.T, labels)
-    view = View(moments, torch.arange(problem.num_classes), weight, logits, look)
+    view = View(moments, torch.arange(problem.num_classes), weight, logits, second_pass)
     names = ("margin", "normalised_margin", *QUANTITIES)
     return {name: view(BY_NAME[name].function) for name in names}
 
@@ -102,7 +102,7 @@ def quantities(problem: Problem, theta: Array) -> dict[str, float]:
 def take_sample(
     problem: Problem, theta: Array, start: Invariants, *, step: int, log_time: float
 ) -> Sample:
-    """Measure a point of a run whose invariants were `start`."""
+    """Measure a point of a run; `start` are the invariants at the beginning of the run."""
     kkt = approximate_kkt(problem, theta)
     weight, features = problem.split(theta)
     square = float(np.vdot(theta, theta))
@@ -122,7 +122,7 @@ def take_sample(
 
 
 class Outcome(StrEnum):
-    """How a run ended: a result, not an exception."""
+    """The way in which a run ended; divergence is a result, not an exception."""
 
     finished = "finished"
     diverged = "diverged"
@@ -131,7 +131,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, repr=False)
 class Trajectory:
-    """A run: its samples, its last finite point and how it ended."""
+    """A run: its samples, its last finite point and its outcome."""
 
     problem: Problem
     method: str
@@ -141,21 +141,21 @@ class Trajectory:
     """(C + CN, d) the point of the last sample."""
     outcome: Outcome
     message: str
-    """One line on how it ended."""
+    """One line about the end of the run."""
 
     def __repr__(self) -> str:
-        of = f"C={self.problem.num_classes}, N={self.problem.per_class}, d={self.problem.dim}"
+        sizes = f"C={self.problem.num_classes}, N={self.problem.per_class}, d={self.problem.dim}"
         end = f"{self.outcome.value}: {self.message}"
         margin = f"normalised margin {self.last.normalised_margin:.4g}"
         count = len(self.samples)
-        return f"<Trajectory: {self.method} of {of}, {count} samples, {end}, {margin}>"
+        return f"<Trajectory: {self.method} of {sizes}, {count} samples, {end}, {margin}>"
 
     def to_frame(self) -> "DataFrame":
-        """The samples as a pandas table, a row for each."""
+        """Return the samples as a pandas table with one row for each."""
         return as_frame(asdict(sample) for sample in self.samples)
 
     def plot(self, dark: bool = False) -> "Drawing":
-        """The four quantities of ji2022, Fig. 2 over log t, with the rate that it claims."""
+        """Plot the four quantities of ji2022, Fig. 2, over log t, with the rate that it claims."""
         from nclab.figures.matplotlib_renderer import plot
         from nclab.figures.ulpm import quantities_picture
 
@@ -167,8 +167,8 @@ class Trajectory:
         return self.samples[-1]
 
     def column(self, name: str) -> Array:
-        """One field of every sample."""
-        known = [one.name for one in fields(Sample)]
+        """Return one field of every sample."""
+        known = [field.name for field in fields(Sample)]
         if name not in known:
             raise NclabError(
                 f"Expected a field of Sample, got {name!r}. Choose from {', '.join(known)}."
@@ -176,12 +176,12 @@ class Trajectory:
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 
     def first_below(self, name: str, level: float) -> Sample | None:
-        """The first sample whose quantity is at most `level`, or None."""
+        """Return the first sample whose quantity is at most `level`, or None."""
         return next((s for s in self.samples if getattr(s, name) <= level), None)
 
 
 def log_schedule(last: int, *, per_decade: int = 12) -> list[int]:
-    """0, 1, 2, ... and then about `per_decade` steps a decade, up to and with the last.
+    """Return 0, 1, 2, ... and then about `per_decade` steps per decade, including the last step.
 
     >>> log_schedule(100, per_decade=4)
     [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from nclab.ulpm.curvature import square_norm, tangent
+from nclab.ulpm.landscape import square_norm, tangent
 from nclab.ulpm.problem import Array, Problem
 
 CRITICAL = 1e-9
@@ -14,7 +14,7 @@ CRITICAL = 1e-9
 def steepness(problem: Problem, theta: Array) -> float:
     """Norm of the gradient of the log loss on the sphere, times the radius.
 
-    >>> from nclab.ulpm.examples import example_point, example_problem
+    >>> from nclab.ulpm.examination import example_point, example_problem
     >>> steepness(example_problem(), example_point()) < 1e-12
     True
     """

@@ -11,10 +11,10 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.text import number
-from nclab.ulpm.examples import example_point, example_problem
+from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.flow import flow
-from nclab.ulpm.problem import Problem, log_gradient, pull, smallest_margin
-from nclab.ulpm.separation import alignment, approximate_kkt, margin_pull, optimal_point
+from nclab.ulpm.problem import Problem, log_gradient, logit_gradient, smallest_margin
+from nclab.ulpm.separation import alignment, approximate_kkt, margin_gradient, optimal_point
 from nclab.ulpm.trajectory import Trajectory, slope
 from nclab_papers.ji2022.margin import SEEDS, SIZES
 
@@ -149,11 +149,11 @@ def _approximate(preset: str) -> Numbers:
 
 def _residual(problem: Problem, theta: Any) -> float:
     """Stationarity of the point at margin 1 with the multipliers of the loss, by its definition."""
-    weights = pull(problem, theta).weights
+    weights = logit_gradient(problem, theta).weights
     slope = log_gradient(problem, theta).gradient
     multipliers = np.maximum(weights, 0.0) * float(np.linalg.norm(theta) / np.linalg.norm(slope))
     scaled = theta / math.sqrt(smallest_margin(problem, theta))
-    return float(np.linalg.norm(scaled - margin_pull(problem, scaled, multipliers)))
+    return float(np.linalg.norm(scaled - margin_gradient(problem, scaled, multipliers)))
 
 
 @claim(

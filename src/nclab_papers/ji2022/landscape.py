@@ -8,9 +8,17 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.text import number
-from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs, square_norm, tangent
-from nclab.ulpm.examples import example_point, example_problem
-from nclab.ulpm.landscape import Escape, along_circle, escape, minimise_on_sphere
+from nclab.ulpm.examination import example_point, example_problem
+from nclab.ulpm.landscape import (
+    Escape,
+    along_circle,
+    escape,
+    hessian_product,
+    minimise_on_sphere,
+    smallest_eigenpairs,
+    square_norm,
+    tangent,
+)
 from nclab.ulpm.problem import (
     Array,
     Problem,
@@ -106,7 +114,7 @@ def _taken(problem: Problem, theta: Array, way: Escape | None) -> dict[str, floa
     "minimisers, which are collapsed.",
     "ji2022, Sec. 1 “all the critical points are strict saddles in the tangent space”",
     gather=_ways_down,
-    code="nclab.ulpm.curvature.smallest_eigenpairs",
+    code="nclab.ulpm.landscape.smallest_eigenpairs",
     figure="slice",
 )
 def sec_1_1_landscape(numbers: Numbers) -> Finding:
@@ -151,7 +159,7 @@ def _growth(preset: str) -> Numbers:
     "infimum 0 is reached only at infinity.",
     "ji2022, Sec. 3.2 “the optimum is attained only in infinity”",
     gather=_growth,
-    code="nclab.ulpm.curvature.tangent",
+    code="nclab.ulpm.landscape.tangent",
 )
 def sec_3_2_infinity(numbers: Numbers) -> Finding:
     evidence = (
@@ -287,7 +295,7 @@ def _tangents(preset: str) -> Numbers:
     "The tangent space of (W, H) is the set of directions orthogonal to it.",
     "ji2022, Def. 3.2 “is defined to be a set of directions that”",
     gather=_tangents,
-    code="nclab.ulpm.curvature.tangent",
+    code="nclab.ulpm.landscape.tangent",
 )
 def def_3_2(numbers: Numbers) -> Finding:
     evidence = (

@@ -9,9 +9,9 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.text import number
-from nclab.ulpm.curvature import hessian_product, smallest_eigenpairs
-from nclab.ulpm.examples import example_point, example_problem
-from nclab.ulpm.problem import Array, pull
+from nclab.ulpm.examination import example_point, example_problem
+from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs
+from nclab.ulpm.problem import Array, logit_gradient
 
 DRAWN = 1_000
 """Draws of noise."""
@@ -88,7 +88,7 @@ def _projections() -> dict[str, Any]:
     for sample in range(problem.samples):
         share = np.zeros(problem.samples)
         share[sample] = 1.0
-        weights = pull(problem, theta, share).weights
+        weights = logit_gradient(problem, theta, share).weights
         samples.append(np.concatenate([weights.T @ H, weights @ W]).ravel())
     noise = np.array(samples) - np.mean(samples, axis=0)
     normal = np.random.default_rng(2).normal(size=(DRAWN, theta.size))
@@ -132,7 +132,7 @@ def _said(run: Mapping[str, Any]) -> str:
     "move along its direction within a small number of iterations.",
     "ji2022, Remark 3.3 “the projection of noise onto this decreasing direction”",
     gather=_leaving,
-    code="nclab.ulpm.curvature.smallest_eigenpairs",
+    code="nclab.ulpm.landscape.smallest_eigenpairs",
     figure="escape",
 )
 def remark_3_3(numbers: Numbers) -> Finding:

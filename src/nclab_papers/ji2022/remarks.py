@@ -10,7 +10,7 @@ from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.metrics.nc2_simplex_etf import simplex_etf
 from nclab.text import number
-from nclab.ulpm.curvature import square_norm, tangent
+from nclab.ulpm.landscape import square_norm, tangent
 from nclab.ulpm.problem import Array, Problem, log_gradient
 
 CLASSES = 3

@@ -21,20 +21,25 @@ from nclab.figures import ulpm
 from nclab.figures.picture import Picture
 from nclab.progress import track
 from nclab.text import number
-from nclab.ulpm.examination import escape_samples, examine, find_point, slice_below
-from nclab.ulpm.examples import (
-    example_multipliers,
+from nclab.ulpm.examination import (
+    escape_samples,
+    examine,
     example_point,
     example_problem,
-    family_change,
-    family_point,
-    gradient_coefficient,
-    printed_gradient_coefficient,
+    find_point,
     run_escape,
+    slice_below,
 )
 from nclab.ulpm.landscape import PointKind, classify, escape
 from nclab.ulpm.problem import log_gradient, log_loss
 from nclab.ulpm.separation import certify
+from nclab_papers.ji2022.example_3_1 import (
+    example_multipliers,
+    family_change,
+    family_point,
+    gradient_coefficient,
+    printed_gradient_coefficient,
+)
 
 SCALES = (0.5, 1.0, 1.5)
 """Of the point, C in the paper."""
@@ -163,7 +168,7 @@ def _multipliers(preset: str) -> Numbers:
     "KKT point of the separation problem, with the multipliers (8).",
     "ji2022, Eq. (8) “we can show it is along the direction of a KKT point”",
     gather=_multipliers,
-    code="nclab.ulpm.examples.example_multipliers",
+    code="nclab_papers.ji2022.example_3_1.example_multipliers",
 )
 def eq_8(numbers: Numbers) -> Finding:
     evidence = (
@@ -200,7 +205,7 @@ def _gradient(preset: str) -> Numbers:
     "e^(2C^2)).",
     "ji2022, Eq. (9) “the directions of gradient and the parameter align with each other”",
     gather=_gradient,
-    code="nclab.ulpm.examples.gradient_coefficient",
+    code="nclab_papers.ji2022.example_3_1.gradient_coefficient",
 )
 def eq_9(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
@@ -237,7 +242,7 @@ def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
     "ji2022, Example 3.1 “which implies simple gradient descent get stuck in this”",
     gather=_escapes,
     needs="ji2022_saddle",
-    code="nclab.ulpm.examples.run_escape",
+    code="nclab.ulpm.examination.run_escape",
     figure="escape",
 )
 def example_3_1_stuck(numbers: Numbers) -> Finding:
@@ -282,7 +287,7 @@ def _family(preset: str) -> Numbers:
     "is not larger.",
     "ji2022, Eq. (11) “see detailed computation in Appendix”",
     gather=_family,
-    code="nclab.ulpm.examples.family_change",
+    code="nclab_papers.ji2022.example_3_1.family_change",
 )
 def eq_11(numbers: Numbers) -> Finding:
     """Arbitrarily near the point the loss must not be larger, at every scale."""
@@ -369,7 +374,7 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
     "ji2022, Example 3.1 “once we add some noise in the training”",
     gather=_escapes,
     needs="ji2022_saddle",
-    code="nclab.ulpm.examples.run_escape",
+    code="nclab.ulpm.examination.run_escape",
     figure="escape",
 )
 def example_3_1_noise(numbers: Numbers) -> Finding:

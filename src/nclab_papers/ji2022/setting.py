@@ -17,8 +17,8 @@ from nclab.statistics import SecondPass
 from nclab.text import number
 from nclab.theory.certificates.certification import certify
 from nclab.theory.layer_peeled import FloatArray, g
-from nclab.ulpm.curvature import square_norm
 from nclab.ulpm.flow import flow
+from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.problem import Problem, log_gradient, log_loss, optimal_log_loss
 from nclab.ulpm.separation import optimal_point
 from nclab_papers.pan2023.small_dimension import lowest_loss

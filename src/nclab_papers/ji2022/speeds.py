@@ -12,8 +12,8 @@ import numpy as np
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
 from nclab.claims.statements import max_abs
 from nclab.text import number
-from nclab.ulpm.curvature import square_norm
-from nclab.ulpm.examples import example_point, example_problem
+from nclab.ulpm.examination import example_point, example_problem
+from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.problem import Array, Problem, largest_margin, log_loss, smallest_margin
 from nclab.ulpm.separation import optimal_point
 

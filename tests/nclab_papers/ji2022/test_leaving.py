@@ -5,7 +5,7 @@ import pytest
 
 from nclab.claims.claim import Verdict
 from nclab.ulpm.descent import Disturbance, descend
-from nclab.ulpm.examples import example_point, example_problem, off_ray
+from nclab.ulpm.examination import example_point, example_problem, off_ray
 from nclab_papers.ji2022 import leaving
 from nclab_papers.ji2022.leaving import FEW, NOISES, ONE_SAMPLE, RATE, SCALES, leave
 

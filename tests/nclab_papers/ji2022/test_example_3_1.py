@@ -7,19 +7,16 @@ import pytest
 
 from nclab.errors import NclabError
 from nclab.ulpm import certify, classify, escape, flow
-from nclab.ulpm.examples import (
+from nclab.ulpm.examination import example_point, example_problem, off_ray, run_escape
+from nclab.ulpm.landscape import PointKind
+from nclab.ulpm.problem import log_gradient
+from nclab_papers.ji2022.example_3_1 import (
     example_multipliers,
-    example_point,
-    example_problem,
     family_change,
     family_point,
     gradient_coefficient,
-    off_ray,
     printed_gradient_coefficient,
-    run_escape,
 )
-from nclab.ulpm.landscape import PointKind
-from nclab.ulpm.problem import log_gradient
 from tests.ulpm.golden import GOLDEN
 
 FACTS = GOLDEN["example_3_1"]
