@@ -13,7 +13,7 @@ from nclab.claims.evidence import best_evidence
 from nclab.claims.registry import claims as all_claims
 from nclab.claims.registry import experiments, papers
 from nclab.report.formulas import FILE
-from tests.claims.golden import CORRECTED, GOLDEN
+from tests.claims.paper_attacks import VERDICTS
 from tests.forked import Program
 
 ROOT = Path(__file__).parent.parent
@@ -102,7 +102,7 @@ def test_the_first_command_is_how_to_install(page: str) -> None:
 
 def test_the_readme_counts_the_claims() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
-    corrected = sum(verdict == CORRECTED for verdict, _ in GOLDEN.values())
+    corrected = sum(verdict == "holds with a correction" for verdict, _ in VERDICTS.values())
     statements = [claim for claim in all_claims() if not claim.ours]
     whole = [claim for claim in statements if claim.paper in ("pan2023", "ji2022")]
     some = [claim for claim in statements if claim not in whole]

@@ -2,12 +2,10 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nclab.claims import evidence
 from nclab.claims.claim import Claim, Finding, Kind, Verdict, formula_anchor, resolve, slug
@@ -19,28 +17,14 @@ from nclab.records.results import read_numbers
 from nclab.training.data.artificial import ConicHull
 from nclab.training.data.samples import Samples
 from nclab.training.models.mlp import MLP
-from tests.claims.golden import GOLDEN
-from tests.claims.spoils import SPOILS
-from tests.claims.trained import NUMBERS, TRAINED_SPOILS
+from tests.claims.paper_attacks import IDEAL, SPOILED, VERDICTS
+from tests.claims.test_attacks import gathered
 
 ROOT = Path(__file__).parent.parent.parent
 CLAIMS = {claim.id: claim for claim in all_claims()}
 CHECKED = [claim.id for claim in all_claims() if claim.gather is not None]
 WRONG = (Verdict.CORRECTED, Verdict.REFUTED)
 PLACE = r"(Eq\.|Thm|Lemma|Cor|Prop|Def\.|Fig\.|Sec\.|Remark|Example|Conj\.) ?\S+"
-
-
-@cache
-def gathered(name: str) -> dict[str, Any]:
-    """The quick numbers of a claim, gathered once for all tests."""
-    gather = CLAIMS[name].gather
-    assert gather is not None
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return dict(gather("quick"))
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_the_ledger_is_large_and_its_ids_are_unique() -> None:
@@ -70,39 +54,6 @@ def test_formula_links_lead_to_headings() -> None:
     links = [link for claim in all_claims() if (link := formula_anchor(claim.code))]
     assert len(links) > 50
     assert set(links) <= anchors
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_quick_checks_say_what_they_must(name: str) -> None:
-    finding = CLAIMS[name].judge(gathered(name))
-    verdict, why = GOLDEN[name]
-    assert finding.verdict.value == verdict, f"{why}: {finding.evidence}"
-    assert re.search(r"\d", finding.evidence), "evidence has numbers"
-    json.dumps(finding.to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_wrong_numbers_change_the_verdict(name: str) -> None:
-    numbers = gathered(name)
-    before = CLAIMS[name].judge(numbers).verdict
-    assert CLAIMS[name].judge(SPOILS[name](numbers)).verdict is not before
-    assert CLAIMS[name].judge(numbers).verdict is before, "judging changes nothing"
-
-
-def test_the_tables_speak_of_every_claim() -> None:
-    assert set(GOLDEN) == set(CHECKED)
-    assert set(SPOILS) == set(CHECKED)
-    assert set(TRAINED_SPOILS) == set(CLAIMS) - set(CHECKED)
-
-
-@pytest.mark.parametrize("name", sorted(set(CLAIMS) - set(CHECKED)))
-def test_wrong_numbers_of_experiments_change_the_verdict(name: str) -> None:
-    claim = CLAIMS[name]
-    numbers = NUMBERS[claim.needs]
-    verdict = claim.check(numbers=numbers).verdict
-    assert verdict in (Verdict.REPRODUCED, Verdict.HOLDS)
-    assert claim.judge(TRAINED_SPOILS[name](numbers)).verdict is not verdict
-    assert claim.check().verdict is Verdict.OPEN
 
 
 def test_lemma_246_fails_for_cosines_and_holds_where_the_mean_is_long() -> None:
@@ -155,18 +106,18 @@ def test_find_takes_beginnings_and_refuses_what_is_unknown() -> None:
 def test_results_of_this_machine_stand_beside_the_recorded_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = {"ji2022_fig3": TRAINED_SPOILS["ji2022/fig-3a"](NUMBERS["ji2022_fig3"])}
-    monkeypatch.setattr(evidence, "read_evidence", NUMBERS.get)
+    here = {"ji2022_fig3": SPOILED["ji2022/fig-3a"](IDEAL["ji2022_fig3"])}
+    monkeypatch.setattr(evidence, "read_evidence", IDEAL.get)
     [row] = judge_all(local=here, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "reproduced"
     assert row["here"]["relation"] == "differs"
-    [row] = judge_all(local=NUMBERS, ids=["ji2022/fig-3a"])
+    [row] = judge_all(local=IDEAL, ids=["ji2022/fig-3a"])
     assert row["here"]["relation"] == "agrees"
     [row] = judge_all(local=here, ids=["ji2022/fig-3a"], fresh=True)
     assert row["verdict"] == "contradicted"
     monkeypatch.setattr(evidence, "read_evidence", lambda name: None)
     monkeypatch.setattr(evidence, "evidence_at_smaller_size", lambda name: None)
-    [row] = judge_all(local=NUMBERS, ids=["ji2022/fig-3a"])
+    [row] = judge_all(local=IDEAL, ids=["ji2022/fig-3a"])
     assert row["verdict"] == "open"
     assert "nothing is recorded" in row["evidence"]
 
@@ -174,7 +125,7 @@ def test_results_of_this_machine_stand_beside_the_recorded_ones(
 def test_every_result_has_estimate_interval_margin_seeds_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "read_evidence", NUMBERS.get)
+    monkeypatch.setattr(evidence, "read_evidence", IDEAL.get)
     for row in judge_all(ids=[name for name in CLAIMS if name not in CHECKED]):
         assert row["size"], row["id"]
         if row["verdict"] not in ("open", "holds"):  # what holds is a bound that nothing broke
@@ -198,7 +149,7 @@ def test_odd_numbers_leave_their_claims_open_and_judge_the_others() -> None:
 def test_no_odd_content_of_a_file_raises(odd: Any) -> None:
     for claim in all_claims():
         for key in ("rows", "per_seed", "depths", "intervals", "networks") if claim.needs else ():
-            for numbers in ({key: odd}, {**NUMBERS.get(claim.needs, {}), key: odd}):
+            for numbers in ({key: odd}, {**IDEAL.get(claim.needs, {}), key: odd}):
                 finding = claim.check(numbers=numbers)
                 json.dumps(finding.to_dict(), allow_nan=False)
 
@@ -249,7 +200,7 @@ def test_numbers_are_read_from_a_folder_of_runs(tmp_path: Path) -> None:
 
 def test_errata_and_verdicts_agree() -> None:
     shown = {name for erratum in errata() for name in erratum.claims if name in CHECKED}
-    assert shown == {name for name, (verdict, _) in GOLDEN.items() if Verdict(verdict) in WRONG}
+    assert shown == {name for name, (verdict, _) in VERDICTS.items() if Verdict(verdict) in WRONG}
     assert len({erratum.anchor for erratum in errata()}) == len(errata())
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from nclab.claims.registry import claims as all_claims
-from tests.claims.trained import NUMBERS
+from tests.claims.paper_attacks import IDEAL
 from tests.cli.runner import call
 
 
@@ -37,7 +37,7 @@ def test_a_beginning_as_json() -> None:
 def test_numbers_of_runs_stand_beside_what_is_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "pan2023_fig33"
     folder.mkdir()
-    (folder / "numbers.json").write_text(json.dumps(NUMBERS["pan2023_fig33"]))
+    (folder / "numbers.json").write_text(json.dumps(IDEAL["pan2023_fig33"]))
     asked = ("claims", "pan2023/sec-3.2-intra-rises", "--json", "--runs", tmp_path)
     [row] = json.loads(call(*asked).out)
     assert row["verdict"] == "contradicted"
@@ -100,7 +100,7 @@ def test_what_is_found_here_is_said_with_both_sides(tmp_path: Path) -> None:
     def shown() -> str:
         return " ".join(call(*asked).out.replace("│", " ").split())
 
-    file.write_text(json.dumps(NUMBERS["pan2023_fig33"]))
+    file.write_text(json.dumps(IDEAL["pan2023_fig33"]))
     assert "differs (reproduced here, recorded contradicted)" in shown()
     assert "1 claim: 1 contradicted 1 finding of ours: 1 contradicted" in shown()
     assert "ours, after zhou2022, Sec. Abstract" in shown()

@@ -14,9 +14,13 @@ from types import ModuleType
 from typing import cast
 
 from nclab import plugins
+from nclab.claims.attacks import Attacks
 from nclab.claims.claim import OURS, Claim
 from nclab.claims.paper import CITED, Erratum, Experiment, Paper
 from nclab.errors import NclabError
+
+ATTACKS_MODULE = "attacks"
+"""Module of a paper's folder that contains its test data; not imported outside tests."""
 
 
 @cache
@@ -113,6 +117,16 @@ def errata() -> tuple[Erratum, ...]:
     )
 
 
+@cache
+def attacks() -> dict[str, Attacks]:
+    """Return the test data of every paper that has some, by its key."""
+    return {
+        key: import_module(f"{package.__name__}.{ATTACKS_MODULE}").ATTACKS
+        for key, package in packages().items()
+        if ATTACKS_MODULE in _names(package)
+    }
+
+
 def contents(paper: str) -> Iterator[object]:
     """Yield the values of all names in the modules of a paper, in the order of the modules."""
     for module in _modules(paper):
@@ -122,7 +136,7 @@ def contents(paper: str) -> Iterator[object]:
 def forget() -> None:
     """Clear the caches, for example after a package was installed."""
     plugins.clear_cache()
-    for cached in (packages, experiments, claims, errata):
+    for cached in (packages, experiments, claims, errata, attacks):
         cached.cache_clear()
 
 
@@ -130,7 +144,7 @@ def _modules(key: str) -> Iterator[ModuleType]:
     """Yield the modules of a paper, those in `PAPER.parts` first."""
     package = packages()[key]
     first = package.PAPER.parts
-    names = _names(package)
+    names = [name for name in _names(package) if name != ATTACKS_MODULE]
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         yield import_module(f"{package.__name__}.{name}")
 

@@ -182,3 +182,19 @@ def of_the_source(found: Finding, numbers: Numbers, *, universal: bool = False) 
         return found
     evidence = f"on other networks than the source's {found.verdict.value}: {found.evidence}"
     return Finding(Verdict.OPEN, evidence, {**found.numbers, "there": found.verdict.value})
+
+
+def ideal_study(rows: Sequence[Row], **config: Any) -> dict[str, Any]:
+    """Return numbers of a study as if the networks were those of its source, for tests."""
+    seeds = sorted({int(row["seed"]) for row in rows})
+    return {
+        "config": {**config, "networks": {"source": True}},
+        "seeds": seeds,
+        "size": "as the paper",
+        "networks": as_columns(rows),
+    }
+
+
+def seed_noise(seed: int) -> float:
+    """Return a small deviation that differs between seeds, for ideal numbers in tests."""
+    return 0.001 * (-1) ** seed

@@ -10,7 +10,7 @@ from nclab_papers.fang2021 import imbalance
 from nclab_papers.fang2021.imbalance import PRESETS, Config, fleet
 from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_rows
-from tests.nclab_papers.shared.studies import STUDIES
+from tests.claims.paper_attacks import IDEAL
 
 TINY = Config(
     FieldNetworks(width=12, layers=2, samples=50, epochs=3, batch=25, workers=0),
@@ -46,7 +46,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
 
 
 def test_networks_and_targets_are_drawn_beside_each_other() -> None:
-    [picture] = imbalance.pictures(STUDIES["fang2021_imbalance"])
+    [picture] = imbalance.pictures(IDEAL["fang2021_imbalance"])
     assert len(draw(picture).axes) == 2
     angles = picture.panels[0]
     assert [line.style for line in angles.series[:2]] == ["solid", "dashed"]  # type: ignore[union-attr]

@@ -14,9 +14,9 @@ from nclab.errors import NclabError
 from nclab.figures.matplotlib_renderer import draw
 from nclab.text import as_text
 from nclab_papers.findings import terminal_phase
+from nclab_papers.findings.attacks import exchanged_moments
+from nclab_papers.findings.attacks import terminal_phase as ideal_numbers
 from nclab_papers.findings.terminal_phase import PRESETS, pairs
-from tests.claims.shuffled import moments
-from tests.claims.trained import terminal
 from tests.nclab_papers.findings.test_terminal_training import TINY
 from tests.nclab_papers.ji2022.test_fig3 import HERE
 
@@ -48,7 +48,7 @@ def test_both_networks_are_trained_once_and_shown(
 
 
 def test_tables_and_pictures_show_both_moments_and_their_difference() -> None:
-    numbers = terminal()
+    numbers = ideal_numbers()
     table = terminal_phase.tables(numbers)[0]
     [row] = [row for row in table.rows if row[0] == "test accuracy"]
     assert row[1].startswith("0.7 ±")
@@ -61,7 +61,7 @@ def test_tables_and_pictures_show_both_moments_and_their_difference() -> None:
 
 
 def test_seeds_without_a_terminal_phase_are_left_out_and_said() -> None:
-    numbers = terminal()
+    numbers = ideal_numbers()
     rows = [
         row
         for row in numbers["rows"]
@@ -80,8 +80,8 @@ def test_seeds_without_a_terminal_phase_are_left_out_and_said() -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_moments_that_are_swapped_are_noticed(claim: Any) -> None:
-    numbers = terminal()
-    rows = [{**row, **moments(row)} for row in numbers["rows"]]
+    numbers = ideal_numbers()
+    rows = [{**row, **exchanged_moments(row)} for row in numbers["rows"]]
     assert claim.judge(numbers).verdict is Verdict.REPRODUCED
     assert claim.judge({**numbers, "rows": rows}).verdict is Verdict.CONTRADICTED
 
@@ -92,7 +92,7 @@ def test_claims_are_findings_of_ours_with_a_quote_and_a_margin() -> None:
         assert claim.paper == "findings"
         assert claim.quote
         shares = any(word in claim.id for word in ("generalisation", "robustness", "centres"))
-        assert claim.judge(terminal()).numbers["margin"] == (0.005 if shares else 0.01)
+        assert claim.judge(ideal_numbers()).numbers["margin"] == (0.005 if shares else 0.01)
 
 
 def test_presets_have_the_sizes_that_the_page_says() -> None:

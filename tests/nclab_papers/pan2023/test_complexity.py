@@ -2,13 +2,12 @@
 
 import pytest
 
-from nclab_papers.pan2023 import complexity
-from tests.nclab_papers.pan2023 import thesis_rows
+from nclab_papers.pan2023 import attacks, complexity
 from tests.nclab_papers.pan2023.tiny import panel
 
 
 def test_complexity_runs_along_the_teachers_depth() -> None:
-    picture = complexity.pictures(thesis_rows.complexity())[0]
+    picture = complexity.pictures(attacks.complexity())[0]
     assert len(picture.panels) == 3
     assert list(panel(picture).series[0].x) == [1, 3, 6, 9]
     assert panel(picture).x_ticks == (1, 3, 6, 9)

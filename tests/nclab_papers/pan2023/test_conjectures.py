@@ -8,8 +8,7 @@ from nclab.claims.claim import Verdict
 from nclab.figures.matplotlib_renderer import draw
 from nclab.figures.picture import Panel
 from nclab.figures.plotly_renderer import plotly_spec
-from nclab_papers.pan2023 import conjectures
-from tests.nclab_papers.pan2023 import thesis_rows
+from nclab_papers.pan2023 import attacks, conjectures
 from tests.nclab_papers.pan2023.tiny import panel
 
 
@@ -27,7 +26,7 @@ def test_conjectures_have_an_e_for_every_seed(numbers: dict[str, dict[str, Any]]
 
 
 def test_one_seed_has_no_interval_in_table_and_picture() -> None:
-    numbers = thesis_rows.conjectures()
+    numbers = attacks.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["seed"] == 5]
     assert conjectures.tables(numbers)[0].rows[0][4:] == ("0.0100", "–", "0.0100")
     first = conjectures.pictures(numbers)[0].panels[0]
@@ -51,7 +50,7 @@ def test_the_conjectures_are_tried_at_both_depths_on_both_data() -> None:
 
 
 def test_other_data_say_nothing_about_a_conjecture() -> None:
-    numbers = thesis_rows.conjectures()
+    numbers = attacks.conjectures()
     for row in numbers["worst"]:
         if row["data"] == "teacher":
             row["smallest_e"] = 0.4
@@ -62,7 +61,7 @@ def test_other_data_say_nothing_about_a_conjecture() -> None:
 
 
 def test_one_hard_place_decides() -> None:
-    numbers = thesis_rows.conjectures()
+    numbers = attacks.conjectures()
     for row in numbers["worst"]:
         if row["layers"] == 15:
             row["smallest_e"] = 0.4 if row["seed"] % 2 else 0.0
@@ -72,15 +71,15 @@ def test_one_hard_place_decides() -> None:
 
 
 def test_a_place_without_any_e_leaves_a_conjecture_undecided() -> None:
-    numbers = thesis_rows.conjectures()
+    numbers = attacks.conjectures()
     numbers["worst"] = [row for row in numbers["worst"] if row["layers"] == 6]
     found = conjectures.grows_with_decay.judge(numbers)
     assert found.verdict is Verdict.UNDECIDED
-    assert "nowhere measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in found.evidence
+    assert "not measured: accuracy 0.99 or more, 0.05 − e, conic, 15 layers" in found.evidence
 
 
 def test_a_conjecture_that_fails_only_off_perfect_accuracy_is_a_matter_of_reading() -> None:
-    numbers = thesis_rows.conjectures()
+    numbers = attacks.conjectures()
     for row in numbers["worst"]:
         if row["reading"] == conjectures.CONVERGED:
             row["smallest_e"] = 0.4
@@ -108,7 +107,7 @@ def test_networks_short_of_accuracy_1_count_for_one_reading_alone() -> None:
 
 
 def test_conjectures_show_seeds_and_intervals() -> None:
-    picture = conjectures.pictures(thesis_rows.conjectures())[0]
+    picture = conjectures.pictures(attacks.conjectures())[0]
     first = panel(picture)
     interval, seeds = first.series[0], first.series[1]
     assert first.x_ticks[0] == 1

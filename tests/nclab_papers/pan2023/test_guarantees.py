@@ -10,10 +10,9 @@ import pytest
 from nclab.claims.claim import Verdict
 from nclab.claims.pictures import write_results
 from nclab.figures.matplotlib_renderer import draw, save
-from nclab_papers.pan2023 import guarantees
+from nclab_papers.pan2023 import attacks, guarantees
 from nclab_papers.pan2023.guarantees import Config, guarantee_panels, guarantees_picture
 from nclab_papers.shared.small_network import NetworkConfig
-from tests.nclab_papers.pan2023 import thesis_rows
 from tests.nclab_papers.pan2023.tiny import panel
 
 TINY = Config(
@@ -70,7 +69,7 @@ def test_the_claims_are_judged_from_numbers(numbers: dict[str, Any]) -> None:
 
 
 def test_a_weight_decay_without_converged_networks_leaves_what_is_telling_undecided() -> None:
-    numbers = thesis_rows.guarantees()
+    numbers = attacks.guarantees()
     for row in numbers["networks"]:
         if row["weight_decay"] == 5e-3:
             row["accuracy"] = 0.9

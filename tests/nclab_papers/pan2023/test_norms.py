@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from nclab.theory.certificates.certification import certify
-from nclab_papers.pan2023 import norms
+from nclab_papers.pan2023 import attacks, norms
 from nclab_papers.pan2023.networks import last_layers
-from tests.nclab_papers.pan2023 import thesis_rows
 from tests.nclab_papers.pan2023.tiny import panel
 
 
@@ -43,7 +42,7 @@ def test_a_network_without_loss_guarantees_nothing() -> None:
 
 
 def test_norms_stand_beside_the_optimum() -> None:
-    picture = norms.pictures(thesis_rows.norms())[0]
+    picture = norms.pictures(attacks.norms())[0]
     alpha = panel(picture)
     assert list(alpha.series[0].y)[:2] == [8.0, 7.0]
     assert set(alpha.series[1].y) == {3.0}

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from nclab.claims.claim import Claim, Verdict
-from tests.nclab_papers.pan2023.spoiled import FLAT, SPOILED
-from tests.nclab_papers.pan2023.thesis_rows import EXPERIMENTS
+from nclab_papers.pan2023.attacks import ATTACKS, FLAT, SPOILED
 from tests.nclab_papers.pan2023.tiny import CLAIMS
 
 GOOD = (Verdict.REPRODUCED, Verdict.HOLDS)
@@ -20,7 +19,7 @@ BY_NAME = {claim.id: claim for claim in CLAIMS}
 @pytest.mark.parametrize("name", list(FLAT))
 def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
     claim = BY_NAME[name]
-    found = claim.judge(FLAT[name](EXPERIMENTS[claim.needs]()))
+    found = claim.judge(FLAT[name](ATTACKS.ideal[claim.needs]()))
     along_layers = Verdict.CONTRADICTED  # no network ends above where it began
     expected = along_layers if name.endswith("-rises") else Verdict.NO_EFFECT
     assert found.verdict is expected, found.evidence
@@ -28,7 +27,7 @@ def test_a_flat_line_neither_rises_nor_falls(name: str) -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_the_verdict_follows_the_numbers(claim: Claim) -> None:
-    numbers = EXPERIMENTS[claim.needs]()
+    numbers = ATTACKS.ideal[claim.needs]()
     found = claim.judge(numbers)
     assert found.verdict in GOOD, found.evidence
     spoiled = claim.judge(SPOILED[claim.id](numbers))
@@ -38,7 +37,7 @@ def test_the_verdict_follows_the_numbers(claim: Claim) -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_one_seed_decides_nothing_and_many_are_counted(claim: Claim) -> None:
-    numbers = EXPERIMENTS[claim.needs]()
+    numbers = ATTACKS.ideal[claim.needs]()
     if claim.id == "findings/guarantees-worst-case":
         return  # about a search, not about seeds
     assert claim.judge(numbers).numbers["seeds"] == 8
@@ -49,9 +48,9 @@ def test_one_seed_decides_nothing_and_many_are_counted(claim: Claim) -> None:
 
 def test_every_claim_has_one_name_and_a_counterexample() -> None:
     assert len(BY_NAME) == len(CLAIMS)
-    assert set(SPOILED) == set(BY_NAME)
+    assert set(BY_NAME) <= set(SPOILED)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_nothing_to_compare_is_open(claim: Claim) -> None:
-    assert claim.judge(EXPERIMENTS[claim.needs]() | EMPTY).verdict is Verdict.OPEN
+    assert claim.judge(ATTACKS.ideal[claim.needs]() | EMPTY).verdict is Verdict.OPEN

@@ -19,8 +19,7 @@ from nclab_papers.shared.rows import (
     slopes,
     within,
 )
-from tests.claims.shuffled import SHUFFLED
-from tests.nclab_papers.shared.studies import STUDIES, STUDY_SPOILS
+from tests.claims.paper_attacks import IDEAL, SHUFFLED, SPOILED
 
 ROWS: list[dict[str, Any]] = [
     {"seed": 0, "arm": "a", "decay": 0.1, "nc1": 0.1, "accuracy": 1.0},
@@ -53,6 +52,10 @@ def test_a_difference_must_be_small_both_ways() -> None:
         assert judge_effects(within("x", values, 0.1), margin=0.0).verdict.value == verdict
 
 
+STUDIES = ("zhao2026_optimizers", "fang2021_imbalance", "zhou2022_losses", "sukenik2024_depth")
+STUDIED = [claim.id for claim in claims() if claim.needs in STUDIES]
+
+
 @pytest.mark.parametrize(("sign", "verdict"), [(1, Verdict.OPEN), (-1, Verdict.CONTRADICTED)])
 def test_a_sentence_about_other_networks_is_open_but_cannot_is_not(
     sign: int, verdict: Verdict
@@ -65,18 +68,18 @@ def test_a_sentence_about_other_networks_is_open_but_cannot_is_not(
     assert of_the_source(found, {"config": {"networks": {"source": True}}}) is found
 
 
-@pytest.mark.parametrize("name", STUDY_SPOILS)
+@pytest.mark.parametrize("name", STUDIED)
 def test_no_converged_network_leaves_a_claim_open(name: str) -> None:
     [claim] = [one for one in claims() if one.id == name]
-    numbers = STUDIES[claim.needs]
+    numbers = IDEAL[claim.needs]
     rows = [{**row, "accuracy": 0.5} for row in as_rows(numbers)]
     assert claim.judge({**numbers, "networks": as_columns(rows)}).verdict is Verdict.OPEN
 
 
-@pytest.mark.parametrize("name", sorted(set(STUDY_SPOILS) - {"zhou2022/collapse-alike"}))
+@pytest.mark.parametrize("name", sorted(set(STUDIED) - {"zhou2022/collapse-alike"}))
 def test_one_seed_decides_nothing(name: str) -> None:
     [claim] = [one for one in claims() if one.id == name]
-    numbers = STUDIES[claim.needs]
+    numbers = IDEAL[claim.needs]
     one = {**numbers, "networks": as_columns(having(as_rows(numbers), seed=0))}
     assert claim.judge(one).verdict is Verdict.UNDECIDED
 
@@ -84,7 +87,7 @@ def test_one_seed_decides_nothing(name: str) -> None:
 @pytest.mark.parametrize("column", ["nc0", "nc1", "nc2", "nc3"])
 def test_adamw_that_lags_in_one_measure_is_not_collapsed(column: str) -> None:
     [claim] = [one for one in claims() if one.id == "zhao2026/cannot-emerge"]
-    collapsed = STUDY_SPOILS[claim.id](STUDIES[claim.needs])
+    collapsed = SPOILED[claim.id](IDEAL[claim.needs])
     rows = [
         {**row, column: 0.2} if row["optimizer"] == "adamw" else row for row in as_rows(collapsed)
     ]
@@ -94,7 +97,7 @@ def test_adamw_that_lags_in_one_measure_is_not_collapsed(column: str) -> None:
 
 def test_arms_that_are_exchanged_have_no_lag_however_many_seeds_there_are() -> None:
     [claim] = [one for one in claims() if one.id == "zhao2026/cannot-emerge"]
-    numbers = SHUFFLED[claim.id](STUDIES[claim.needs])
+    numbers = SHUFFLED[claim.id](IDEAL[claim.needs])
     rows = [
         {**row, "seed": row["seed"] + 8 * turn} for turn in range(4) for row in as_rows(numbers)
     ]

@@ -10,7 +10,7 @@ from nclab_papers.shared.rows import as_rows
 from nclab_papers.sukenik2024 import depth
 from nclab_papers.sukenik2024.depth import PRESETS, Config, cells
 from nclab_papers.sukenik2024.low_rank import best_value, collapsed, on_graph
-from tests.nclab_papers.shared.studies import STUDIES
+from tests.claims.paper_attacks import IDEAL
 
 TINY = Config(
     layers=(2, 4),
@@ -49,7 +49,7 @@ def test_a_tiny_study_descends_once_and_is_shown(
 
 
 def test_a_panel_for_every_model() -> None:
-    [picture] = depth.pictures(STUDIES["sukenik2024_depth"])
+    [picture] = depth.pictures(IDEAL["sukenik2024_depth"])
     assert len(draw(picture).axes) == 4
 
 

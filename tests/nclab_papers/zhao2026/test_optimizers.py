@@ -13,7 +13,7 @@ from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_columns, as_rows
 from nclab_papers.zhao2026 import optimizers
 from nclab_papers.zhao2026.optimizers import NO_MOMENTUM, PRESETS, Config, arms
-from tests.nclab_papers.shared.studies import STUDIES
+from tests.claims.paper_attacks import IDEAL
 
 TINY = Config(
     FieldNetworks(width=8, layers=2, samples=60, epochs=2, batch=30, workers=0),
@@ -71,7 +71,7 @@ def test_a_tiny_study_is_trained_once_and_shown(
 
 
 def test_pictures_are_of_networks_that_count() -> None:
-    numbers = STUDIES["zhao2026_optimizers"]
+    numbers = IDEAL["zhao2026_optimizers"]
     [picture] = optimizers.pictures(numbers)
     assert len(draw(picture).axes) == 4
     line = picture.panels[0].series[0]  # type: ignore[union-attr]
@@ -82,7 +82,7 @@ def test_pictures_are_of_networks_that_count() -> None:
 
 
 def test_parity_of_even_numbers_of_classes_alone_is_open() -> None:
-    numbers = STUDIES["zhao2026_optimizers"]
+    numbers = IDEAL["zhao2026_optimizers"]
     even = as_columns([row for row in as_rows(numbers) if row["classes"] % 2 == 0])
     config = {**numbers["config"], "classes": [4, 6]}
     found = optimizers.parity.judge({**numbers, "networks": even, "config": config})

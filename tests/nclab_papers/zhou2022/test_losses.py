@@ -11,7 +11,7 @@ from nclab_papers.shared.networks import FieldNetworks
 from nclab_papers.shared.rows import as_rows
 from nclab_papers.zhou2022 import losses
 from nclab_papers.zhou2022.losses import LOSSES, PRESETS, Config, gap, gap_error, recipe_of
-from tests.nclab_papers.shared.studies import STUDIES
+from tests.claims.paper_attacks import IDEAL
 
 TINY = Config(
     FieldNetworks(width=12, layers=2, samples=60, epochs=3, batch=30, workers=0),
@@ -52,6 +52,6 @@ def test_a_gap_is_measured_in_the_same_way_as_it_is_predicted() -> None:
 
 
 def test_all_losses_are_drawn() -> None:
-    [picture] = losses.pictures(STUDIES["zhou2022_losses"])
+    [picture] = losses.pictures(IDEAL["zhou2022_losses"])
     assert len(draw(picture).axes) == 3
     assert len(picture.panels[0].series) == 5  # type: ignore[union-attr]

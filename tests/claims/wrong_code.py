@@ -1,7 +1,7 @@
-"""Wrong code in the place of right code: what every check must notice.
+"""Replacement of right code by wrong code, which every check must notice.
 
-A claim names the function that computes what it is about. Where that function gives a constant,
-the negative or 1.5 times of what it should, the verdict of the claim must change.
+A claim names the function that computes its quantity. If this function returns a constant, the
+negative or 1.5 times its result, the verdict on the claim must change.
 """
 
 import copy
@@ -16,18 +16,20 @@ import numpy as np
 import torch
 
 from nclab.claims.claim import resolve
+from nclab.claims.registry import packages
 
-ATTACKS: dict[str, Callable[[Any], Any]] = {
+PAPER_PACKAGES = tuple(package.__name__ for package in packages().values())
+ERRORS: dict[str, Callable[[Any], Any]] = {
     "constant": lambda number: 0 * number + 3,
     "sign": lambda number: -number,
     "factor": lambda number: 1.5 * number,
 }
 METHODS = {"ConicHull": "draw", "MLP": "forward"}
-"""What a class that a claim links to is for."""
+"""Method that is replaced if a claim links to a class."""
 KEPT = ("tolerance", "applies")
-"""Fields of a result that are no result."""
-CACHES = ("nclab_papers.pan2023", "nclab_papers.ji2022", "nclab.theory", "nclab.ulpm")
-"""Where results are kept between calls."""
+"""Fields of a result that remain unchanged."""
+CACHES = ("nclab_papers", "nclab.theory", "nclab.ulpm", *PAPER_PACKAGES)
+"""Packages whose modules cache results between calls."""
 WRONG = "_wrong_in_its_place"
 
 Replacement = Callable[..., Any]
@@ -37,9 +39,9 @@ Replacement = Callable[..., Any]
 def replace_everywhere(
     dotted: str, replacement: Callable[[Replacement], Replacement]
 ) -> Iterator[None]:
-    """Replace a function for everybody, whoever imported it, by `replacement(original)`.
+    """Replace a function by `replacement(original)` in every module that imported it.
 
-    The function object stays and gets other code, so that tables of functions see it, too.
+    The function object remains and receives other code, so tables of functions are affected.
     """
     target: Any = resolve(dotted)
     if isinstance(target, type):
@@ -51,10 +53,10 @@ def replace_everywhere(
         target.__code__, target.__globals__, target.__name__, target.__defaults__
     )
     original.__kwdefaults__ = target.__kwdefaults__
-    place = f"{WRONG}_{target.__name__}"
+    name = f"{WRONG}_{target.__name__}"
     scope: dict[str, Any] = {}
-    exec(f"def {target.__name__}(*a, **k): return {place}(*a, **k)", scope)
-    target.__globals__[place] = replacement(original)
+    exec(f"def {target.__name__}(*a, **k): return {name}(*a, **k)", scope)
+    target.__globals__[name] = replacement(original)
     target.__code__ = scope[target.__name__].__code__
     target.__defaults__ = target.__kwdefaults__ = None
     forget()
@@ -62,46 +64,46 @@ def replace_everywhere(
         yield
     finally:
         target.__code__, target.__defaults__, target.__kwdefaults__ = before
-        del target.__globals__[place]
+        del target.__globals__[name]
         forget()
 
 
-def attacked(attack: str) -> Callable[[Replacement], Replacement]:
-    """For `replace_everywhere`: the function with every number of its result spoiled."""
-    return lambda original: lambda *a, **k: spoiled(original(*a, **k), ATTACKS[attack], top=True)
+def with_error(error: str) -> Callable[[Replacement], Replacement]:
+    """Return a replacement whose results contain wrong numbers everywhere."""
+    return lambda original: lambda *a, **k: make_wrong(original(*a, **k), ERRORS[error], top=True)
 
 
-def spoiled(value: Any, attack: Callable[[Any], Any], *, top: bool = False) -> Any:
-    """A result with all its numbers changed; counts and sizes inside of results stay."""
+def make_wrong(value: Any, error: Callable[[Any], Any], *, top: bool = False) -> Any:
+    """Return a result with all its numbers changed, except counts and sizes inside results."""
     if isinstance(value, bool | np.bool_ | str | None):
         return value
     if isinstance(value, int | np.integer):
-        return int(attack(value)) if top else value
+        return int(error(value)) if top else value
     if isinstance(value, float | np.floating):
-        return type(value)(attack(value))
+        return type(value)(error(value))
     if isinstance(value, np.ndarray):
-        return attack(value) if value.dtype.kind == "f" else value
+        return error(value) if value.dtype.kind == "f" else value
     if isinstance(value, torch.Tensor):
-        return attack(value) if value.is_floating_point() else value
+        return error(value) if value.is_floating_point() else value
     if isinstance(value, dict):
-        return {key: spoiled(one, attack) for key, one in value.items()}
+        return {key: make_wrong(item, error) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(spoiled(one, attack) for one in value))
+        return type(value)(*(make_wrong(item, error) for item in value))
     if isinstance(value, list | tuple):
-        return type(value)(spoiled(one, attack) for one in value)
+        return type(value)(make_wrong(item, error) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         twin = copy.copy(value)
         for field in dataclasses.fields(value):
             if field.name not in KEPT and hasattr(value, field.name):
                 with suppress(AttributeError):
-                    new = spoiled(getattr(value, field.name), attack)
+                    new = make_wrong(getattr(value, field.name), error)
                     object.__setattr__(twin, field.name, new)
         return twin
     return value
 
 
 def forget() -> None:
-    """Empty the caches of what the attacked function may have computed."""
+    """Clear the caches of results that the replaced function may have computed."""
     for name, module in list(sys.modules.items()):
         if name.startswith(CACHES):
             for value in list(vars(module).values()):

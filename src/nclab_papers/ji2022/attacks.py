@@ -1,0 +1,244 @@
+"""Test data of ji2022: ideal numbers of its experiments and attacks on its claims."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import reduce
+from typing import Any
+
+from nclab.claims.attacks import Attacks, Case, Change, Numbers, changed, put, reverse, unchanged
+from nclab.claims.claim import Claim
+from nclab_papers.ji2022.fig2 import steps_to_level
+from nclab_papers.ji2022.fig3 import PRESETS
+
+SEEDS = range(8)
+QUANTITIES = (
+    "nc2_norm_variation_means",
+    "nc2_norm_variation_weights",
+    "nc1_within_variation",
+    "nc2_equiangularity_means",
+    "nc2_equiangularity_weights",
+    "nc3_self_duality",
+)
+EPOCHS = (0, 1, 3, 10, 30, 100, 140, 200, 260, 300, 400, 500)
+
+
+def fig3() -> Numbers:
+    """Return training at the paper's size: all quantities fall like 1/log t and end below 0.1."""
+    return {
+        "config": asdict(PRESETS["published"]),
+        "seeds": list(SEEDS),
+        "rows": [
+            {"seed": seed, "epoch": epoch, "accuracy": float(epoch >= 100)}
+            | dict.fromkeys(QUANTITIES, 0.5 / math.log(epoch + 3))
+            for seed in SEEDS
+            for epoch in EPOCHS
+        ],
+    }
+
+
+def fig2() -> Numbers:
+    """Return descent that falls like 1/log t and a flow whose within-class variation is slower."""
+    steps, log_times = [round(10 ** (k / 2)) for k in range(2, 11)], [500.0, 700.0, 1000.0]
+    flow = {key: [1 / x for x in log_times] for key in QUANTITIES}
+    flow["nc1_within_variation"] = [x**-0.5 for x in log_times]
+    curves = {key: [1 / math.log(t) for t in steps] for key in QUANTITIES}
+    return {
+        "config": {"scale": 0.1, "descent_steps": 100_000, "normalised_steps": 1000},
+        "seeds": list(SEEDS),
+        "per_seed": [
+            {
+                "seed": seed,
+                "starts": [
+                    {"scale": scale, "descent": {"step": steps, **curves}} for scale in (0.1, 1.0)
+                ],
+                "flow": {"log_time": log_times, **flow},
+                "steps_to_level": 12,
+                "last": {"flow": {"invariant_drift": 1e-11}},
+            }
+            for seed in SEEDS
+        ],
+    }
+
+
+def steeper(run: str, name: str, power: float) -> Change:
+    """Return a change that raises a curve of Figure 2 to a power, which multiplies its slope."""
+    return put(f"per_seed.*.{run}.{name}", lambda values: [value**power for value in values])
+
+
+def all_steeper(numbers: Numbers) -> Numbers:
+    """Return curves of descent that fall like t^-0.4."""
+    changes = [steeper("starts.*.descent", name, 3.6) for name in QUANTITIES]
+    return reduce(lambda result, change: change(result), changes, numbers)
+
+
+def ahead_after(steps: int) -> Case:
+    """Return a case in which normalised descent needs this many steps to overtake descent."""
+
+    def case(claim: Claim, numbers: Numbers) -> Numbers:
+        level = dict.fromkeys(("margin", *QUANTITIES), 1.0)
+        early = level | {"margin": 0.0}
+        rows = [{"step": step, **(early if step < steps else level)} for step in range(30)]
+        count = steps_to_level({"descent": [level], "normalised": rows})
+        return {
+            **numbers,
+            "per_seed": [{"seed": seed, "steps_to_level": count} for seed in SEEDS],
+        }
+
+    return case
+
+
+def late_falls(numbers: Numbers) -> Numbers:
+    """Return curves of Figure 3 of which 21 of 66 pairs of epochs rise: 7 of 12 come first."""
+    rows = []
+    for row in numbers["rows"]:
+        same_seed = [other for other in numbers["rows"] if other["seed"] == row["seed"]]
+        index = same_seed.index(row)
+        source = same_seed[6 - index] if index < 7 else row
+        rows.append({**row, **{name: source[name] for name in QUANTITIES}})
+    return {**numbers, "rows": rows}
+
+
+def reversed_training(numbers: Numbers) -> Numbers:
+    """Return training that runs backwards in every other seed, except for the accuracy."""
+    accuracies = {row["epoch"]: row["accuracy"] for row in numbers["rows"]}
+    shuffled = reverse("rows", "epoch")(numbers)
+    rows = [{**row, "accuracy": accuracies[row["epoch"]]} for row in shuffled["rows"]]
+    return {**numbers, "rows": sorted(rows, key=lambda row: (row["seed"], row["epoch"]))}
+
+
+def printed_as_measured(numbers: Numbers) -> Numbers:
+    """Return numbers in which the printed form of Eq. (9) equals the measured value."""
+    return {"rows": [{**row, "printed": row["measured"]} for row in numbers["rows"]]}
+
+
+def judged_against(change: Callable[[Any], Any]) -> tuple[Case, Case]:
+    """Return the ideal numbers and the changed ones as cases for wrong code."""
+    return unchanged, changed(change)
+
+
+HOLDS, CORRECTED, REFUTED = "holds", "holds with a correction", "refuted"
+VERDICTS = {
+    "ji2022/eq-1": (HOLDS, "Jensen and Cauchy-Schwarz"),
+    "ji2022/def-2.1": (HOLDS, "the Gram matrix of a simplex"),
+    "ji2022/nc1": (HOLDS, "consistent"),
+    "ji2022/nc2": (HOLDS, "the printed cosines put the mean in the origin"),
+    "ji2022/nc3": (HOLDS, "consistent; NC4 has the sign"),
+    "ji2022/nc4": (CORRECTED, "argmax"),
+    "ji2022/eq-4": (HOLDS, "two minima and a hill between them"),
+    "ji2022/sec-2.2-flow": (CORRECTED, "the sign"),
+    "ji2022/def-3.1": (HOLDS, "consistent"),
+    "ji2022/lemma-3.1": (HOLDS, "Cauchy-Schwarz, attained"),
+    "ji2022/remark-3.1": (CORRECTED, "the power is 1"),
+    "ji2022/remark-3.1-margin": (HOLDS, "scale the margin to 1 or the norm to the ball"),
+    "ji2022/thm-3.2": (HOLDS, "Lemma 3.1 with margin 1"),
+    "ji2022/thm-3.1": (HOLDS, "epsilon and delta fall along every flow"),
+    "ji2022/lemma-3.2": (CORRECTED, "beta needs the minus"),
+    "ji2022/lemma-3.3": (HOLDS, "the margin grows like log t"),
+    "ji2022/eq-8": (HOLDS, "by arithmetic"),
+    "ji2022/eq-9": (CORRECTED, ".2384058 against .1331867 at C = 1"),
+    "ji2022/example-3.1-stuck": (HOLDS, "gradient and point are parallel"),
+    "ji2022/eq-11": (REFUTED, "the loss grows near the point"),
+    "ji2022/example-3.1-saddle": (CORRECTED, "it is the other point"),
+    "ji2022/example-3.1-noise": (CORRECTED, "minibatches stay in the plane"),
+    "ji2022/remark-3.3": ("undecided", "large noise leaves soon, small noise does not"),
+    "ji2022/sec-1.1-landscape": (HOLDS, "all critical points found are strict saddles"),
+    "ji2022/sec-3.2-infinity": (HOLDS, "margins grow with the scale"),
+    "ji2022/sec-3.2-speeds": (HOLDS, "the smallest margin, largest at a simplex"),
+    "ji2022/thm-3.3": (HOLDS, "the closed form is reached from every start"),
+    "ji2022/remark-3.2": (CORRECTED, "the factors must have one sign"),
+    "ji2022/def-3.2": (HOLDS, "consistent"),
+    "ji2022/thm-3.4": (HOLDS, "even with <"),
+    "ji2022/sec-4-setting": (CORRECTED, "rate 5 diverges on the sum from usual starts"),
+    "ji2022/sec-5.2-max": (HOLDS, "a sum of exponentials and its largest term"),
+    "ji2022/sec-5.2-convex": (CORRECTED, "strictly convex and decreasing in every margin"),
+    "ji2022/sec-5.2-decay": (CORRECTED, "true of scale-invariant networks"),
+}
+"""Expected verdict of every claim that needs no experiment, and the reason for it."""
+
+SPOILED: dict[str, Change] = {
+    "ji2022/eq-1": put("search_gap", 0.1),
+    "ji2022/def-2.1": put("gram_error", 0.1),
+    "ji2022/nc1": put("within_variation.0", 0.1),
+    "ji2022/nc2": put("centred_error", 0.1),
+    "ji2022/nc3": put("negative.distance", 0.0),
+    "ji2022/nc4": put("argmax_agreement", 0.5),
+    "ji2022/eq-4": put("loss_between", 0.0),
+    "ji2022/sec-2.2-flow": put("change_printed", -1.0),
+    "ji2022/def-3.1": put("error", 0.1),
+    "ji2022/lemma-3.1": put("frame_ratio", 0.5),
+    "ji2022/remark-3.1": put("rows.0.power_one", 100.0),
+    "ji2022/remark-3.1-margin": put("rows.0.margin", 9.0),
+    "ji2022/thm-3.2": put("rows.0.value", 100.0),
+    "ji2022/thm-3.1": put("rows.*.epsilon", 1.0),
+    "ji2022/lemma-3.2": put("equality_error", 0.1),
+    "ji2022/lemma-3.3": put("rows.*.margin", 5.0),
+    "ji2022/eq-8": put("residual", 0.1),
+    "ji2022/example-3.1-stuck": put("per_seed.0.stuck.off_ray", 0.1),
+    "ji2022/eq-11": put("rows.*.change", -1.0),
+    "ji2022/example-3.1-saddle": put("rows.0.point", "not critical"),
+    "ji2022/example-3.1-noise": put("per_seed.*.stochastic.normalised_margin", 0.99),
+    "ji2022/remark-3.3": put("runs.*.left", [1, 2]),
+    "ji2022/sec-1.1-landscape": put("critical.0.eigenvalue", 0.0),
+    "ji2022/sec-3.2-infinity": put("largest_slope", 0.1),
+    "ji2022/sec-3.2-speeds": put("fastest", 1.1),
+    "ji2022/thm-3.3": put("smallest_gap", -0.1),
+    "ji2022/remark-3.2": put("rows.*.collapse_error", 0.0),
+    "ji2022/def-3.2": put("cosine", 0.1),
+    "ji2022/thm-3.4": put("critical.0.change", 0.1),
+    "ji2022/sec-4-setting": lambda numbers: {**numbers, "sum": numbers["mean"]},
+    "ji2022/sec-5.2-max": put("rows.*.error", 0.05),
+    "ji2022/sec-5.2-convex": put("rows.0.lowest", 0.1),
+    "ji2022/sec-5.2-decay": put("scale_invariant", 0.1),
+    "ji2022/eq-9": printed_as_measured,
+    "ji2022/fig-3a": put("rows.*.nc2_norm_variation_weights", 0.5),
+    "ji2022/fig-3b": put("rows.*.nc1_within_variation", 0.5),
+    "ji2022/fig-3c": put("rows.*.nc2_equiangularity_means", 0.5),
+    "ji2022/fig-3d": put("rows.*.nc3_self_duality", 0.5),
+    "ji2022/sec-4-realistic": put("rows.*.nc3_self_duality", 0.5),
+    "ji2022/fig-2a": steeper("starts.*.descent", "nc2_norm_variation_weights", 0.6),
+    "ji2022/fig-2b": steeper("starts.*.descent", "nc1_within_variation", 0.6),
+    "ji2022/fig-2c": steeper("starts.*.descent", "nc2_equiangularity_weights", 0.6),
+    "ji2022/fig-2d": steeper("starts.*.descent", "nc3_self_duality", 0.6),
+    "ji2022/sec-5.3-slow": steeper("starts.*.descent", "nc3_self_duality", 9.0),
+    "findings/layer-peeled-rates": steeper("flow", "nc2_equiangularity_weights", 1.1),
+    "findings/layer-peeled-within-rate": steeper("flow", "nc1_within_variation", 2.0),
+    "findings/layer-peeled-normalised": put("per_seed.*.steps_to_level", None),
+    "findings/layer-peeled-invariants": put("per_seed.*.last.flow.invariant_drift", 0.1),
+}
+"""Change of the numbers after which each claim is false."""
+
+RATE = "a slope compared with a stated rate; a constant curve contradicts the claim"
+TRAINED = "its numbers come from training"
+PANELS = ("ji2022/fig-2a", "ji2022/fig-2b", "ji2022/fig-2c", "ji2022/fig-2d")
+FALLING = ("ji2022/fig-3b", "ji2022/fig-3c", "ji2022/fig-3d", "ji2022/sec-4-realistic")
+ATTACKS = Attacks(
+    verdicts=VERDICTS,
+    ideal={"ji2022_fig2": fig2, "ji2022_fig3": fig3},
+    spoiled=SPOILED,
+    shuffled=dict.fromkeys(FALLING, reversed_training),
+    not_shuffled={
+        **dict.fromkeys(PANELS, RATE),
+        **dict.fromkeys(("findings/layer-peeled-rates", "findings/layer-peeled-within-rate"), RATE),
+        "findings/layer-peeled-normalised": "a number of steps compared with a bound of 15",
+        "findings/layer-peeled-invariants": "a drift compared with a bound of 1e-8",
+        "ji2022/sec-5.3-slow": "a speed compared with a bound of 1/2; a constant is slow as well",
+        "ji2022/fig-3a": "a level at the end of training compared with 0.1",
+    },
+    wrong_code={
+        **{name: judged_against(SPOILED[name]) for name in PANELS},
+        "ji2022/sec-5.3-slow": judged_against(all_steeper),
+        "findings/layer-peeled-normalised": (ahead_after(12), ahead_after(20)),
+        **{
+            name: (*judged_against(SPOILED[name]), changed(late_falls))
+            for name in ("ji2022/fig-3d", "ji2022/sec-4-realistic")
+        },
+    },
+    no_code={
+        "findings/layer-peeled-invariants": "a drift that the flow records",
+        "ji2022/fig-3a": TRAINED,
+        "ji2022/fig-3b": "the sign of a difference of likelihoods, which no factor changes",
+        "ji2022/fig-3c": TRAINED,
+    },
+    unnoticed={("ji2022/def-2.1", "sign"): "the negative of a frame is a frame"},
+)
