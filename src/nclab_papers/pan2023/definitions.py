@@ -154,7 +154,7 @@ def _depths(preset: str) -> Numbers:
     "most epsilon, or the number of layers if there is none.",
     "pan2023, Def. 3.2.2 “Suppose we have a dataset S and a neural network”",
     gather=_depths,
-    code="nclab.metrics.effective_depth.effective_depth",
+    code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depths(numbers: Numbers) -> Finding:
     evidence = (

@@ -303,7 +303,7 @@ claimed = partial(claim, needs="pan2023_fig33", figure="pan2023_fig33")
     Kind.RESULT,
     "Early layers already classify near-perfectly by nearest class centres.",
     "pan2023, Sec. 3.2.2 “NCC classification accuracy achieved in the early layers”",
-    code="nclab.metrics.effective_depth.effective_depth",
+    code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def early_layers_separate(numbers: Numbers) -> Finding:
     """How far below half of the layers the effective depth is, at every weight decay below 1e-2."""
@@ -370,7 +370,7 @@ def gap_rises(numbers: Numbers) -> Finding:
     Kind.RESULT,
     "The number of layers needed for near-perfect accuracy falls with weight decay.",
     "pan2023, Sec. 3.2.2 “the number of layers needed for the NCC classification”",
-    code="nclab.metrics.effective_depth.effective_depth",
+    code="nclab.metrics.nc4_nearest_center.effective_depth",
 )
 def depth_falls(numbers: Numbers) -> Finding:
     """The slope of the effective depth over weight decay, turned round."""
