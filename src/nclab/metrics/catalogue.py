@@ -38,7 +38,7 @@ class Metric(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """What the metric needs: features, scatter, second pass, weight or both of the last two."""
+        """Required input: features, scatter, second pass, weight, or both (the last two)."""
         names = parameters(self.function)
         by_name = "second pass" if names & {"second_pass", "spread"} else "features"
         return self.also or ("weight" if names & {"weight", "logits"} else by_name)
@@ -211,12 +211,12 @@ def selected_extras(names: str | Collection[str]) -> tuple[Metric, ...]:
         return EXTRAS if names == "all" else ()
     if not isinstance(names, Collection):
         raise DataError(f"Expected metrics='default', 'all' or a list of names, got {names!r}.")
-    wanted = [names] if isinstance(names, str) else list(names)
-    known = {metric.name for metric in EXTRAS}
-    for name in wanted:
-        if name not in known and name not in every_metric():
+    requested = [names] if isinstance(names, str) else list(names)
+    extras = {metric.name for metric in EXTRAS}
+    for name in requested:
+        if name not in extras and name not in every_metric():
             raise DataError(
-                f"Expected metrics='default', 'all' or names among {', '.join(sorted(known))}, "
+                f"Expected metrics='default', 'all' or names among {', '.join(sorted(extras))}, "
                 f"got {name!r}."
             )
-    return tuple(metric for metric in EXTRAS if metric.name in wanted)
+    return tuple(metric for metric in EXTRAS if metric.name in requested)

@@ -213,7 +213,7 @@ class BoundedClosestPairs(PairReducer):
         self._slopes, self._left, self._right = slopes.float(), left.float(), right.float()
 
     def update(self, tile: PairTile) -> None:
-        """Add a tile of float64 products; the products of the rows are computed in float64, too."""
+        """Add a tile of float64 products; the products of the rows are also computed in float64."""
         self.closest.update(exact_tile(self.rows, tile.rows, tile.cols))
 
     def screen(self, tile: ScreenedTile) -> None:

@@ -123,7 +123,7 @@ def input_rounding(moments: ClassMoments) -> float:
 
 
 def nc1_trace_pinv(moments: ClassMoments) -> float:
-    r"""Within-class variability seen through the between-class covariance.
+    r"""Within-class variability relative to the between-class covariance.
 
     $$\mathrm{NC1} = \tfrac1C \operatorname{tr}(\Sigma_W \Sigma_B^{\dagger})$$
 

@@ -235,7 +235,7 @@ def minority_cosine(moments: ClassMoments, weight: Tensor, classes: Classes = No
 
 
 def gnc2_uniformity(moments: ClassMoments) -> float:
-    r"""How unevenly the directions of the class means lie on the sphere.
+    r"""Relative spread of the log distances between the directions of the class means.
 
     $$\operatorname*{Std}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Big/
       \Bigl|\operatorname*{Avg}_{c<c'}\log\tfrac1{\|\hat\mu_c-\hat\mu_{c'}\|}\Bigr|,\quad

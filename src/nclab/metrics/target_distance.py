@@ -27,17 +27,17 @@ def progress(to_target: Sequence[float | None], to_etf: Sequence[float | None]) 
     ''
     """
     pairs = zip(to_target, to_etf, strict=False)
-    known = [(target, etf) for target, etf in pairs if target is not None and etf is not None]
-    if len(known) < 2 or min(known[0]) <= 0:
+    complete = [(target, etf) for target, etf in pairs if target is not None and etf is not None]
+    if len(complete) < 2 or min(complete[0]) <= 0:
         return ""
-    (first, first_etf), (last, last_etf) = known[0], known[-1]
+    (first, first_etf), (last, last_etf) = complete[0], complete[-1]
     share, share_etf = 1 - last / first, 1 - last_etf / first_etf
     distance = f"(distance {first:.2g} at first, {last:.2g} now)"
     words = f"{share:.0%} of the way to its target".replace("%", " %")
     if share <= 0:
         words = "No nearer to its target than at first"
     words = f"{words} {distance}"
-    if max(abs(target - etf) for target, etf in known) < SAME:
+    if max(abs(target - etf) for target, etf in complete) < SAME:
         return f"{words}, which is the simplex ETF."
     etf_distance = f"(distance {first_etf:.2g} at first, {last_etf:.2g} now)"
     if share > share_etf and last < last_etf:

@@ -67,7 +67,7 @@ class ClassMoments(ClassSums):
     ) -> None:
         """Add a batch that `as_features` and `as_labels` have already checked.
 
-        `dtype` is the type in which the features were computed, if it differs from their own.
+        `dtype` is the type in which the features were computed, if it is not `features.dtype`.
         """
         self._cache.clear()
         self.unit = max(self.unit, torch.finfo(dtype or features.dtype).eps / 2)

@@ -13,7 +13,7 @@ from nclab.errors import DataError, NclabError, NclabWarning
 
 Group = dist.ProcessGroup | None
 MESSAGE = 2**25
-"""Largest size of one message in numbers (256 MiB), which is also the extra memory it needs."""
+"""Largest message, in numbers (256 MiB); sending it needs as much additional memory."""
 WAIT_SECONDS, PAUSE_SECONDS = 20.0, 0.002
 """Seconds after which a waiting process warns, and seconds between two checks.
 The timeout of the group ends the wait."""
@@ -50,7 +50,7 @@ class ProcessGroup:
                 raise NclabError("Expected a group that this process belongs to, got another one.")
 
     def gather(self, numbers: Sequence[int]) -> Tensor:
-        """Return the (processes, k) integers of all processes."""
+        """Send k integers to all processes; return the (processes, k) integers of all of them."""
         values = torch.tensor([*numbers], dtype=torch.int64)
         if self.size == 1:
             return values[None]

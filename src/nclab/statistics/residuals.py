@@ -46,7 +46,7 @@ class ResidualMoments(NamedTuple):
 
     @classmethod
     def empty(cls, size: int, device: torch.device, *, soft: bool) -> "ResidualMoments":
-        """Return sums of no samples; `soft` adds the sums for soft labels."""
+        """Return sums without any samples; `soft` adds the sums for soft labels."""
         shapes = ((size, size), (2,), (size, size), (1,), (size,))
         sums = torch.zeros(size, size, dtype=torch.float64, device=device)
         return cls(sums, SoftSums(*(sums.new_zeros(shape) for shape in shapes)) if soft else None)

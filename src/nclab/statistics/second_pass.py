@@ -19,7 +19,7 @@ NEAR = 1e6
 """Multiple of the rounding error of the class means. A feature closer than this to the centre has
 a direction with fewer than six digits."""
 OTHER_DATA = 0.01
-"""Relative change of the features from which a second pass is said to have read other data."""
+"""Relative change of the features from which `require_same_data` rejects the second pass."""
 
 
 class _MeansPass:
@@ -84,7 +84,7 @@ class _MeansPass:
         return {"tallies": torch.tensor([getattr(self, name) for name in self._TALLIES])}
 
     def _set_tallies(self, values: Tensor) -> None:
-        # Older versions did not store the last of them.
+        # States of older versions lack the last tallies.
         for name, value in zip(self._TALLIES, values.tolist(), strict=False):
             setattr(self, name, value)
 

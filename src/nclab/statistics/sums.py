@@ -296,5 +296,5 @@ def require_samples(counts: Tensor) -> None:
 
 
 def _listing(classes: Sequence[int]) -> str:
-    shown = ", ".join(str(c) for c in classes[:10])
-    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
+    first = ", ".join(str(c) for c in classes[:10])
+    return first if len(classes) <= 10 else f"{first} and {len(classes) - 10} more"

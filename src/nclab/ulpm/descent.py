@@ -140,8 +140,8 @@ def _run(
         raise NclabError(f"Expected at least 1 step, got {steps}.")
     if steps > MOST_STEPS:
         raise NclabError(f"Expected at most {MOST_STEPS:g} steps, got {steps}. Use the flow.")
-    wanted = log_schedule(steps) if sample_at is None else sample_at
-    schedule = sorted({0, steps, *(step for step in wanted if 0 < step < steps)})
+    sample_at = log_schedule(steps) if sample_at is None else sample_at
+    schedule = sorted({0, steps, *(step for step in sample_at if 0 < step < steps)})
     theta = stepper.theta()
     start = invariants(problem, theta)
     samples: list[Sample] = [take_sample(problem, theta, start, step=0, log_time=-math.inf)]

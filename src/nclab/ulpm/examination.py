@@ -199,8 +199,8 @@ def find_point(
     (8, 4)
     """
     if (path is None) == (example is None):
-        came = "neither" if path is None else "both"
-        raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {came}.")
+        given = "neither" if path is None else "both"
+        raise NclabError(f"Expected either a POINT file or --example {EXAMPLE}, got {given}.")
     if path is not None:
         if scale != 1.0:
             raise NclabError(f"Expected --scale with --example only, got {scale:g} and {path}.")

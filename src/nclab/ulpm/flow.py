@@ -62,8 +62,8 @@ def flow(
     theta = problem.initial() if start is None else problem.checked(start).copy()
     if not theta.any():
         raise NclabError("Expected a start other than zero: the flow does not leave zero.")
-    wanted = flow_schedule(log_time) if sample_at is None else sample_at
-    targets = sorted({log_time, *(float(time) for time in wanted if time < log_time)})
+    sample_at = flow_schedule(log_time) if sample_at is None else sample_at
+    targets = sorted({log_time, *(float(time) for time in sample_at if time < log_time)})
     integrator = _Integrator(_derivative(problem), theta, tolerance)
     conserved = invariants(problem, theta)
     samples: list[Sample] = [take_sample(problem, theta, conserved, step=0, log_time=-math.inf)]

@@ -29,7 +29,7 @@ ROUNDING = 1e-14
 
 
 class Tangent(NamedTuple):
-    """First derivatives at a point of the spderivatives."""
+    """First derivatives at a point of the sphere."""
 
     log_loss: float
     gradient: Array
@@ -204,7 +204,7 @@ def _complement(unit: Array) -> Array:
 
 
 class PointKind(StrEnum):
-    """The kinds of points on the spderivatives."""
+    """The kinds of points on the sphere."""
 
     not_critical = "not critical"
     strict_saddle = "strict saddle"
@@ -300,7 +300,7 @@ class Escape:
     order: int
     """1: along the gradient; 2: along negative curvature."""
     angle: float
-    """Length of the step, as an angle seen from the centre of the spderivatives."""
+    """Length of the step, as an angle seen from the centre of the sphere."""
     predicted: float
     """Relative change of the loss, to leading order."""
     actual: float
@@ -351,7 +351,7 @@ def along_circle(theta: Array, direction: Array, angle: float) -> Array:
 
 
 class Slice(NamedTuple):
-    """The loss on a two-dimensional slice of the spderivatives."""
+    """The loss on a two-dimensional slice of the sphere."""
 
     angles: Array
     """(p,) angles along each of two orthogonal directions, with 0 in the middle."""
@@ -386,7 +386,7 @@ def sphere_slice(
 
 @dataclass(frozen=True)
 class SphereSolution:
-    """Result of a minimisation on a spderivatives."""
+    """Result of a minimisation on a sphere."""
 
     theta: Array
     log_loss: float

@@ -81,7 +81,7 @@ class Problem:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """(CN,) 0, 1, 2, ..."""
+        """(CN,) indices of the features, 0, 1, 2, ..."""
         return np.arange(self.samples)
 
     def split(self, theta: Array) -> tuple[Array, Array]:

@@ -62,15 +62,15 @@ class UlpmConfig:
         if self.seed < 0:
             raise NclabError(f"Expected a seed of 0 or more, got {self.seed}.")
         if (self.steps is None) == (self.log_time is None):
-            came = "neither" if self.steps is None else "both"
+            given = "neither" if self.steps is None else "both"
             raise NclabError(
-                f"Expected either --steps or --log-time, got {came}. Descent needs --steps, "
+                f"Expected either --steps or --log-time, got {given}. Descent needs --steps, "
                 "the flow needs --log-time."
             )
         if self.method == "flow" and self.log_time is None:
             raise NclabError(
                 f"Expected --log-time with --method flow, got --steps {self.steps}. "
-                "The flow chooses its own steps."
+                "The flow chooses the number of its steps."
             )
         if self.method != "flow" and self.steps is None:
             raise NclabError(

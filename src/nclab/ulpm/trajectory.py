@@ -1,4 +1,4 @@
-"""Samples, the measurements of single points, and trajectories, the runs made of them."""
+"""Samples (measurements of single points) and trajectories (runs with their samples)."""
 
 import math
 from collections.abc import Sequence
@@ -168,10 +168,10 @@ class Trajectory:
 
     def column(self, name: str) -> Array:
         """Return one field of every sample."""
-        known = [field.name for field in fields(Sample)]
-        if name not in known:
+        names = [field.name for field in fields(Sample)]
+        if name not in names:
             raise NclabError(
-                f"Expected a field of Sample, got {name!r}. Choose from {', '.join(known)}."
+                f"Expected a field of Sample, got {name!r}. Choose from {', '.join(names)}."
             )
         return np.array([getattr(sample, name) for sample in self.samples], dtype=np.float64)
 
