@@ -1,4 +1,4 @@
-"""Data sets that several tests share."""
+"""Data sets for tests of measurements."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ def cloud(
     balanced: bool = True,
     seed: int = 0,
 ) -> Cloud:
-    """Gaussian clouds in float64, shuffled, every class present."""
+    """Return shuffled Gaussian clouds in float64 with samples of every class."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every metric promises: its function alone, its place in `Collapse`, its docstring."""
+"""The contract of metrics: their functions, their values in `Collapse`, and their docstrings."""
 
 import math
 import re
@@ -22,20 +22,20 @@ NEVER = frozenset[str]()
 FEATURES = frozenset({"moments", "statistics", "second_pass", "spread"})
 CLASSIFIER = frozenset({"weight", "classes"})
 STATISTICS = FEATURES | CLASSIFIER | {"logits"}
-"""Names of the parameters of metrics, by what they see of a cloud; logits see both."""
+"""Names of metrics' parameters, by the data they depend on; logits depend on both."""
 COMPARE = {metric.function for metric in METRICS if metric.needs == "both"}
-"""Metrics of a second pass that see the classifier's decisions too."""
+"""Metrics of a second pass that also depend on the classifier's predictions."""
 
 
 def functions() -> dict[str, Function]:
-    """Every public metric, and every row of the catalogue, by name."""
+    """Return every public metric and every row of the catalogue by name."""
     public = {name: getattr(metrics, name) for name in metrics.__all__}
     measured = {name: f for name, f in public.items() if parameters(f) <= STATISTICS}
     return measured | {metric.name: metric.function for metric in (*METRICS, *EXTRAS)}
 
 
 def statistics(cloud: Cloud) -> dict[str, Any]:
-    """What metrics are functions of, under the names of their parameters."""
+    """Return the statistics of a cloud under the names of metrics' parameters."""
     classes = cloud.labels.unique()
     shape = cloud.weight.shape
     moments = nclab.ClassMoments(*shape, scatter=True)
@@ -59,15 +59,15 @@ def statistics(cloud: Cloud) -> dict[str, Any]:
     }
 
 
-def alone(function: Function, given: Mapping[str, Any]) -> list[float]:
-    """The numbers of a metric that is called by itself."""
-    found = function(*(given[name] for name in parameters(function)))
-    value = torch.as_tensor(found, dtype=torch.float64)
+def alone(function: Function, inputs: Mapping[str, Any]) -> list[float]:
+    """Return the numbers of a metric called without a view."""
+    values = function(*(inputs[name] for name in parameters(function)))
+    value = torch.as_tensor(values, dtype=torch.float64)
     return [float(number) for number in value.flatten()]
 
 
 def measure(cloud: Cloud, *, bias: bool = True, extras: str = "all") -> Scalars:
-    """All scalars of a cloud."""
+    """Return all scalars of a cloud."""
     return nclab.measure_features(
         *(cloud.features, cloud.labels, cloud.weight, cloud.bias if bias else None),
         metrics=extras,
@@ -75,15 +75,15 @@ def measure(cloud: Cloud, *, bias: bool = True, extras: str = "all") -> Scalars:
 
 
 def changes(cloud: Cloud) -> dict[str, Cloud]:
-    """The cloud, changed in every way that a docstring may declare a metric invariant to."""
+    """Return the cloud after each change that a docstring may declare a metric invariant to."""
     features, labels, weight, bias = cloud
     generator = torch.Generator().manual_seed(7)
     dim = features.shape[1]
-    turn = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+    rotation = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
     sizes = 0.5 + torch.rand(len(labels), 1, generator=generator, dtype=torch.float64)
     step = torch.randn(dim, generator=generator, dtype=torch.float64)
     return {
-        "rotation of both": Cloud(features @ turn, labels, weight @ turn, bias),
+        "rotation of both": Cloud(features @ rotation, labels, weight @ rotation, bias),
         "translation of the features": cloud._replace(features=features + 3.0),
         "translation of the classifier": cloud._replace(weight=weight + step, bias=bias + 2.0),
         "scale of the features": cloud._replace(features=features * 17.0),
@@ -98,34 +98,37 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "rotation of both": ("rotation of both",),
     "rotation": ("rotation of both",),
     **{
-        f"{what}{whose}": tuple(f"{what} {side}" for side in SIDES)
-        for what in ("translation", "scale")
+        f"{transformation}{whose}": tuple(f"{transformation} {side}" for side in SIDES)
+        for transformation in ("translation", "scale")
         for whose in ("", " of either")
     },
     **{
-        f"{what} {side}": (f"{what} {side}",) for what in ("translation", "scale") for side in SIDES
+        f"{transformation} {side}": (f"{transformation} {side}",)
+        for transformation in ("translation", "scale")
+        for side in SIDES
     },
     "scale of every single feature": ("scale of every single feature", "scale of the features"),
     "a common scale of W and H": ("a common scale of W and H",),
 }
-"""What a docstring may say -> the changes that it means. Without a side: of what it sees."""
+"""Words of a docstring and the changes they mean.
+Without a side, they mean all data that the metric depends on."""
 
 
 def declared(function: Function) -> frozenset[str]:
-    """The changes that the docstring of a metric says it is invariant to."""
+    """Return the changes that the docstring of a metric declares it invariant to."""
     line = re.search(r"^ *Invariant to: ([^.]+)\.$", function.__doc__ or "", re.MULTILINE)
-    assert line, f"{function.__name__} does not say what it is invariant to"
+    assert line, f"{function.__name__} has no line 'Invariant to:'"
     words = [" ".join(part.split()) for part in line[1].split(",")]
     unknown = [word for word in words if word not in WORDS]
-    assert not unknown, f"{function.__name__} is invariant to {unknown}, which nothing tests"
-    found = frozenset(change for word in words for change in WORDS[word])
-    if {f"scale {side}" for side in SIDES} <= found:
-        found |= {"a common scale of W and H"}
-    return found
+    assert not unknown, f"{function.__name__} is invariant to {unknown}, which no test covers"
+    values = frozenset(change for word in words for change in WORDS[word])
+    if {f"scale {side}" for side in SIDES} <= values:
+        values |= {"a common scale of W and H"}
+    return values
 
 
-def sees(function: Function, change: str) -> bool:
-    """Whether a change concerns what a metric is computed from."""
+def depends_on(function: Function, change: str) -> bool:
+    """Whether a change affects the data that a metric depends on."""
     names = parameters(function)
     both = "logits" in names or function in COMPARE
     of_features, of_classifier = (both or bool(names & side) for side in (FEATURES, CLASSIFIER))
@@ -137,18 +140,18 @@ def sees(function: Function, change: str) -> bool:
 
 
 def assert_same(
-    found: Scalars,
+    values: Scalars,
     expected: Scalars,
     *,
     relative: float,
     absolute: float = 1e-14,
     leaving_out: set[str] | frozenset[str] = NEVER,
 ) -> None:
-    """Every scalar agrees, and is there or not there in both."""
+    """Assert that all scalars agree, including those that are None."""
     for name, value in expected.items():
         if name in leaving_out:
             continue
-        other = found[name]
+        other = values[name]
         assert (other is None) == (value is None), name
         if value is not None and other is not None:
             close = math.isclose(other, value, rel_tol=relative, abs_tol=absolute)
@@ -156,7 +159,7 @@ def assert_same(
 
 
 def streamed(cloud: Cloud, cut: Callable[[Tensor], list[Tensor]], *, head: bool = True) -> Scalars:
-    """All scalars when the rows come in the given batches."""
+    """Return all scalars of a cloud that is read in the given batches."""
     rows = cut(torch.arange(len(cloud.labels)))
     batches = [(cloud.features[part], cloud.labels[part]) for part in rows]
     weight, bias = (cloud.weight, cloud.bias) if head else (None, None)

@@ -1,4 +1,4 @@
-"""Every metric against the slow loops of tests/reference."""
+"""Tests of every metric against the slow loops of tests/reference."""
 
 import numpy as np
 import pytest
@@ -25,37 +25,37 @@ CASES = {
 def test_all_metrics_agree_with_slow_loops(name: str) -> None:
     data = CASES[name]
     expected = slow_metrics(data.features, data.labels, data.weight, data.bias)
-    found = measure(data)
-    assert set(expected) == set(found)
-    assert_same(found, expected, relative=1e-9, absolute=1e-13)
+    values = measure(data)
+    assert set(expected) == set(values)
+    assert_same(values, expected, relative=1e-9, absolute=1e-13)
 
 
-def test_without_a_bias_too() -> None:
+def test_metrics_without_a_bias_agree_with_slow_loops() -> None:
     data = CASES["balanced"]
     expected = slow_metrics(data.features, data.labels, data.weight)
     assert_same(measure(data, bias=False), expected, relative=1e-9, absolute=1e-13)
 
 
-def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several tiles, full and partial, on and off the diagonal."""
+def test_tiles_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are full and partial tiles, on and off the diagonal."""
     data = cloud(num_classes=23, dim=6, per_class=3, seed=6)
-    whole = nclab.measure_features(data.features, data.labels, data.weight)
+    untiled = nclab.measure_features(data.features, data.labels, data.weight)
     monkeypatch.setattr(pairs, "TILE", 5)
     tiled = nclab.measure_features(data.features, data.labels, data.weight)
-    assert_same(tiled.scalars(), whole.scalars(), relative=1e-12)
-    assert tiled.max_inter_pair == whole.max_inter_pair
+    assert_same(tiled.scalars(), untiled.scalars(), relative=1e-12)
+    assert tiled.max_inter_pair == untiled.max_inter_pair
 
 
-def test_largest_pair_is_the_largest() -> None:
+def test_max_inter_pair_is_the_pair_with_the_largest_cosine() -> None:
     data = cloud(num_classes=23, dim=6, per_class=3, seed=6)
     collapse = nclab.measure_features(data.features, data.labels)
     cosines = collapse.inter_cosine.clone().fill_diagonal_(-2)
-    place = divmod(int(cosines.argmax()), 23)
-    assert collapse.max_inter_pair == tuple(sorted(place))
+    index = divmod(int(cosines.argmax()), 23)
+    assert collapse.max_inter_pair == tuple(sorted(index))
     assert collapse.max_inter == pytest.approx(float(cosines.max()), rel=1e-13)
 
 
-def test_pair_arrays_stand_behind_the_scalars() -> None:
+def test_scalars_are_means_and_maxima_of_pair_arrays() -> None:
     data = CASES["unbalanced"]
     collapse = nclab.measure_features(data.features, data.labels)
     above = torch.ones(5, 5, dtype=torch.bool).triu(1)
@@ -70,20 +70,20 @@ def test_pair_arrays_stand_behind_the_scalars() -> None:
     assert torch.allclose(collapse.inter_cosine.diagonal(), collapse.intra_cosine, rtol=1e-14)
 
 
-def test_offdiagonal_cosine_leaves_out_equal_samples() -> None:
+def test_offdiagonal_cosine_excludes_pairs_of_a_sample_with_itself() -> None:
     data = CASES["unbalanced"]
     moments = nclab.ClassMoments(5, 7)
     moments.update(data.features, data.labels)
-    found = metrics.intra_cosine_offdiagonal(moments)
+    values = metrics.intra_cosine_offdiagonal(moments)
     for c in range(5):
         rows = torch.nn.functional.normalize(data.features[data.labels == c], dim=1)
         cosines = rows @ rows.T
         off = cosines[~torch.eye(len(rows), dtype=torch.bool)]
-        assert float(found[c]) == pytest.approx(float(off.mean()), rel=1e-11)
+        assert float(values[c]) == pytest.approx(float(off.mean()), rel=1e-11)
 
 
 def test_variants_of_published_codes() -> None:
-    """Weighted by sample, uncentred, raw: each against its own definition."""
+    """Variants weighted by sample, without centring, and raw agree with their definitions."""
     data = CASES["unbalanced"]
     moments = nclab.ClassMoments(5, 7, scatter=True)
     moments.update(data.features, data.labels)
@@ -101,26 +101,26 @@ def test_variants_of_published_codes() -> None:
         np.trace(within) / np.trace(between), rel=1e-11
     )
     w = data.weight.numpy()
-    for rows, found in (
+    for rows, values in (
         (means, metrics.nc2_equiangularity_means_uncentred(moments)),
         (w, metrics.nc2_equiangularity_weights_uncentred(data.weight)),
     ):
         units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         off = (units @ units.T)[~np.eye(5, dtype=bool)]
-        assert found == pytest.approx(np.mean(np.abs(off + 0.25)), rel=1e-11)
+        assert values == pytest.approx(np.mean(np.abs(off + 0.25)), rel=1e-11)
     raw = [w[c] @ means[c] / np.linalg.norm(w[c]) / np.linalg.norm(means[c]) for c in range(5)]
     assert metrics.nc3_alignment_raw(moments, data.weight).tolist() == pytest.approx(raw)
 
 
-def test_snr_spectrum_is_that_of_the_whitened_means() -> None:
+def test_snr_spectrum_has_the_singular_values_of_whitened_means() -> None:
     data = CASES["balanced"]
     moments = nclab.ClassMoments(5, 7, scatter=True)
     moments.update(data.features, data.labels)
     within = (moments.within_scatter / moments.total).numpy()
     root = np.linalg.inv(np.linalg.cholesky(within))
     expected = np.linalg.svd(moments.centred_means.numpy() @ root.T, compute_uv=False)
-    found = metrics.snr_spectrum(moments).numpy()
-    assert found[:4] == pytest.approx(expected[:4], rel=1e-9)
+    values = metrics.snr_spectrum(moments).numpy()
+    assert values[:4] == pytest.approx(expected[:4], rel=1e-9)
 
 
 def test_balanced_weighting_of_classes_equals_weighting_of_samples() -> None:
@@ -133,17 +133,17 @@ def test_balanced_weighting_of_classes_equals_weighting_of_samples() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_proven_share_of_errors_is_not_exceeded(name: str) -> None:
-    """Cantelli: nearest class means err at most as often as the directional CDNV allows."""
+def test_the_bound_on_nearest_mean_errors_holds(name: str) -> None:
+    """By Cantelli's inequality, errors of the nearest mean do not exceed the bound."""
     data = CASES[name]
-    found = nclab.measure_features(data.features, data.labels, metrics="all")
-    assert found.nc4_ncc_accuracy is not None
-    assert found.ncc_error_bound is not None
-    assert 1 - found.nc4_ncc_accuracy <= found.ncc_error_bound + 1e-12
+    values = nclab.measure_features(data.features, data.labels, metrics="all")
+    assert values.nc4_ncc_accuracy is not None
+    assert values.ncc_error_bound is not None
+    assert 1 - values.nc4_ncc_accuracy <= values.ncc_error_bound + 1e-12
 
 
-def test_directional_variance_is_part_of_the_whole() -> None:
-    """By Cauchy and Schwarz at most the class's own variance over the squared distance."""
+def test_directional_variance_is_below_the_total_variance() -> None:
+    """The Cauchy-Schwarz inequality bounds the directional CDNV by the CDNV."""
     data = CASES["unbalanced"]
     collapse = nclab.measure_features(data.features, data.labels, metrics=["directional_cdnv"])
     assert collapse.directional_cdnv is not None
@@ -156,7 +156,7 @@ def test_directional_variance_is_part_of_the_whole() -> None:
 
 
 def test_the_conversions_of_the_docs_hold() -> None:
-    """docs/metrics.md: what other codes call the same, from what is here."""
+    """The conversions to other codes in docs/metrics.md are correct."""
     data = CASES["unbalanced"]
     h, y = data.features.numpy(), data.labels.numpy()
     collapse = nclab.measure_features(data.features, data.labels, metrics="all")
@@ -164,8 +164,8 @@ def test_the_conversions_of_the_docs_hold() -> None:
     means = np.array([h[y == c].mean(0) for c in range(5)])
     about_samples = np.sum((means - h.mean(0)) ** 2) / 5
     shift = (moments.global_mean - moments.sample_mean).square().sum()
-    here = moments.centred_means.square().sum() / 5 + shift
-    assert about_samples == pytest.approx(float(here), rel=1e-12)
+    expected = moments.centred_means.square().sum() / 5 + shift
+    assert about_samples == pytest.approx(float(expected), rel=1e-12)
     weighted = np.mean([h[y == c].var(0).sum() for c in range(5)])
     assert weighted == pytest.approx(float(collapse.variances.mean()), rel=1e-12)
     sizes = collapse.counts.double()
@@ -173,8 +173,8 @@ def test_the_conversions_of_the_docs_hold() -> None:
     assert h[y == 2].var(0, ddof=1).sum() == pytest.approx(float(unbiased[2]), rel=1e-12)
 
 
-def test_the_other_mean_hides_an_exact_collapse() -> None:
-    """About the mean of all samples, exactly collapsed classes of unequal size look misaligned."""
+def test_centring_by_the_sample_mean_hides_an_exact_collapse() -> None:
+    """Centred by the mean of all samples, collapsed classes of unequal size are misaligned."""
     etf = metrics.simplex_etf(4, 6)
     labels = torch.repeat_interleave(torch.arange(4), torch.tensor([50, 10, 5, 5]))
     collapse = nclab.measure_features(etf[labels], labels, weight=etf)

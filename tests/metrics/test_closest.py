@@ -1,4 +1,4 @@
-"""Closest pairs bounded by the products of other rows: proved, and spared where they can be."""
+"""Tests of closest pairs that are bounded by the products of other rows."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,8 +19,10 @@ def unit(rows: Tensor) -> Tensor:
     return rows / rows.norm(dim=1, keepdim=True)
 
 
-def made(*, offset: float = 0.0, spread: float = 0.0, scales: float = 0.0, seed: int = 0) -> Rows:
-    """Mean unit features of classes, the directions of their centred means, and the centre."""
+def make_rows(
+    *, offset: float = 0.0, spread: float = 0.0, scales: float = 0.0, seed: int = 0
+) -> Rows:
+    """Return mean unit features, directions of the centred means, and the centre."""
     generator = torch.Generator().manual_seed(seed)
     means = torch.randn(SIZE, DIM, generator=generator, dtype=torch.float64) + offset
     means *= 1 + scales * torch.arange(SIZE)[:, None] / SIZE
@@ -31,78 +33,78 @@ def made(*, offset: float = 0.0, spread: float = 0.0, scales: float = 0.0, seed:
 
 
 def without_directions() -> Rows:
-    """Some units are zero, and so is the centre."""
-    rows, units, centre = made()
+    """Return rows with some zero units and a zero centre."""
+    rows, units, centre = make_rows()
     units[::5] = 0.0
     return rows, units, torch.zeros_like(centre)
 
 
-def within_the_plane() -> Rows:
-    """Some units hardly leave the span of the centre."""
-    rows, units, centre = made(offset=1.0)
+def nearly_along_the_centre() -> Rows:
+    """Return rows with some units that are nearly parallel to the centre."""
+    rows, units, centre = make_rows(offset=1.0)
     units[::7] = unit(centre + 1e-9 * units[::7])
     return rows, units, centre
 
 
-def all_the_same() -> Rows:
-    rows, units, centre = made()
+def equal_rows() -> Rows:
+    rows, units, centre = make_rows()
     return rows[:1].expand(SIZE, -1).clone(), units, centre
 
 
 CASES: dict[str, Callable[[], Rows]] = {
-    "collapsed": made,
-    "around an offset": lambda: made(offset=5.0),
-    "far from zero": lambda: made(offset=1e7),
-    "beyond float64": lambda: made(offset=1e9),
-    "scales by class": lambda: made(offset=2.0, scales=3.0),
-    "spread": lambda: made(offset=1.0, spread=0.02),
-    "nothing in common": lambda: (made()[0], made(seed=1)[1], made(seed=2)[2]),
+    "collapsed": make_rows,
+    "around an offset": lambda: make_rows(offset=5.0),
+    "far from zero": lambda: make_rows(offset=1e7),
+    "beyond float64": lambda: make_rows(offset=1e9),
+    "scales by class": lambda: make_rows(offset=2.0, scales=3.0),
+    "spread": lambda: make_rows(offset=1.0, spread=0.02),
+    "nothing in common": lambda: (make_rows()[0], make_rows(seed=1)[1], make_rows(seed=2)[2]),
     "no directions": without_directions,
-    "in the plane": within_the_plane,
-    "all the same": all_the_same,
+    "in the plane": nearly_along_the_centre,
+    "all the same": equal_rows,
 }
-SPARED = ("collapsed", "around an offset", "scales by class", "spread", "in the plane")
+SHARP = ("collapsed", "around an offset", "scales by class", "spread", "in the plane")
 
 
 @pytest.fixture(autouse=True)
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten rows are many, and tiles have odd edges."""
+def few_classes_count_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the limits: ten rows count as many, and tiles have 7 rows."""
     monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     monkeypatch.setattr(pairs, "TILE", 7)
 
 
-def swept(rows: Tensor, units: Tensor, centre: Tensor) -> BoundedClosestPairs:
-    found = BoundedClosestPairs(rows, units, centre)
-    pairs.reduce_pairs(units, found)
-    return found
+def sweep(rows: Tensor, units: Tensor, centre: Tensor) -> BoundedClosestPairs:
+    reducer = BoundedClosestPairs(rows, units, centre)
+    pairs.reduce_pairs(units, reducer)
+    return reducer
 
 
-@pytest.mark.parametrize("singly", [0, 64])
+@pytest.mark.parametrize("single_pairs", [0, 64])
 @pytest.mark.parametrize("name", CASES)
-def test_the_pairs_are_those_of_all_products(
-    name: str, singly: int, monkeypatch: pytest.MonkeyPatch
+def test_pairs_equal_those_of_all_products(
+    name: str, single_pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closest, "SINGLE_PAIRS", singly)
+    monkeypatch.setattr(closest, "SINGLE_PAIRS", single_pairs)
     rows, units, centre = CASES[name]()
     gram = (rows @ rows.T).masked_fill(~torch.ones(SIZE, SIZE).triu(1).bool(), -9.0)
     values, places = gram.flatten().topk(closest.REPORTED)
-    found = swept(rows, units, centre).closest.pairs
-    assert [pair.value for pair in found] == pytest.approx(values.tolist(), abs=1e-15)
+    reducer = sweep(rows, units, centre).closest.pairs
+    assert [pair.value for pair in reducer] == pytest.approx(values.tolist(), abs=1e-15)
     if float(values[:-1].sub(values[1:]).min()) > 1e-14:
-        assert [pair.row * SIZE + pair.col for pair in found] == places.tolist()
+        assert [pair.row * SIZE + pair.col for pair in reducer] == places.tolist()
 
 
 def excesses(rows: Tensor, units: Tensor, centre: Tensor) -> Iterator[Tensor]:
-    """Tile by tile by how much the bounds, with their error, are above the products."""
-    found = BoundedClosestPairs(rows, units, centre)
+    """Yield, for each tile, the bounds with their error minus the products."""
+    reducer = BoundedClosestPairs(rows, units, centre)
     short = units.float()
     for at, to in pairs.tile_slices(SIZE):
         scratch = torch.empty(len(rows[at]), len(rows[to]))
         tile = ScreenedTile(at, to, short[at] @ short[to].T, units, scratch)
-        found.closest.pairs = [closest.RowPair(0, 1, torch.inf)] * closest.REPORTED
-        found.screen(tile)  # nothing is above: the bounds are left in the scratch room
-        products = (rows[at] @ rows[to].T) / found.square - found.base
-        yield (scratch.double() + found.error - products) * found.square
+        reducer.closest.pairs = [closest.RowPair(0, 1, torch.inf)] * closest.REPORTED
+        reducer.screen(tile)  # No bound exceeds the threshold, so the bounds stay in `scratch`.
+        products = (rows[at] @ rows[to].T) / reducer.square - reducer.base
+        yield (scratch.double() + reducer.error - products) * reducer.square
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -110,16 +112,16 @@ def test_no_bound_is_below_its_product(name: str) -> None:
     assert all(float(excess.min()) >= 0 for excess in excesses(*CASES[name]()))
 
 
-@pytest.mark.parametrize("name", SPARED)
-def test_bounds_are_sharp_where_rows_follow_the_units(name: str) -> None:
-    """Off by what float32 is, and the spread, but for the few units that say nothing."""
-    found = torch.cat([excess.flatten() for excess in excesses(*CASES[name]())])
-    assert float(found.quantile(0.7)) < (0.1 if name == "spread" else 1e-4)
+@pytest.mark.parametrize("name", SHARP)
+def test_bounds_are_sharp_if_rows_are_nearly_parallel_to_units(name: str) -> None:
+    """Most bounds exceed the products only by float32 rounding and the spread of the rows."""
+    reducer = torch.cat([excess.flatten() for excess in excesses(*CASES[name]())])
+    assert float(reducer.quantile(0.7)) < (0.1 if name == "spread" else 1e-4)
 
 
 @pytest.mark.parametrize("tilt", [0.0, 1e-6])
-def test_pairs_are_told_apart_below_float32(tilt: float) -> None:
-    """Twenty pairs whose products differ by 1e-9 come in the order that float64 has."""
+def test_pairs_that_differ_below_float32_are_ordered(tilt: float) -> None:
+    """Twenty pairs whose products differ by 1e-9 have the order of float64."""
     generator = torch.Generator().manual_seed(5)
     basis = torch.linalg.qr(torch.randn(64, 64, generator=generator).double()).Q
     angles = torch.arange(20).double()[:, None] * 1e-9 + 0.3
@@ -127,6 +129,6 @@ def test_pairs_are_told_apart_below_float32(tilt: float) -> None:
     rows = rows[torch.randperm(40, generator=generator)]
     units = unit(rows + tilt * torch.randn(40, 64, generator=generator))
     values, places = (rows @ rows.T).triu(1).flatten().topk(closest.REPORTED)
-    found = swept(rows, units, rows.mean(0)).closest.pairs
-    assert [pair.row * 40 + pair.col for pair in found] == places.tolist()
-    assert [pair.value for pair in found] == pytest.approx(values.tolist(), abs=1e-15)
+    reducer = sweep(rows, units, rows.mean(0)).closest.pairs
+    assert [pair.row * 40 + pair.col for pair in reducer] == places.tolist()
+    assert [pair.value for pair in reducer] == pytest.approx(values.tolist(), abs=1e-15)

@@ -1,4 +1,4 @@
-"""The contract of tests/contract.py, on clouds of several shapes."""
+"""Tests that every metric fulfils the contract of tests/contract.py, on several clouds."""
 
 import math
 import sys
@@ -20,9 +20,9 @@ from tests.contract import (
     assert_same,
     changes,
     declared,
+    depends_on,
     functions,
     measure,
-    sees,
     statistics,
     streamed,
 )
@@ -48,16 +48,16 @@ def test_declared_invariances_hold(name: str) -> None:
         after = statistics(changed)
         for metric, function in FUNCTIONS.items():
             if change in declared(function):
-                found = alone(function, after)
+                values = alone(function, after)
                 close = pytest.approx(expected[metric], rel=1e-8, abs=1e-9, nan_ok=True)
-                assert found == close, f"{metric} under {change}"
+                assert values == close, f"{metric} under {change}"
 
 
 @pytest.mark.parametrize("metric", FUNCTIONS)
-def test_what_is_not_declared_is_seen(metric: str) -> None:
-    """Otherwise a docstring could be silent, or the metric could ignore its input."""
+def test_undeclared_changes_change_the_metric(metric: str) -> None:
+    """Otherwise a docstring could omit an invariance, or a metric could ignore its input."""
     function = FUNCTIONS[metric]
-    unseen = {change for change in changes(CLOUDS["balanced"]) if sees(function, change)}
+    unseen = {change for change in changes(CLOUDS["balanced"]) if depends_on(function, change)}
     unseen -= declared(function)
     for data in (*CLOUDS.values(), cloud(noise=5.0, seed=5)):
         before = alone(function, statistics(data))
@@ -82,11 +82,11 @@ def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
 @pytest.mark.parametrize(
     ("doc", "text"),
     [
-        ("Nothing is said.", "does not say"),
-        ("Invariant to: rotation, the weather.", "'the weather'.*nothing tests"),
+        ("A docstring without invariances.", "no line"),
+        ("Invariant to: rotation, the weather.", "'the weather'.*no test covers"),
     ],
 )
-def test_a_docstring_that_declares_nothing_or_something_unknown_fails(doc: str, text: str) -> None:
+def test_missing_or_unknown_declarations_fail(doc: str, text: str) -> None:
     def metric() -> None: ...
 
     metric.__doc__ = doc
@@ -95,20 +95,20 @@ def test_a_docstring_that_declares_nothing_or_something_unknown_fails(doc: str, 
 
 
 @pytest.mark.parametrize("name", [*CLOUDS, "a class without samples"])
-def test_every_scalar_is_its_function_called_alone(name: str) -> None:
-    """Bit for bit: what is shared within a measurement changes nothing."""
+def test_every_scalar_equals_its_function_called_alone(name: str) -> None:
+    """The numbers agree bit for bit, so sharing of results changes nothing."""
     missing = name not in CLOUDS
     data = CLOUDS["balanced"] if missing else CLOUDS[name]
     if missing:
         keep = data.labels != 2
         data = data._replace(features=data.features[keep], labels=data.labels[keep])
-    given = statistics(data)
+    inputs = statistics(data)
     values = nclab.measure_features(*data, allow_missing=missing, metrics="all").values
     for metric in (*METRICS, *EXTRAS):
         if missing and metric.name in ("optimal_loss", "excess_loss", "normalised_margin"):
             assert values[metric.name] is None
             continue
-        [expected] = alone(metric.function, given)
+        [expected] = alone(metric.function, inputs)
         if math.isnan(expected):
             assert metric.name == "minority_cosine"
             assert values[metric.name] is None
@@ -123,29 +123,29 @@ DERIVED = {
     "optimal_loss": {"excess_loss"},
     "margin": {"normalised_margin"},
 }
-"""Metric -> those whose formulas contain it."""
+"""Metrics whose formulas contain the key."""
 
 
 @pytest.mark.parametrize("metric", [*METRICS, *EXTRAS], ids=lambda metric: metric.name)
 def test_a_wrong_function_changes_its_number(
     metric: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no other number but those made of it: there is no second way to any of them."""
-    data = CLOUDS["unbalanced"]  # which has small classes
+    """Only this number and the numbers derived from it change, so each formula exists once."""
+    data = CLOUDS["unbalanced"]  # This cloud has small classes.
     before = measure(data)
 
     @wraps(metric.function)
     def wrong(*args: Any) -> float:
         return metric.function(*args) + 1
 
-    for place, rows in (
+    for table, rows in (
         ("measurement.gather.METRICS", METRICS),
         ("metrics.catalogue.EXTRAS", EXTRAS),
     ):
         other = tuple(row._replace(function=wrong) if row == metric else row for row in rows)
-        monkeypatch.setattr(f"nclab.{place}", other)
-    rooms = ("nclab.metrics", "nclab.measurement")
-    for module in [module for name, module in sys.modules.items() if name.startswith(rooms)]:
+        monkeypatch.setattr(f"nclab.{table}", other)
+    packages = ("nclab.metrics", "nclab.measurement")
+    for module in [module for name, module in sys.modules.items() if name.startswith(packages)]:
         for name, value in list(vars(module).items()):
             if value is metric.function:
                 monkeypatch.setattr(module, name, wrong)
@@ -155,7 +155,7 @@ def test_a_wrong_function_changes_its_number(
     assert changed == {metric.name} | DERIVED.get(metric.name, set())
 
 
-def test_a_new_metric_needs_no_more_than_its_function_and_its_row(
+def test_a_new_metric_needs_only_a_function_and_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def mean_spread(moments: nclab.ClassMoments) -> float:
@@ -170,39 +170,41 @@ def test_a_new_metric_needs_no_more_than_its_function_and_its_row(
     assert "mean_spread" in dir(collapse)
 
 
-def test_metrics_of_one_view_share_what_they_share() -> None:
+def test_metrics_of_one_view_share_results() -> None:
     calls = []
 
     @shared
-    def dear(moments: nclab.ClassMoments) -> float:
+    def expensive(moments: nclab.ClassMoments) -> float:
         calls.append(moments)
         return 1.0
 
     def metric(moments: nclab.ClassMoments) -> float:
-        return dear(moments)
+        return expensive(moments)
 
-    given = statistics(CLOUDS["balanced"])
-    view = View(given["moments"], given["classes"])
+    inputs = statistics(CLOUDS["balanced"])
+    view = View(inputs["moments"], inputs["classes"])
     assert view(metric) + view(metric) == 2.0
     assert len(calls) == 1
-    assert metric(given["moments"]) + metric(given["moments"]) == 2.0
-    assert len(calls) == 3, "alone nothing is kept: the statistics may move on"
+    assert metric(inputs["moments"]) + metric(inputs["moments"]) == 2.0
+    assert len(calls) == 3, (
+        "Without a view, results must not be kept, because statistics may change."
+    )
 
 
 @pytest.mark.parametrize("name", CLOUDS)
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_batches_of_any_size_agree_with_one_shot(name: str, size: int) -> None:
     data = CLOUDS[name]
-    found = streamed(data, lambda rows: list(rows.split(size)))
-    assert_same(found, measure(data), relative=1e-10)
+    values = streamed(data, lambda rows: list(rows.split(size)))
+    assert_same(values, measure(data), relative=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_batches_of_low_precision_agree_with_one_shot(dtype: torch.dtype) -> None:
     data = CLOUDS["balanced"]
     data = data._replace(features=data.features.to(dtype))
-    found = streamed(data, lambda rows: list(rows.split(3)))
-    assert_same(found, measure(data), relative=1e-10)
+    values = streamed(data, lambda rows: list(rows.split(3)))
+    assert_same(values, measure(data), relative=1e-10)
 
 
 @settings(max_examples=40, deadline=None)
@@ -224,15 +226,15 @@ def test_merging_any_partition_agrees(seed: int, parts: int) -> None:
     for data in (CLOUDS["unbalanced"], CLOUDS["far from the origin"]):
         generator = torch.Generator().manual_seed(seed)
         owner = torch.randint(parts, data.labels.shape, generator=generator)
-        whole = merged_moments(data, [torch.arange(len(data.labels))])
+        complete = merged_moments(data, [torch.arange(len(data.labels))])
         pieces = [(owner == part).nonzero().flatten() for part in range(parts)]
-        expected = gather(whole, weight=data.weight).scalars()
-        found = gather(merged_moments(data, pieces), weight=data.weight).scalars()
-        assert_same(found, expected, relative=1e-10)
+        expected = gather(complete, weight=data.weight).scalars()
+        values = gather(merged_moments(data, pieces), weight=data.weight).scalars()
+        assert_same(values, expected, relative=1e-10)
 
 
 def merged_moments(data: Cloud, pieces: list[torch.Tensor]) -> nclab.ClassMoments:
-    """The merge of one stream per piece, the last piece first."""
+    """Return the merge of one stream for each piece, starting with the last piece."""
     shape = (len(data.weight), data.features.shape[1])
     total = nclab.ClassMoments(*shape, scatter=True)
     for rows in reversed(pieces):
@@ -242,7 +244,7 @@ def merged_moments(data: Cloud, pieces: list[torch.Tensor]) -> nclab.ClassMoment
     return total
 
 
-def test_float32_input_gives_what_its_float64_copy_gives() -> None:
+def test_float32_input_and_its_float64_copy_agree() -> None:
     data = CLOUDS["balanced"]
     low = data._replace(features=data.features.float())
     same = data._replace(features=low.features.double())

@@ -1,4 +1,4 @@
-"""An exact simplex ETF gives every metric its exact value."""
+"""Tests that every metric has its ideal value at an exact simplex ETF."""
 
 import pytest
 import torch
@@ -12,20 +12,20 @@ CLASSES = (2, 3, 10, 200)
 
 @pytest.mark.parametrize("num_classes", CLASSES)
 @pytest.mark.parametrize("extra", [0, 1, 5])
-@pytest.mark.parametrize("moved", [False, True], ids=["as it is", "turned and scaled"])
-def test_exact_values(num_classes: int, extra: int, moved: bool) -> None:
+@pytest.mark.parametrize("moved", [False, True], ids=["unchanged", "rotated and scaled"])
+def test_metrics_have_their_ideal_values(num_classes: int, extra: int, moved: bool) -> None:
     dim = num_classes - 1 + extra
     generator = torch.Generator().manual_seed(num_classes + extra)
     etf = simplex_etf(num_classes, dim, generator=generator if moved else None)
     per_class = 3
     features = etf.repeat(per_class, 1) * (37.5 if moved else 1.0)
     labels = torch.arange(num_classes).repeat(per_class)
-    # Weights equal to the means, up to a common factor.
+    # The weights equal the means up to a common factor.
     collapse = nclab.measure_features(
         features, labels, weight=etf * (0.2 if moved else 1.0), metrics="all"
     )
     for metric in (*METRICS, *EXTRAS):
-        if metric.ideal is not None and metric.name != "minority_cosine":  # no class is small
+        if metric.ideal is not None and metric.name != "minority_cosine":  # No class is small.
             value = getattr(collapse, metric.name)
             assert value == pytest.approx(metric.ideal(num_classes), abs=1e-12), metric.name
     assert collapse.optimal_loss == pytest.approx(collapse.loss, rel=1e-12)
@@ -51,7 +51,7 @@ def test_margin_is_the_largest_possible_when_norms_balance(
 
 
 def test_a_bias_does_not_let_the_loss_fall_below_its_optimum() -> None:
-    """Sum over classes of the centred bias is zero, so m needs no correction for it."""
+    """The centred bias sums to zero over classes, so m needs no correction."""
     generator = torch.Generator().manual_seed(0)
     worst = float("inf")
     for trial in range(300):
@@ -71,6 +71,6 @@ def test_a_bias_does_not_let_the_loss_fall_below_its_optimum() -> None:
     assert worst > -1e-15
 
 
-def test_simplex_etf_needs_room() -> None:
+def test_simplex_etf_needs_enough_dimensions() -> None:
     with pytest.raises(nclab.NclabError, match="dimension 4 or more"):
         simplex_etf(5, 3)

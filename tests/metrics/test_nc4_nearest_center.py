@@ -1,20 +1,21 @@
-"""NC4 where published codes go wrong: a bias that decides, an offset that swamps."""
+"""Tests of NC4 in cases where published codes are wrong: large biases, large offsets."""
 
 import numpy as np
 import pytest
 import torch
 
 import nclab
+from nclab.metrics import effective_depth
 from tests.clouds import cloud
 from tests.reference.slow import slow_metrics
 
 
-def test_a_bias_that_decides_the_class() -> None:
+def test_a_bias_that_determines_the_prediction() -> None:
     data = cloud(num_classes=4, dim=6, per_class=25, noise=0.1)
     bias = torch.tensor([1e4, 0.0, 0.0, 0.0], dtype=torch.float64)
     collapse = nclab.measure_features(data.features, data.labels, data.weight, bias)
     assert collapse.nc4_ncc_accuracy == 1.0
-    assert collapse.accuracy == 0.25  # everything is called class 0
+    assert collapse.accuracy == 0.25  # The network always predicts class 0.
     assert collapse.nc4_agreement == 0.25
     without = nclab.measure_features(data.features, data.labels, data.weight)
     assert without.nc4_agreement is not None
@@ -22,7 +23,7 @@ def test_a_bias_that_decides_the_class() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_features_offset_by_a_thousand(dtype: torch.dtype) -> None:
+def test_features_with_an_offset_of_a_thousand(dtype: torch.dtype) -> None:
     data = cloud(num_classes=5, dim=8, per_class=30, noise=0.6, offset=1000.0, seed=3)
     features = data.features.to(dtype)
     collapse = nclab.measure_features(features, data.labels, data.weight, data.bias)
@@ -43,8 +44,8 @@ def test_agreement_needs_predictions() -> None:
     assert collapse.nc4_ncc_accuracy is not None
 
 
-def test_absent_classes_do_not_compete() -> None:
-    """A mean of zeros for an absent class would win all samples near the origin."""
+def test_classes_without_samples_are_never_nearest() -> None:
+    """A mean of zeros for a class without samples would be nearest to many samples."""
     generator = np.random.default_rng(0)
     labels = np.repeat([0, 2], 20)
     centres = np.array([[0.1, 0.0], [0.0, 0.0], [-0.1, 0.0]])
@@ -55,8 +56,8 @@ def test_absent_classes_do_not_compete() -> None:
 
 
 @pytest.mark.parametrize("far", [2e4, 1e6, 1e9])
-def test_close_means_beside_a_far_one(far: float) -> None:
-    """Inner products cannot tell the close ones apart; distances can."""
+def test_close_means_and_one_far_mean(far: float) -> None:
+    """Inner products cannot distinguish the close means; distances can."""
     generator = torch.Generator().manual_seed(0)
     means = 1e-4 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
     means[0] = far
@@ -64,12 +65,12 @@ def test_close_means_beside_a_far_one(far: float) -> None:
     noise = torch.randn(100, 8, generator=generator, dtype=torch.float64)
     features = means[labels] + 1e-5 * noise
     collapse = nclab.measure_features(features, labels)
-    own = torch.stack([features[labels == c].mean(0) for c in range(5)])
-    direct = (features[:, None] - own).norm(dim=2).argmin(1)
+    class_means = torch.stack([features[labels == c].mean(0) for c in range(5)])
+    direct = (features[:, None] - class_means).norm(dim=2).argmin(1)
     assert collapse.nc4_ncc_accuracy == float((direct == labels).double().mean())
     spread = torch.stack([features[labels == c].var(0, correction=0).sum() for c in range(5)])
     pairs = [
-        (spread[c] + spread[k]) / (2 * (own[c] - own[k]).square().sum())
+        (spread[c] + spread[k]) / (2 * (class_means[c] - class_means[k]).square().sum())
         for c in range(5)
         for k in range(c)
     ]
@@ -78,8 +79,8 @@ def test_close_means_beside_a_far_one(far: float) -> None:
         assert any("to about" in warning for warning in collapse.warnings)
 
 
-def test_what_has_no_direction_is_never_right() -> None:
-    """Whatever the numbering of the classes."""
+def test_zero_vectors_are_never_correct() -> None:
+    """A zero vector counts as wrong for any order of the classes."""
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(40, 3, generator=generator).abs()
     labels = torch.arange(2).repeat(20)
@@ -96,5 +97,27 @@ def test_what_has_no_direction_is_never_right() -> None:
 def test_offdiagonal_cosines_with_zero_vectors() -> None:
     moments = nclab.ClassMoments(2, 2)
     moments.update([[1.0, 0], [0, 0], [1, 0], [0, 1.0], [0, 1.0]], [0, 0, 0, 1, 1])
-    found = nclab.metrics.intra_cosine_offdiagonal(moments)
-    assert found.tolist() == pytest.approx([1 / 3, 1.0])
+    cosines = nclab.metrics.intra_cosine_offdiagonal(moments)
+    assert cosines.tolist() == pytest.approx([1 / 3, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "epsilon", "depth"),
+    [
+        ([0.5, 0.99, 1.0], 0.01, 2),  # An error of exactly epsilon suffices.
+        ([0.5, 0.98, 1.0], 0.01, 3),
+        ([1.0, 0.2, 0.3], 0.0, 1),
+        ([0.5, 0.6, 0.7], 0.1, 3),  # No layer suffices: the result is the number of layers.
+    ],
+)
+def test_effective_depth_counts_from_one(
+    accuracies: list[float], epsilon: float, depth: int
+) -> None:
+    assert effective_depth(accuracies, epsilon=epsilon) == depth
+
+
+def test_effective_depth_rejects_bad_input() -> None:
+    with pytest.raises(nclab.NclabError, match="at least one layer"):
+        effective_depth([])
+    with pytest.raises(nclab.NclabError, match=r"in \[0, 1\), got 2"):
+        effective_depth([1.0], epsilon=2)

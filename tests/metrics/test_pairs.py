@@ -1,4 +1,4 @@
-"""Pairs of many classes: float32 tiles give what loops give, to the accuracy they promise."""
+"""Tests of pairs of many classes: float32 tiles have the documented accuracy."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -36,11 +36,12 @@ class Case(NamedTuple):
 
 
 def plain(**options: float) -> Case:
+    """Return an ordinary cloud of 53 classes."""
     return Case(*cloud(num_classes=53, dim=11, per_class=4, seed=3, **options)[:3])  # type: ignore[arg-type]
 
 
 def duplicates() -> Case:
-    """Classes 7 and 31 have the same features, 40 to 43 nearly so."""
+    """Return a cloud in which classes 7 and 31 are equal, and 40 to 43 are nearly equal."""
     case = plain()
     features = case.features.clone()
     features[case.labels == 31] = features[case.labels == 7]
@@ -49,8 +50,8 @@ def duplicates() -> Case:
     return case._replace(features=features)
 
 
-def dead() -> Case:
-    """Some classes are all zeros, as after a ReLU."""
+def zero_classes() -> Case:
+    """Return a cloud in which two classes have only zeros, as after a ReLU."""
     case = plain()
     features = case.features.clone()
     features[(case.labels == 3) | (case.labels == 50)] = 0.0
@@ -58,7 +59,7 @@ def dead() -> Case:
 
 
 def outlier() -> Case:
-    """One class mean is 1e18 times the others."""
+    """Return a cloud in which one class mean is 1e18 times the others."""
     case = plain()
     features = case.features.clone()
     features[case.labels == 9] *= 1e18
@@ -66,7 +67,7 @@ def outlier() -> Case:
 
 
 def central() -> Case:
-    """The mean of one class is the centre of all, and so is its row of the classifier."""
+    """Return a cloud in which one class mean and its classifier row equal the centre."""
     case = plain()
     features = torch.zeros(53, 11, dtype=torch.float64)
     features[:26] = (8 * case.features[:26]).round()
@@ -79,7 +80,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "noise": lambda: plain(noise=5.0),
     "offset": lambda: plain(offset=1e3),
     "duplicates": duplicates,
-    "dead": dead,
+    "zero classes": zero_classes,
     "outlier": outlier,
     "central": central,
 }
@@ -87,97 +88,98 @@ CASES: dict[str, Callable[[], Case]] = {
 
 @pytest.fixture(params=[True, False], ids=["compiled", "torch"])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten classes are many, and tiles have odd edges."""
+    """Lower the limits: ten classes count as many, and tiles have 7 rows."""
     monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     monkeypatch.setattr(pairs, "TILE", 7)
     monkeypatch.setattr(pairs, "has_numba", lambda: request.param)
 
 
 def measured(case: Case, **options: object) -> nclab.Collapse:
+    """Measure a case with all metrics."""
     return nclab.measure_features(*case, metrics="all", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tiles_equal_the_sweep_in_float64(
+def test_float32_tiles_agree_with_float64_tiles(
     name: str, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[name]()
-    found = measured(case)
+    result = measured(case)
     monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
-    assert_tiles(found, measured(case))
+    assert_tiles(result, measured(case))
 
 
-def assert_tiles(found: nclab.Collapse, expected: nclab.Collapse) -> None:
-    """What docs/scale.md promises of float32 tiles."""
+def assert_tiles(result: nclab.Collapse, expected: nclab.Collapse) -> None:
+    """Assert the accuracy that docs/scale.md promises for float32 tiles."""
     error = rounding(expected.dim) + 520 * UNIT
     for name, value in expected.scalars().items():
-        own = found.values[name]
+        number = result.values[name]
         if value is None or name not in (*NAMES["means"], *NAMES["exact"], "gnc2_uniformity"):
             if value is None:
-                assert own is None, name
+                assert number is None, name
             continue
         if name in NAMES["exact"]:
-            assert own == pytest.approx(value, rel=1e-9, abs=1e-13), name
+            assert number == pytest.approx(value, rel=1e-9, abs=1e-13), name
         elif name == "cdnv":
-            assert own == pytest.approx(value, rel=10 * error), name
+            assert number == pytest.approx(value, rel=10 * error), name
         elif name == "gnc2_uniformity":
-            assert own == pytest.approx(value, rel=1e-3), name
+            assert number == pytest.approx(value, rel=1e-3), name
         else:
-            assert own == pytest.approx(value, abs=error), name
-    assert [pair.cosine for pair in found.closest_pairs] == pytest.approx(
+            assert number == pytest.approx(value, abs=error), name
+    assert [pair.cosine for pair in result.closest_pairs] == pytest.approx(
         [pair.cosine for pair in expected.closest_pairs], abs=1e-13
     )
 
 
-def test_tiles_equal_slow_loops(many: None) -> None:
+def test_float32_tiles_agree_with_slow_loops(many: None) -> None:
     case = plain()
     expected = slow_metrics(*case)
-    found = measured(case).scalars()
+    result = measured(case).scalars()
     assert_same(
-        {name: found[name] for name in NAMES["exact"]},
+        {name: result[name] for name in NAMES["exact"]},
         {name: expected[name] for name in NAMES["exact"]},
         relative=1e-9,
         absolute=1e-13,
     )
     error = rounding(11) + 520 * UNIT
     for name in NAMES["means"]:
-        assert found[name] == pytest.approx(expected[name], rel=10 * error, abs=error)
+        assert result[name] == pytest.approx(expected[name], rel=10 * error, abs=error)
 
 
-def test_absent_classes_are_left_out(many: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_without_samples_are_skipped(many: None, monkeypatch: pytest.MonkeyPatch) -> None:
     case = plain()
     keep = (case.labels != 5) & (case.labels != 52)
     part = Case(case.features[keep], case.labels[keep], case.weight)
-    found = measured(part, allow_missing=True)
+    result = measured(part, allow_missing=True)
     monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
-    assert_tiles(found, measured(part, allow_missing=True))
-    assert not {5, 52} & {one for pair in found.closest_pairs for one in pair[:2]}
+    assert_tiles(result, measured(part, allow_missing=True))
+    assert not {5, 52} & {class_index for pair in result.closest_pairs for class_index in pair[:2]}
 
 
 def test_a_large_offset_costs_no_digits(many: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Around 1e9 all cosines are 1 but for rounding, and distances keep what float64 has."""
+    """With an offset of 1e9 all cosines are 1 up to rounding; distances keep float64 accuracy."""
     case = plain(offset=1e9)
-    found = nclab.measure_features(case.features, case.labels)
+    result = nclab.measure_features(case.features, case.labels)
     monkeypatch.setattr(blocks, "MANY_CLASSES", 2**14)
     expected = nclab.measure_features(case.features, case.labels)
-    assert found.max_inter == pytest.approx(expected.max_inter, abs=1e-14)
-    assert found.cdnv == pytest.approx(expected.cdnv, rel=1e-5)
-    assert found.nc2_equiangularity_means == pytest.approx(
+    assert result.max_inter == pytest.approx(expected.max_inter, abs=1e-14)
+    assert result.cdnv == pytest.approx(expected.cdnv, rel=1e-5)
+    assert result.nc2_equiangularity_means == pytest.approx(
         expected.nc2_equiangularity_means, abs=1e-5
     )
 
 
-def test_the_same_mean_twice_is_infinite_as_without_tiles(many: None) -> None:
-    found = measured(duplicates())
-    assert found.cdnv == float("inf")
-    assert found.max_inter_pair in {(7, 31), (40, 41), (40, 42), (40, 43), (41, 42)} | {
+def test_equal_means_give_an_infinite_cdnv(many: None) -> None:
+    result = measured(duplicates())
+    assert result.cdnv == float("inf")
+    assert result.max_inter_pair in {(7, 31), (40, 41), (40, 42), (40, 43), (41, 42)} | {
         (41, 43),
         (42, 43),
     }
 
 
-def test_closest_pairs_are_told_apart_below_float32(many: None) -> None:
-    """Twenty pairs whose cosines differ by 1e-10 come in the order that float64 has."""
+def test_closest_pairs_that_differ_below_float32_are_ordered(many: None) -> None:
+    """Twenty pairs whose cosines differ by 1e-10 have the order of float64."""
     generator = torch.Generator().manual_seed(5)
     basis = torch.linalg.qr(torch.randn(64, 64, generator=generator).double()).Q
     angles = torch.arange(20).double()[:, None] * 1e-10 + 0.3
@@ -186,25 +188,25 @@ def test_closest_pairs_are_told_apart_below_float32(many: None) -> None:
     rows = rows[order]
     gram = (rows @ rows.T).triu(1)
     expected = gram.flatten().topk(10).values
-    found = closest.closest_pairs(rows, 10).pairs
-    assert [pair.value for pair in found] == pytest.approx(expected.tolist(), abs=1e-15)
-    partners = {tuple(sorted((int(order[pair.row]), int(order[pair.col])))) for pair in found}
-    assert partners == {(place, place + 20) for place in range(10)}
+    result = closest.closest_pairs(rows, 10).pairs
+    assert [pair.value for pair in result] == pytest.approx(expected.tolist(), abs=1e-15)
+    partners = {tuple(sorted((int(order[pair.row]), int(order[pair.col])))) for pair in result}
+    assert partners == {(index, index + 20) for index in range(10)}
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 30.0])
-def test_closest_pairs_are_proved(many: None, offset: float) -> None:
+def test_closest_pairs_equal_those_of_all_products(many: None, offset: float) -> None:
     generator = torch.Generator().manual_seed(6)
     rows = torch.randn(97, 9, generator=generator, dtype=torch.float64) + offset
     rows /= rows.norm(dim=1, keepdim=True)
     gram = (rows @ rows.T).triu(1) + torch.full((97, 97), -9.0).tril().double()
     values, places = gram.flatten().topk(10)
-    found = closest.closest_pairs(rows, 10).pairs
-    assert [pair.row * 97 + pair.col for pair in found] == places.tolist()
-    assert [pair.value for pair in found] == pytest.approx(values.tolist(), abs=1e-15)
+    result = closest.closest_pairs(rows, 10).pairs
+    assert [pair.row * 97 + pair.col for pair in result] == places.tolist()
+    assert [pair.value for pair in result] == pytest.approx(values.tolist(), abs=1e-15)
 
 
-def test_the_bound_of_a_float32_product_holds() -> None:
+def test_the_error_bound_of_float32_products_holds() -> None:
     generator = torch.Generator().manual_seed(7)
     rows = torch.rand(200, 300, generator=generator, dtype=torch.float64)
     rows /= rows.norm(dim=1, keepdim=True)
@@ -213,13 +215,13 @@ def test_the_bound_of_a_float32_product_holds() -> None:
     assert 1e-9 < worst < rounding(300)
 
 
-def test_a_factor_in_parts_has_the_same_gram_matrix(many: None) -> None:
+def test_a_factor_in_parts_has_an_equal_gram_matrix(many: None) -> None:
     rows = torch.randn(300, 5, generator=torch.Generator().manual_seed(8)).double()
     factor = upper_factor(rows).triu()
     assert torch.allclose(factor.T @ factor, rows.T @ rows, rtol=1e-12)
 
 
-def test_no_float32_where_it_is_not_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_screening_without_full_float32_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(12, 3).double()
     monkeypatch.setattr(blocks, "MANY_CLASSES", 10)
     assert pairs.screens(rows)

@@ -1,4 +1,4 @@
-"""Every metric again as a slow, obvious loop in plain numpy, sharing no code with nclab."""
+"""All metrics as slow, obvious loops in plain numpy, without any code of nclab."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 def slow_metrics(
     features: Any, labels: Any, weight: Any | None = None, bias: Any | None = None
 ) -> dict[str, Any]:
-    """All scalars of a measurement, from definitions, in float64."""
+    """Return all scalars of a measurement, computed from definitions in float64."""
     h = np.asarray(features, dtype=np.float64)
     y = np.asarray(labels)
     classes = range(int(y.max()) + 1)
@@ -34,25 +34,25 @@ def slow_metrics(
         out |= nc2(w - w.mean(0), "weights") | nc3(means, centre, w)
         out |= loss_side(h, y, w, b, out["alpha"])
         out |= classifier_rows(w, means - centre, [len(group) for group in groups])
-        decided = np.argmax(h @ w.T + b, axis=1)
-        out["nc4_agreement"] = float(np.mean(nearest(h, means) == decided))
-        out["nc4_cosine_agreement"] = float(np.mean(nearest_angle(h, groups) == decided))
+        predicted = np.argmax(h @ w.T + b, axis=1)
+        out["nc4_agreement"] = float(np.mean(nearest(h, means) == predicted))
+        out["nc4_cosine_agreement"] = float(np.mean(nearest_angle(h, groups) == predicted))
     return out
 
 
 def two_pass_mean(rows: Array) -> Array:
-    """The mean, corrected by the mean of what is left over."""
+    """Return the mean, corrected by the mean of the residuals."""
     first = rows.mean(0)
     return np.asarray(first + (rows - first).mean(0))
 
 
 def unit(row: Array) -> Array:
-    """A row of norm one."""
+    """Return the row scaled to norm one."""
     return row / np.sqrt(row @ row)
 
 
 def cosines(groups: list[Array], prefix: str) -> dict[str, float]:
-    """Averages of cosines over all pairs of samples, i = j included."""
+    """Return averages of cosines over all pairs of samples, including i = j."""
     intra, inter = [], []
     for c, left in enumerate(groups):
         units = [unit(row) for row in left]
@@ -68,7 +68,7 @@ def cosines(groups: list[Array], prefix: str) -> dict[str, float]:
 
 
 def nc1(groups: list[Array], means: Array, centre: Array) -> dict[str, float]:
-    """Variability, with the covariances written out."""
+    """Return the NC1 metrics, with explicit covariances."""
     total = sum(len(group) for group in groups)
     count, dim = means.shape
     within = np.zeros((dim, dim))
@@ -88,7 +88,7 @@ def nc1(groups: list[Array], means: Array, centre: Array) -> dict[str, float]:
         for c in range(count)
         for k in range(c + 1, count)
     ]
-    # The pseudo-inverse goes through the means themselves, not through their covariance.
+    # The pseudo-inverse is that of the means, because their covariance would lose digits.
     root = np.linalg.pinv((means - centre) / np.sqrt(count), rcond=1e-13)
     return {
         "nc1_trace_pinv": float(np.trace(within @ (root @ root.T)) / count),
@@ -98,21 +98,21 @@ def nc1(groups: list[Array], means: Array, centre: Array) -> dict[str, float]:
     }
 
 
-def nc2(rows: Array, what: str) -> dict[str, float]:
-    """Norms and angles of centred rows."""
+def nc2(rows: Array, suffix: str) -> dict[str, float]:
+    """Return the NC2 metrics from norms and angles of centred rows."""
     norms = np.array([np.sqrt(row @ row) for row in rows])
     count = len(rows)
     angles = [unit(rows[c]) @ unit(rows[k]) for c in range(count) for k in range(count) if c != k]
     ideal = -1 / (count - 1)
     return {
-        f"nc2_norm_variation_{what}": float(np.std(norms) / np.mean(norms)),
-        f"nc2_equiangularity_{what}": float(np.mean([abs(a - ideal) for a in angles])),
-        f"nc2_cosine_std_{what}": float(np.std(angles)),
+        f"nc2_norm_variation_{suffix}": float(np.std(norms) / np.mean(norms)),
+        f"nc2_equiangularity_{suffix}": float(np.mean([abs(a - ideal) for a in angles])),
+        f"nc2_cosine_std_{suffix}": float(np.std(angles)),
     }
 
 
 def nc3(means: Array, centre: Array, w: Array) -> dict[str, float]:
-    """Means against classifiers."""
+    """Return the NC3 metrics, which compare means with classifier rows."""
     rows, centred = w - w.mean(0), means - centre
     gaps = [np.linalg.norm(unit(m) - unit(r)) for m, r in zip(centred, rows, strict=True)]
     alignment = [unit(r) @ unit(m) for m, r in zip(means, rows, strict=True)]
@@ -126,18 +126,18 @@ def nc3(means: Array, centre: Array, w: Array) -> dict[str, float]:
 
 
 def nearest(h: Array, means: Array) -> NDArray[np.int64]:
-    """The nearest class mean of every row, by explicit distances."""
+    """Return the nearest class mean of every row, from explicit distances."""
     return np.array([np.argmin([np.sum((row - mean) ** 2) for mean in means]) for row in h])
 
 
 def nearest_angle(h: Array, groups: list[Array]) -> NDArray[np.int64]:
-    """The nearest mean direction of every row."""
+    """Return the nearest mean direction of every row."""
     directions = [unit(np.mean([unit(row) for row in group], axis=0)) for group in groups]
     return np.array([np.argmax([unit(row) @ d for d in directions]) for row in h])
 
 
 def nc4(h: Array, y: Any, groups: list[Array], means: Array) -> dict[str, float]:
-    """Nearest class centres against labels."""
+    """Return the accuracies of nearest class means and directions."""
     return {
         "nc4_ncc_accuracy": float(np.mean(nearest(h, means) == y)),
         "nc4_cosine_accuracy": float(np.mean(nearest_angle(h, groups) == y)),
@@ -145,10 +145,10 @@ def nc4(h: Array, y: Any, groups: list[Array], means: Array) -> dict[str, float]
 
 
 def loss_side(h: Array, y: Any, w: Array, b: Array, alpha: float) -> dict[str, float]:
-    """Cross-entropy, margins and norms, sample by sample."""
+    """Return loss, accuracy, margins and norms, computed sample by sample."""
     count = len(w)
     losses: list[list[float]] = [[] for _ in range(count)]
-    margins, right = [], []
+    margins, correct = [], []
     for row, label in zip(h, y, strict=True):
         z = w @ row + b
         others = np.delete(z - z[label], label)
@@ -158,7 +158,7 @@ def loss_side(h: Array, y: Any, w: Array, b: Array, alpha: float) -> dict[str, f
         else:
             losses[label].append(float(top + np.log(np.exp(-top) + np.sum(np.exp(others - top)))))
         margins.append(-others.max())
-        right.append(np.argmax(z) == label)
+        correct.append(np.argmax(z) == label)
     beta = float(np.sqrt(np.mean([row @ row for row in w])))
     balanced = float(np.mean([np.mean(group) for group in losses]))
     best = float(np.log1p((count - 1) * np.exp(-count / (count - 1) * alpha * beta)))
@@ -169,7 +169,7 @@ def loss_side(h: Array, y: Any, w: Array, b: Array, alpha: float) -> dict[str, f
         "balanced_loss": balanced,
         "optimal_loss": best,
         "excess_loss": balanced - best,
-        "accuracy": float(np.mean(right)),
+        "accuracy": float(np.mean(correct)),
         "beta": beta,
         "margin": float(min(margins)),
         "normalised_margin": float(min(margins) * 2 * (count - 1) * np.sqrt(n) / size),
@@ -177,15 +177,18 @@ def loss_side(h: Array, y: Any, w: Array, b: Array, alpha: float) -> dict[str, f
 
 
 def directional(groups: list[Array], means: Array) -> dict[str, float]:
-    """Variance along the way to each other class, and Cantelli's bound on the errors."""
+    """Return the variance in the direction of other classes, and Cantelli's bound on errors."""
     count, total = len(means), sum(len(group) for group in groups)
     values, wrong = [], 0.0
     for c, group in enumerate(groups):
         allowed = 0.0
         for k in range(count):
             if k != c:
-                way = means[k] - means[c]
-                value = np.mean([((row - means[c]) @ way) ** 2 for row in group]) / (way @ way) ** 2
+                direction = means[k] - means[c]
+                value = (
+                    np.mean([((row - means[c]) @ direction) ** 2 for row in group])
+                    / (direction @ direction) ** 2
+                )
                 values.append(value)
                 allowed += value / (value + 0.25)
         wrong += min(1.0, allowed) * len(group) / total
@@ -193,13 +196,13 @@ def directional(groups: list[Array], means: Array) -> dict[str, float]:
 
 
 def exp_entropy(sizes: Any) -> float:
-    """exp(-sum p log p) of shares p."""
+    """Return exp(-sum p log p) of the shares p of the sizes."""
     shares = [size / sum(sizes) for size in sizes if size > 0]
     return float(np.exp(-sum(p * np.log(p) for p in shares)))
 
 
 def ranks(h: Array, groups: list[Array], means: Array, centre: Array) -> dict[str, float]:
-    """Effective ranks of the features themselves and of the whitened class means."""
+    """Return effective ranks of the features and of the whitened class means."""
     spread = np.concatenate([group - mean for group, mean in zip(groups, means, strict=True)])
     whitened = (means - centre) @ np.linalg.inv(np.linalg.cholesky(spread.T @ spread / len(h))).T
     signal = np.linalg.svd(whitened, compute_uv=False)
@@ -210,7 +213,7 @@ def ranks(h: Array, groups: list[Array], means: Array, centre: Array) -> dict[st
 
 
 def log_distances(rows: Array) -> float:
-    """Coefficient of variation of the logarithms of inverse distances of directions."""
+    """Return the coefficient of variation of log inverse distances of directions."""
     count = len(rows)
     logs = [
         np.log(1 / np.linalg.norm(unit(rows[c]) - unit(rows[k])))
@@ -221,7 +224,7 @@ def log_distances(rows: Array) -> float:
 
 
 def classifier_rows(w: Array, centred: Array, sizes: list[int]) -> dict[str, Any]:
-    """What is seen of the classifier, with Gram matrices written out."""
+    """Return the metrics of classifier rows, with explicit Gram matrices."""
     count = len(w)
     simplex = (np.eye(count) - np.ones((count, count)) / count) / np.sqrt(count - 1)
     rows = w - w.mean(0)

@@ -1,4 +1,4 @@
-"""What anyone would write: nn.Sequential, autograd and torch.optim; no code of nclab."""
+"""Ordinary training with nn.Sequential, autograd and torch.optim, without code of nclab."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -18,7 +18,7 @@ def plain_network(
     activation: str = "relu",
     head_bias: bool = True,
 ) -> nn.Sequential:
-    """Linear, activation, batch norm for every hidden layer, then linear."""
+    """Return linear, activation and batch norm for every hidden layer, then a linear layer."""
     modules: list[nn.Module] = []
     for width, following in pairwise(widths[:-1]):
         modules += [nn.Linear(width, following, bias=bias), ACTIVATIONS[activation]()]
@@ -28,14 +28,14 @@ def plain_network(
 
 
 class Signum(torch.optim.Optimizer):
-    """theta <- theta - lr sign(v), v <- momentum v + gradient + weight_decay theta."""
+    """Signed momentum: theta <- theta - lr sign(v), v <- momentum v + gradient + decay theta."""
 
     def __init__(self, params: Any, lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step of every parameter."""
+        """Take one step with every parameter."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad + group["weight_decay"] * parameter
@@ -45,7 +45,7 @@ class Signum(torch.optim.Optimizer):
 
 
 class Decoupled(torch.optim.Optimizer):
-    """Another optimiser without weight decay, after theta <- (1 - lr weight_decay) theta."""
+    """Decoupled weight decay: theta <- (1 - lr weight_decay) theta before each inner step."""
 
     def __init__(self, inner: torch.optim.Optimizer) -> None:
         super().__init__(inner.param_groups, {})
@@ -55,7 +55,7 @@ class Decoupled(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Shrink, then step."""
+        """Shrink the parameters, then take a step."""
         for group in self.inner.param_groups:
             for parameter in group["params"]:
                 parameter *= 1 - group["lr"] * group["own_decay"]
@@ -63,20 +63,20 @@ class Decoupled(torch.optim.Optimizer):
 
 
 def plain_optimizer(name: str, groups: Any, *, rate: float, nesterov: bool) -> Any:
-    """What `name` is in torch; sgdw and signum, which torch does not have, from its parts."""
+    """Return the optimiser of torch, or the equivalent for sgdw and signum, which torch lacks."""
     if name == "adam":
         return torch.optim.Adam(groups, lr=rate)
     if name == "adamw":
         return torch.optim.AdamW(groups, lr=rate)
     if name.startswith("sgd"):
-        found = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=nesterov)
+        optimiser = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=nesterov)
     else:
-        found = Signum(groups, rate, 0.9, 0.0)  # type: ignore[assignment]
-    return Decoupled(found) if name.endswith("w") else found
+        optimiser = Signum(groups, rate, 0.9, 0.0)  # type: ignore[assignment]
+    return Decoupled(optimiser) if name.endswith("w") else optimiser
 
 
 def plain_loss(name: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss by torch.nn where it has it."""
+    """Return the loss of torch.nn, or the definition if torch.nn does not have it."""
     if name == "label_smoothing":
         return nn.CrossEntropyLoss(label_smoothing=0.1)
     if name == "focal":
@@ -113,12 +113,12 @@ def plain_training(
     loss: str = "cross_entropy",
     head_bias_decay: float | None = None,
 ) -> list[float]:
-    """Train on the rows of each epoch's batches; the mean loss of every epoch."""
+    """Train on the given batches of every epoch; return the mean loss of every epoch."""
     head = [p for p in [network[-1].bias] if p is not None]
-    rest = [p for p in network.parameters() if all(p is not one for one in head)]
-    own = weight_decay if head_bias_decay is None else head_bias_decay
-    groups = [{"params": rest, "weight_decay": weight_decay}]
-    groups += [{"params": head, "weight_decay": own}] if head else []
+    others = [p for p in network.parameters() if all(p is not parameter for parameter in head)]
+    head_decay = weight_decay if head_bias_decay is None else head_bias_decay
+    groups = [{"params": others, "weight_decay": weight_decay}]
+    groups += [{"params": head, "weight_decay": head_decay}] if head else []
     optimiser = plain_optimizer(optimizer, groups, rate=rate, nesterov=nesterov)
     steps = getattr(optimiser, "inner", optimiser)
     schedule = torch.optim.lr_scheduler.MultiStepLR(steps, list(milestones), gamma=0.1)

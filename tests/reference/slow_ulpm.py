@@ -1,4 +1,4 @@
-"""The layer-peeled model again as slow, obvious loops, sharing no code with nclab."""
+"""The layer-peeled model as slow, obvious loops, without any code of nclab."""
 
 import math
 from typing import Any
@@ -7,17 +7,17 @@ import torch
 
 
 def slow_loss(W: Any, H: Any, per_class: int) -> float:
-    """Sum over samples of the cross-entropy, term by term."""
+    """Return the sum of the cross-entropy over samples, term by term."""
     total = 0.0
     for row, h in enumerate(H):
-        own = row // per_class
-        gaps = [float((W[j] - W[own]) @ h) for j in range(len(W)) if j != own]
+        label = row // per_class
+        gaps = [float((W[j] - W[label]) @ h) for j in range(len(W)) if j != label]
         total += math.log1p(sum(math.exp(gap) for gap in gaps))
     return total
 
 
 def slow_margin(W: Any, H: Any, per_class: int) -> float:
-    """The smallest of all margins."""
+    """Return the smallest margin."""
     return min(
         float((W[row // per_class] - W[j]) @ h)
         for row, h in enumerate(H)
@@ -27,7 +27,7 @@ def slow_margin(W: Any, H: Any, per_class: int) -> float:
 
 
 def autograd_loss(flat: torch.Tensor, classes: int, per_class: int, dim: int) -> torch.Tensor:
-    """Sum of cross-entropies as torch writes it, of one flat vector (W, then H)."""
+    """Return the sum of torch's cross-entropies for one flat vector (W, then H)."""
     theta = flat.view(-1, dim)
     labels = torch.arange(classes).repeat_interleave(per_class)
     logits = theta[classes:] @ theta[:classes].T
@@ -35,7 +35,7 @@ def autograd_loss(flat: torch.Tensor, classes: int, per_class: int, dim: int) ->
 
 
 def sphere_hessian(theta: Any, classes: int, per_class: int) -> torch.Tensor:
-    """Dense Riemannian Hessian of the sum loss on the sphere through theta, by autograd."""
+    """Return the dense Riemannian Hessian of the sum loss on the sphere, from autograd."""
     dim = theta.shape[1]
     flat = torch.tensor(theta, dtype=torch.float64).reshape(-1).requires_grad_()
 

@@ -1,6 +1,6 @@
-"""The whole problem behind a target, over every weight, feature and bias, from random starts.
+"""Direct minimisation over all weights, features and biases, to check targets.
 
-Nothing of nclab is used: torch for gradients, scipy for descent.
+The starts are random. Gradients are torch's and descent is scipy's; no code of nclab is used.
 """
 
 import math
@@ -14,18 +14,18 @@ from torch import Tensor
 
 
 class Ended(NamedTuple):
-    """Where a descent ended."""
+    """The end of a minimisation."""
 
     value: float
     classifier_gram: Tensor
-    """(C, C) of the last map."""
+    """(C, C) Gram matrix of the last map's rows."""
     mean_gram: Tensor
-    """(C, C) of the class means that it reads."""
+    """(C, C) Gram matrix of the class means that the last map reads."""
     bias: Tensor
 
 
 def descended(function: Callable[[Tensor], Tensor], start: np.ndarray) -> tuple[float, Tensor]:
-    """The smallest value that L-BFGS finds from here, and its place."""
+    """Minimise by L-BFGS from a start; return the value and the point."""
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
         v = torch.tensor(x, requires_grad=True)
@@ -35,18 +35,18 @@ def descended(function: Callable[[Tensor], Tensor], start: np.ndarray) -> tuple[
         return float(value.detach()), v.grad.numpy()
 
     options = {"maxiter": 8000, "maxfun": 16000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 30}
-    found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
-    return float(found.fun), torch.tensor(found.x)
+    result = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
+    return float(result.fun), torch.tensor(result.x)
 
 
 def whole_problem(
     counts: list[int], decays: tuple[float, float], *, seed: int, **kind: Any
 ) -> Ended:
-    """One random start.
+    """Minimise from one random start.
 
-    Kinds: dim, depth, loss="mse", smoothing, focal_gamma, bias (its penalty), relu (features >= 0),
-    between (ReLU between the maps), classes (every class counts once in the norm of features),
-    norms (root mean squares of features and rows, instead of penalties).
+    Options in `kind`: dim, depth, loss="mse", smoothing, focal_gamma, bias (its penalty), relu
+    (features >= 0), between (ReLU between the maps), classes (every class counts once in the norm
+    of features), norms (root mean squares of features and rows, instead of penalties).
     """
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     n, C = len(labels), len(counts)
@@ -67,7 +67,7 @@ def whole_problem(
         return maps, H, bias
 
     def read(maps: list[Tensor], H: Tensor) -> Tensor:
-        """What the last map reads."""
+        """Return the inputs of the last map."""
         for part in reversed(maps[1:]):
             H = part @ H
             H = H.relu() if kind.get("between") else H
@@ -83,8 +83,8 @@ def whole_problem(
         total = total + decays[1] / 2 * (H.square() * cost).sum()
         return total + decays[0] / 2 * torch.stack([part.square().sum() for part in maps]).sum()
 
-    value, place = descended(function, np.random.default_rng(seed).normal(size=ends[-1]))
-    maps, H, bias = split(place)
+    value, solution = descended(function, np.random.default_rng(seed).normal(size=ends[-1]))
+    maps, H, bias = split(solution)
     means = read(maps, H) @ torch.nn.functional.one_hot(labels, C).double() / every
     return Ended(value, maps[0] @ maps[0].T, means.T @ means, bias[:, 0])
 
@@ -94,21 +94,21 @@ def _loss(Z: Tensor, labels: Tensor, C: int, kind: dict[str, Any]) -> Tensor:
     if kind.get("loss") == "mse":
         return (Z - torch.eye(C).double()[:, labels]).square().sum() / (2 * n)
     log_p = torch.log_softmax(Z, 0)
-    own = log_p.gather(0, labels[None])[0]
+    label_log_p = log_p.gather(0, labels[None])[0]
     if focal_gamma := kind.get("focal_gamma"):
-        return ((1 - own.exp()) ** focal_gamma * -own).mean()
+        return ((1 - label_log_p.exp()) ** focal_gamma * -label_log_p).mean()
     smoothing = kind.get("smoothing", 0.0)
-    return -((1 - smoothing) * own + smoothing * log_p.mean(0)).mean()
+    return -((1 - smoothing) * label_log_p + smoothing * log_p.mean(0)).mean()
 
 
 def many_labels(C: int, copies: dict[int, int], decays: tuple[float, float], *, seed: int) -> float:
-    """Pick-all-labels cross-entropy with every set of m labels `copies[m]` times."""
+    """Minimise the pick-all-labels loss; every set of m labels occurs `copies[m]` times."""
     from itertools import combinations
 
     sets = [s for m, many in copies.items() for s in combinations(range(C), m) for _ in range(many)]
     Y = torch.zeros(C, len(sets)).double()
-    for place, labels in enumerate(sets):
-        Y[list(labels), place] = 1.0
+    for solution, labels in enumerate(sets):
+        Y[list(labels), solution] = 1.0
 
     def function(v: Tensor) -> Tensor:
         W, H = v[: C * C].view(C, C), v[C * C :].view(C, -1)
@@ -120,7 +120,7 @@ def many_labels(C: int, copies: dict[int, int], decays: tuple[float, float], *, 
 
 
 def on_unit_spheres(C: int, temperature: float, *, seed: int) -> float:
-    """Cross-entropy of rows and features of norm 1, divided by a temperature."""
+    """Minimise the cross-entropy for rows and features of norm 1 and a temperature."""
 
     def function(v: Tensor) -> Tensor:
         W, H = torch.nn.functional.normalize(v.view(2, C, C), dim=2)
@@ -130,7 +130,7 @@ def on_unit_spheres(C: int, temperature: float, *, seed: int) -> float:
 
 
 def least_norm_with_margins(counts: list[int], *, biased: bool, seed: int) -> Ended:
-    """Half the least |W|^2 + |H|^2, all samples counted, with own logits 1 above all others."""
+    """Minimise (|W|^2 + |H|^2) / 2 over all samples, with all margins at least 1."""
     C, D = len(counts), np.array(counts, float)
     off = ~np.eye(C, dtype=bool)
 
@@ -144,7 +144,7 @@ def least_norm_with_margins(counts: list[int], *, biased: bool, seed: int) -> En
         Z = W @ H + (x[2 * C * C :, None] if biased else 0.0)
         return (np.diag(Z) - Z - 1)[off]
 
-    found = minimize(
+    result = minimize(
         value,
         np.random.default_rng(seed).normal(size=2 * C * C + C),
         jac=True,
@@ -152,13 +152,13 @@ def least_norm_with_margins(counts: list[int], *, biased: bool, seed: int) -> En
         constraints={"type": "ineq", "fun": margins},
         options={"maxiter": 2000, "ftol": 1e-14},
     )
-    first, second, bias = torch.tensor(found.x).tensor_split([C * C, 2 * C * C])
+    first, second, bias = torch.tensor(result.x).tensor_split([C * C, 2 * C * C])
     W, H = first.view(C, C), second.view(C, C)
-    return Ended(float(found.fun), W @ W.T, H.T @ H, bias)
+    return Ended(float(result.fun), W @ W.T, H.T @ H, bias)
 
 
 def widest_code(C: int, d: int, *, seed: int) -> Tensor:
-    """(C, d) unit rows whose smallest margin is climbed, ever less smoothed; no known code used."""
+    """Return (C, d) unit rows that maximise the smallest margin, with decreasing smoothing."""
     x = np.random.default_rng(seed).normal(size=2 * C * d)
     off = ~torch.eye(C, dtype=torch.bool)
     for sharp in (5.0, 20.0, 100.0, 500.0, 5e3, 5e4):

@@ -1,4 +1,4 @@
-"""ClassMoments: one pass, mergeable, exact."""
+"""Tests of ClassMoments: one pass, exact merges, stored states."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from tests.clouds import cloud
 
 
 def filled(scatter: bool = True, seed: int = 0, rows: slice = slice(None)) -> nclab.ClassMoments:
-    """Moments of a cloud, or of some of its rows."""
+    """Return moments of a cloud, or of some of its rows."""
     data = cloud(seed=seed)
     moments = nclab.ClassMoments(5, 7, scatter=scatter)
     moments.update(data.features[rows], data.labels[rows])
     return moments
 
 
-def test_moments_are_what_numpy_says() -> None:
+def test_moments_agree_with_numpy() -> None:
     data = cloud(balanced=False)
     moments = nclab.ClassMoments(5, 7, scatter=True)
     moments.update(data.features, data.labels)
@@ -40,7 +40,7 @@ def test_moments_are_what_numpy_says() -> None:
 
 
 def test_the_scatter_spans_several_strips() -> None:
-    """More dimensions than one strip holds, and not a multiple of it."""
+    """The dimension is larger than a strip and not a multiple of it."""
     dim = 2 * blocks.STRIP + 13
     data = cloud(num_classes=3, dim=dim, per_class=40)
     moments = nclab.ClassMoments(3, dim, scatter=True)
@@ -49,20 +49,20 @@ def test_the_scatter_spans_several_strips() -> None:
     assert torch.allclose(moments.within_scatter, rows.T @ rows, rtol=1e-11, atol=1e-11)
 
 
-def test_rows_read_class_by_class_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_sorted_by_class_give_equal_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     data = cloud(num_classes=5, dim=7, per_class=50)
-    whole = nclab.ClassMoments(5, 7, scatter=True)
-    whole.update(data.features, data.labels)
+    unsorted = nclab.ClassMoments(5, 7, scatter=True)
+    unsorted.update(data.features, data.labels)
     monkeypatch.setattr(blocks, "CPU_BLOCK", 16)
     assert blocks.rows_to_read(data.labels, -100, sums=105) is not None
     sorted_rows = nclab.ClassMoments(5, 7, scatter=True)
     sorted_rows.update(data.features, data.labels)
     for name in ("means", "variances", "unit_means", "within_scatter"):
-        assert torch.allclose(getattr(whole, name), getattr(sorted_rows, name), rtol=1e-12)
+        assert torch.allclose(getattr(unsorted, name), getattr(sorted_rows, name), rtol=1e-12)
 
 
 def test_an_outlier_as_first_row_costs_few_digits() -> None:
-    """The first row is the pivot: here a zero vector before a tight cloud far away."""
+    """The pivot, which is the first row, is a zero vector far from a tight cloud."""
     generator = torch.Generator().manual_seed(0)
     tight = 100.0 + 1e-6 * torch.randn(400, 3, generator=generator, dtype=torch.float64)
     rows = torch.cat([torch.zeros(1, 3, dtype=torch.float64), tight, -tight])
@@ -75,7 +75,7 @@ def test_an_outlier_as_first_row_costs_few_digits() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_every_float_type_is_taken_at_its_own_value(dtype: torch.dtype) -> None:
+def test_low_precision_features_equal_their_float64_copy(dtype: torch.dtype) -> None:
     data = cloud()
     low = data.features.to(dtype)
     moments, same = nclab.ClassMoments(5, 7), nclab.ClassMoments(5, 7)
@@ -86,7 +86,7 @@ def test_every_float_type_is_taken_at_its_own_value(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint16"])
-def test_every_integer_type_is_a_label(dtype: str) -> None:
+def test_every_integer_type_is_accepted_as_label(dtype: str) -> None:
     data = cloud()
     moments = nclab.ClassMoments(5, 7)
     moments.update(data.features.numpy(), data.labels.numpy().astype(dtype))
@@ -94,12 +94,12 @@ def test_every_integer_type_is_a_label(dtype: str) -> None:
 
 
 def test_merge_is_commutative() -> None:
-    one, two = filled(rows=slice(0, 20)), filled(rows=slice(20, None))
-    other_one, other_two = filled(rows=slice(0, 20)), filled(rows=slice(20, None))
-    one.merge(two)
-    other_two.merge(other_one)
+    first, second = filled(rows=slice(0, 20)), filled(rows=slice(20, None))
+    other_first, other_second = filled(rows=slice(0, 20)), filled(rows=slice(20, None))
+    first.merge(second)
+    other_second.merge(other_first)
     for name in ("means", "variances", "unit_means", "within_scatter"):
-        assert torch.allclose(getattr(one, name), getattr(other_two, name), rtol=1e-13)
+        assert torch.allclose(getattr(first, name), getattr(other_second, name), rtol=1e-13)
 
 
 def test_merge_with_an_empty_stream_changes_nothing() -> None:
@@ -111,16 +111,16 @@ def test_merge_with_an_empty_stream_changes_nothing() -> None:
     assert torch.equal(empty.within_scatter, before.within_scatter)
 
 
-def test_merge_leaves_the_other_alone() -> None:
-    one, two = filled(seed=1), filled(seed=2)
-    before = {key: value.clone() for key, value in two.state_dict().items()}
-    one.merge(two)
-    one.update(torch.ones(5, 7), torch.arange(5))
-    for key, value in two.state_dict().items():
+def test_merge_does_not_change_the_other_stream() -> None:
+    first, second = filled(seed=1), filled(seed=2)
+    before = {key: value.clone() for key, value in second.state_dict().items()}
+    first.merge(second)
+    first.update(torch.ones(5, 7), torch.arange(5))
+    for key, value in second.state_dict().items():
         assert torch.equal(value, before[key])
 
 
-def test_merge_refuses_other_shapes() -> None:
+def test_merge_rejects_other_shapes() -> None:
     with pytest.raises(nclab.NclabError, match="got 4 classes in dimension 7"):
         filled().merge(nclab.ClassMoments(4, 7, scatter=True))
     with pytest.raises(nclab.NclabError, match="with scatter or both without"):
@@ -128,7 +128,7 @@ def test_merge_refuses_other_shapes() -> None:
 
 
 @pytest.mark.parametrize("scatter", [True, False])
-def test_a_saved_stream_goes_on_bit_for_bit(tmp_path: Path, scatter: bool) -> None:
+def test_a_saved_stream_continues_bit_for_bit(tmp_path: Path, scatter: bool) -> None:
     data = cloud()
     moments = filled(scatter, rows=slice(0, 20))
     moments.write(tmp_path / "moments.safetensors")
@@ -141,7 +141,7 @@ def test_a_saved_stream_goes_on_bit_for_bit(tmp_path: Path, scatter: bool) -> No
     assert again.ignore_index == -100
 
 
-def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
     state = filled().state_dict()
     with pytest.raises(nclab.NclabError, match="missing unit_sum"):
         nclab.ClassMoments.from_state_dict({k: v for k, v in state.items() if k != "unit_sum"})
@@ -171,7 +171,7 @@ def test_ignored_rows_are_counted_and_add_nothing() -> None:
     assert torch.allclose(moments.within_scatter, filled().within_scatter, rtol=1e-12)
 
 
-def test_a_refused_batch_leaves_the_stream_as_it_was() -> None:
+def test_a_rejected_batch_leaves_the_stream_unchanged() -> None:
     moments = filled()
     before = moments.state_dict()
     bad = torch.ones(2000, 7)
@@ -184,7 +184,7 @@ def test_a_refused_batch_leaves_the_stream_as_it_was() -> None:
         assert torch.equal(value, before[key])
 
 
-def test_derived_values_follow_the_stream() -> None:
+def test_derived_values_are_updated() -> None:
     moments = filled()
     before = moments.means.clone()
     moments.update(torch.full((5, 7), 10.0), torch.arange(5))
@@ -206,6 +206,6 @@ def test_select_and_grow() -> None:
     assert larger.means[6].tolist() == torch.eye(7)[1].tolist()
 
 
-def test_scatter_must_be_asked_for() -> None:
+def test_scatter_must_be_requested() -> None:
     with pytest.raises(nclab.NclabError, match="scatter=True"):
         _ = filled(scatter=False).within_scatter

@@ -10,14 +10,14 @@ GOLDEN: dict[str, Any] = json.loads(
 
 
 def assert_row(sample: Any, values: list[float], *, relative: float) -> None:
-    """A sample against a row of the table, within the tolerance and the digits it was kept to."""
+    """Assert that a sample agrees with a row of the table, within its tolerance and digits."""
     for name, value in zip(GOLDEN["columns"], values, strict=True):
-        found = getattr(sample, name)
-        kept = float(f"{found:.{significant(value)}g}")
-        close = abs(found - value) <= relative * abs(value)
-        assert close or kept == value, f"{name}: {found} against {value}"
+        measured = getattr(sample, name)
+        rounded = float(f"{measured:.{significant(value)}g}")
+        close = abs(measured - value) <= relative * abs(value)
+        assert close or rounded == value, f"{name}: {measured} against {value}"
 
 
 def significant(value: float) -> int:
-    """Digits a number of the table was kept to, at least 2."""
+    """Return the number of digits of a number of the table, at least 2."""
     return max(2, len(f"{abs(value):.12g}".lstrip("0.").replace(".", "").split("e")[0]))

@@ -1,4 +1,4 @@
-"""Descent on every backend: golden runs, divergence as a result, noise that can be repeated."""
+"""Tests of descent on every backend: golden runs, divergence, repeatable noise."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_normalised_descent_reproduces_the_reference_runs(
 
 
 @needs_kernel
-def test_a_dozen_normalised_steps_pass_what_plain_descent_reaches_in_100_000() -> None:
+def test_few_normalised_steps_beat_100_000_steps_of_descent() -> None:
     level = descend(PROBLEM, steps=100_000, sample_at=[]).last
     for rate, expected in GOLDEN["steps_to_the_level_of_descent"].items():
         run = normalised_descent(
@@ -69,13 +69,13 @@ def test_first_steps_agree_with_slow_descent(backend: Backend) -> None:
     expected, width = theta.copy(), 1e-6
     for _ in range(3):
         gradient = np.empty_like(expected)
-        for place in np.ndindex(*expected.shape):
+        for index in np.ndindex(*expected.shape):
             moved = []
             for sign in (1, -1):
                 other = expected.copy()
-                other[place] += sign * width
+                other[index] += sign * width
                 moved.append(slow_loss(*problem.split(other), problem.per_class))
-            gradient[place] = (moved[0] - moved[1]) / (2 * width)
+            gradient[index] = (moved[0] - moved[1]) / (2 * width)
         expected -= 0.1 * gradient
     run = descend(problem, theta, steps=3, rate=0.1, backend=backend)
     np.testing.assert_allclose(run.theta, expected, atol=1e-8)
@@ -118,8 +118,8 @@ def test_noise_is_the_same_on_every_backend(backend: Backend, disturbance: Distu
         for name in ("numpy", backend)
     ]
     np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=1e-10, atol=1e-12)
-    calm = descend(problem, steps=30, rate=0.5)
-    assert np.abs(calm.theta - runs[0].theta).max() > 1e-3
+    undisturbed = descend(problem, steps=30, rate=0.5)
+    assert np.abs(undisturbed.theta - runs[0].theta).max() > 1e-3
 
 
 def test_a_batch_of_all_samples_is_plain_descent() -> None:
@@ -136,14 +136,14 @@ def test_samples_follow_the_schedule() -> None:
     assert run.last.log_time == pytest.approx(math.log(5.0 * 40))
 
 
-def test_large_problems_go_to_torch() -> None:
+def test_large_problems_use_torch() -> None:
     problem = Problem(20, 20, 64)
     run = descend(problem, steps=2, sample_at=[])
     assert run.backend == "torch"
     assert run.last.log_loss < run.samples[0].log_loss
 
 
-def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descent_runs_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nclab.ulpm.descent.KERNEL_STEPS", 5)
     if has_numba():
         assert descend(Problem(3, 2, 2), steps=5).backend == "kernel"
@@ -154,7 +154,7 @@ def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_cuda_is_refused() -> None:
+def test_cuda_without_a_gpu_raises() -> None:
     with pytest.raises(NclabError, match="CUDA device, got none"):
         descend(Problem(3, 2, 2), steps=5, backend="cuda")
 
@@ -169,12 +169,12 @@ def test_without_a_gpu_cuda_is_refused() -> None:
         ({"steps": 5, "disturbance": Disturbance(batch=99)}, "at most 6 samples, got 99"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, object], words: str) -> None:
+def test_invalid_options_raise(options: dict[str, object], words: str) -> None:
     with pytest.raises(NclabError, match=words):
         descend(Problem(3, 2, 2), **options)  # type: ignore[arg-type]
 
 
-def test_disturbances_that_make_no_sense() -> None:
+def test_invalid_disturbances_raise() -> None:
     with pytest.raises(NclabError, match="noise >= 0"):
         Disturbance(noise=-1.0)
     with pytest.raises(NclabError, match="batch of at least 1"):

@@ -1,4 +1,4 @@
-"""The flow against its golden rows, its invariants, its rates, and plain descent in the limit."""
+"""Tests of the flow: golden runs, invariants, rates, and agreement with small steps of descent."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_small_steps_of_descent_follow_the_flow() -> None:
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
-def test_within_class_variation_keeps_its_memory_of_the_start() -> None:
+def test_within_class_variation_is_proportional_to_the_start() -> None:
     ends = [
         flow(PROBLEM, PROBLEM.initial(scale=scale), log_time=300.0).last.nc1_within_variation
         for scale in (0.05, 0.1)
@@ -73,12 +73,12 @@ def test_early_times_and_the_schedule() -> None:
 
 def test_reduction_only_rescales_time() -> None:
     total, mean = Problem(3, 4, 2, "sum"), Problem(3, 4, 2)
-    one = flow(total, log_time=20.0).theta
+    first = flow(total, log_time=20.0).theta
     other = flow(mean, log_time=20.0 + math.log(12)).theta
-    np.testing.assert_allclose(one, other, atol=1e-7)
+    np.testing.assert_allclose(first, other, atol=1e-7)
 
 
-def test_starts_and_times_that_make_no_sense() -> None:
+def test_invalid_starts_and_times_raise() -> None:
     problem = Problem(3, 2, 2)
     with pytest.raises(NclabError, match="finite log time, got inf"):
         flow(problem, log_time=math.inf)
@@ -89,7 +89,7 @@ def test_starts_and_times_that_make_no_sense() -> None:
         flow(problem, np.zeros(problem.shape), log_time=1.0)
 
 
-def test_a_flow_that_takes_too_long_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flow_with_too_many_gradients_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setattr(sys.modules["nclab.ulpm.flow"], "EVALUATIONS", 100)

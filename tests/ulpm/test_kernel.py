@@ -1,11 +1,11 @@
-"""The compiled kernel's own arithmetic."""
+"""Tests of the exponential function of the compiled kernel."""
 
 import numpy as np
 
 from nclab.ulpm import kernel
 
 
-def test_exponential_to_the_last_place() -> None:
+def test_exponential_is_accurate_to_the_last_place() -> None:
     x = np.concatenate([np.linspace(-700, 700, 4001), np.linspace(-1, 1, 4001)])
     expected = np.exp(x)
     bits = np.empty(len(x), dtype=np.int64)
@@ -13,7 +13,7 @@ def test_exponential_to_the_last_place() -> None:
     assert np.abs(x / expected - 1).max() < 5e-16
 
 
-def test_exponential_is_cut_off_and_not_wrong() -> None:
+def test_exponential_is_limited_for_extreme_arguments() -> None:
     x = np.array([-np.inf, -1e9, 1e9])
     bits = np.empty(3, dtype=np.int64)
     kernel.exponentials(x, bits, bits.view(np.float64))

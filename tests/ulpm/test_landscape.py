@@ -1,4 +1,4 @@
-"""Curvature against autograd, classification of known points, escapes and the best of a sphere."""
+"""Tests of the landscape: curvature against autograd, kinds of points, escapes, minimisation."""
 
 import math
 
@@ -25,11 +25,11 @@ def test_hessian_agrees_with_autograd() -> None:
     theta = PROBLEM.initial(scale=0.8, seed=2)
     expected = sphere_hessian(theta, PROBLEM.num_classes, PROBLEM.per_class).numpy()
     apply = hessian_product(PROBLEM, theta)
-    found = np.stack(
+    result = np.stack(
         [apply(axis.reshape(theta.shape)).ravel() for axis in np.eye(theta.size)], axis=1
     )
-    found *= math.exp(tangent(PROBLEM, theta).log_loss)
-    np.testing.assert_allclose(found, expected, atol=1e-11)
+    result *= math.exp(tangent(PROBLEM, theta).log_loss)
+    np.testing.assert_allclose(result, expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -46,52 +46,54 @@ def test_dense_and_lanczos_agree(count: int, monkeypatch: pytest.MonkeyPatch) ->
         assert abs(float(np.vdot(vector, theta))) < 1e-7
 
 
-def test_lanczos_knows_a_minimum_by_its_zero_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanczos_classifies_a_minimum_with_zero_eigenvalues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem = Problem(10, 8, 12)
     assert optimal_point(problem).size > landscape.DENSE
-    found = classify(problem, 3 * optimal_point(problem, seed=2))
-    assert found.kind is PointKind.global_minimum
-    assert abs(found.relative_eigenvalue) < 1e-7
-    assert found.negative_eigenvalues == 0
+    result = classify(problem, 3 * optimal_point(problem, seed=2))
+    assert result.kind is PointKind.global_minimum
+    assert abs(result.relative_eigenvalue) < 1e-7
+    assert result.negative_eigenvalues == 0
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 40.0])
 def test_simplex_etfs_are_global_minima_at_every_radius(factor: float) -> None:
-    found = classify(PROBLEM, factor * optimal_point(PROBLEM, seed=4))
-    assert found.kind is PointKind.global_minimum
-    assert abs(found.log_gap) < 1e-11
-    assert found.negative_eigenvalues == 0
+    result = classify(PROBLEM, factor * optimal_point(PROBLEM, seed=4))
+    assert result.kind is PointKind.global_minimum
+    assert abs(result.log_gap) < 1e-11
+    assert result.negative_eigenvalues == 0
 
 
-def test_points_on_the_way_are_not_critical() -> None:
+def test_points_of_a_descent_are_not_critical() -> None:
     theta = descend(PROBLEM, steps=50, rate=0.2).theta
-    found = classify(PROBLEM, theta)
-    assert found.kind is PointKind.not_critical
-    assert found.gap > 0
-    way = escape(PROBLEM, theta, angle=1e-4)
-    assert way is not None
-    assert way.order == 1
-    assert way.actual == pytest.approx(way.predicted, rel=0.01)
-    assert way.actual < 0
+    result = classify(PROBLEM, theta)
+    assert result.kind is PointKind.not_critical
+    assert result.gap > 0
+    descent = escape(PROBLEM, theta, angle=1e-4)
+    assert descent is not None
+    assert descent.order == 1
+    assert descent.actual == pytest.approx(descent.predicted, rel=0.01)
+    assert descent.actual < 0
 
 
 def test_pairs_of_opposite_classes_are_a_strict_saddle_in_any_dimension() -> None:
-    # Example 3.1 with two samples a class and room for five more dimensions.
+    # This is Example 3.1 with two samples per class and three more dimensions.
     problem = Problem(4, 2, 7)
     W = np.zeros((4, 7))
     W[:, :4] = DIRECTION
     theta = problem.join(W, np.repeat(W, 2, axis=0) / math.sqrt(2))
-    found = classify(problem, theta)
-    assert found.kind is PointKind.strict_saddle
-    assert found.relative_gradient < 1e-14
-    way = escape(problem, theta)
-    assert way is not None
-    assert way.order == 2
-    assert way.actual == pytest.approx(way.predicted, rel=0.01)
-    assert np.linalg.matrix_rank(np.concatenate([theta, way.direction]), tol=1e-6) > 2
+    result = classify(problem, theta)
+    assert result.kind is PointKind.strict_saddle
+    assert result.relative_gradient < 1e-14
+    descent = escape(problem, theta)
+    assert descent is not None
+    assert descent.order == 2
+    assert descent.actual == pytest.approx(descent.predicted, rel=0.01)
+    assert np.linalg.matrix_rank(np.concatenate([theta, descent.direction]), tol=1e-6) > 2
 
 
-def test_no_way_down_from_the_optimum() -> None:
+def test_no_escape_from_the_optimum() -> None:
     assert escape(PROBLEM, 2 * optimal_point(PROBLEM)) is None
 
 
@@ -110,7 +112,7 @@ def test_circles_stay_on_the_sphere() -> None:
         assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(theta), rel=1e-12)
 
 
-def test_what_has_no_sphere() -> None:
+def test_points_without_a_sphere_raise() -> None:
     with pytest.raises(NclabError, match="other than zero"):
         classify(PROBLEM, np.zeros(PROBLEM.shape))
     with pytest.raises(NclabError, match="positive radius"):
@@ -118,16 +120,16 @@ def test_what_has_no_sphere() -> None:
 
 
 def test_a_plateau_is_critical_though_its_gradient_is_rounding() -> None:
-    """W = 0 and features whose class means agree: no gradient at all, and a strict saddle."""
+    """With W = 0 and equal class means the gradient is zero; the point is a strict saddle."""
     problem = Problem(3, 2, 2, "sum")
     pairs = np.array([[0.3, 0.7], [0.5, -0.1], [1.1, 0.2]])
     features = np.repeat(pairs, 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1)) + 0.1
     point = np.concatenate([np.zeros((3, 2)), features])
     assert tangent(problem, point).relative == 0
     assert classify(problem, point).kind is PointKind.strict_saddle
-    way = escape(problem, point)
-    assert way is not None
-    assert way.order == 2
-    assert way.actual < 0
+    descent = escape(problem, point)
+    assert descent is not None
+    assert descent.order == 2
+    assert descent.actual < 0
     tiny = np.concatenate([np.zeros((3, 2)), 1e-7 * pairs.repeat(2, axis=0)])
     assert classify(problem, tiny).kind is PointKind.not_critical

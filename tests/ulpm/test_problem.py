@@ -1,4 +1,4 @@
-"""Loss, gradient and margins against slow loops, at every scale; the lemmas over random draws."""
+"""Tests of loss, gradient and margins against slow loops, and of lemmas on random points."""
 
 import math
 from collections.abc import Callable
@@ -48,8 +48,8 @@ def test_gradient_agrees_with_autograd(problem: Problem, scale: float) -> None:
     flat = torch.tensor(theta).reshape(-1).requires_grad_()
     loss = autograd_loss(flat, problem.num_classes, problem.per_class, problem.dim)
     (expected,) = torch.autograd.grad(loss, flat)
-    found = log_gradient(problem, theta)
-    gradient = found.gradient * math.exp(found.log_loss)
+    result = log_gradient(problem, theta)
+    gradient = result.gradient * math.exp(result.log_loss)
     np.testing.assert_allclose(
         gradient.ravel(), expected.numpy() * problem.share, rtol=1e-11, atol=1e-14
     )
@@ -90,7 +90,7 @@ def test_ten_thousand_draws_never_break_the_bound_of_lemma_3_1() -> None:
         classes, per_class = int(generator.integers(2, 7)), int(generator.integers(1, 5))
         problem = Problem(classes, per_class, classes - 1 + int(generator.integers(0, 4)))
         theta = generator.standard_normal(problem.shape)
-        if draw % 2:  # Half of them near the configurations that attain the bound.
+        if draw % 2:  # Half of the points are near configurations that attain the bound.
             spread = 10.0 ** generator.uniform(-9, 0)
             theta = optimal_point(problem, seed=draw) + spread * theta
         bound = largest_margin(problem, float((theta**2).sum()))
@@ -117,14 +117,14 @@ def test_no_point_of_a_sphere_is_below_theorem_3_3(
     assert log_loss(problem, scaled) == pytest.approx(best, rel=1e-12, abs=1e-12)
 
 
-def test_initial_numbers_are_the_documented_ones() -> None:
+def test_initial_numbers_equal_the_documented_ones() -> None:
     problem = Problem(5, 10, 20)
     W, H = problem.split(problem.initial(scale=1.0))
     assert W[0, 0] == GOLDEN["first_numbers_at_scale_1"]["W"]
     assert H[0, 0] == GOLDEN["first_numbers_at_scale_1"]["H"]
 
 
-def test_own_margin_is_infinite() -> None:
+def test_margin_against_the_own_class_is_infinite() -> None:
     problem = Problem(3, 2, 2)
     margins = pair_margins(problem, problem.initial())
     assert np.isinf(margins).sum() == problem.samples
@@ -134,10 +134,10 @@ def test_own_margin_is_infinite() -> None:
 def test_invariants_of_a_rotated_point_rotate() -> None:
     problem = Problem(3, 2, 4)
     theta = problem.initial(scale=1.0)
-    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
-    before, after = invariants(problem, theta), invariants(problem, theta @ turn)
-    np.testing.assert_allclose(after.balance, turn.T @ before.balance @ turn, atol=1e-13)
-    np.testing.assert_allclose(after.row_sum, before.row_sum @ turn, atol=1e-14)
+    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    before, after = invariants(problem, theta), invariants(problem, theta @ rotation)
+    np.testing.assert_allclose(after.balance, rotation.T @ before.balance @ rotation, atol=1e-13)
+    np.testing.assert_allclose(after.row_sum, before.row_sum @ rotation, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_invariants_of_a_rotated_point_rotate() -> None:
         ((3, 1, 2, "median"), "got 'median'"),
     ],
 )
-def test_sizes_that_make_no_problem(arguments: tuple[int, int, int], words: str) -> None:
+def test_invalid_sizes_raise(arguments: tuple[int, int, int], words: str) -> None:
     with pytest.raises(NclabError, match=words):
         Problem(*arguments)
 
 
 @pytest.mark.parametrize(
-    "door",
+    "call",
     [
         lambda: ulpm.flow(3, log_time=5.0),  # type: ignore[arg-type]
         lambda: ulpm.descend(3, rate=0.1, steps=2),  # type: ignore[arg-type]
@@ -168,12 +168,12 @@ def test_sizes_that_make_no_problem(arguments: tuple[int, int, int], words: str)
         lambda: ulpm.solve_separation(3),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_problem_is_said(door: Callable[[], object]) -> None:
+def test_other_arguments_than_a_problem_raise(call: Callable[[], object]) -> None:
     with pytest.raises(NclabError, match=r"Expected a ulpm\.Problem.* got 3\."):
-        door()
+        call()
 
 
-def test_points_that_are_none() -> None:
+def test_invalid_points_raise() -> None:
     problem = Problem(3, 1, 2)
     good: Array = np.ones((3, 2))
     with pytest.raises(DataError, match=r"Pass H\.T"):

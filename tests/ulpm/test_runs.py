@@ -1,4 +1,4 @@
-"""What `nclab ulpm` and `nclab landscape` write is a run like any other."""
+"""Tests that `nclab ulpm` and `nclab landscape` write ordinary runs."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from tests.cli.runner import call
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A flow, a descent that diverges, and the saddle; without figures, which take seconds."""
+    """Write a flow, a diverging descent and the saddle, without figures, which take seconds."""
     root = tmp_path_factory.mktemp("ulpm")
     small = {"classes": 3, "per_class": 2, "dim": 2}
     flow = UlpmConfig(**small, method="flow", log_time=30.0)  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def test_samples_are_records_and_the_last_point_is_measured(root: Path) -> None:
     assert run.manifest.backend == answer["backend"]
 
 
-def test_runs_lists_them(root: Path) -> None:
+def test_nclab_runs_lists_ulpm_runs(root: Path) -> None:
     rows = {row["name"]: row for row in json.loads(call("runs", root, "--json").out)}
     assert {name: row["state"] for name, row in rows.items()} == {
         "flow": "finished",
@@ -58,27 +58,27 @@ def test_runs_lists_them(root: Path) -> None:
     assert rows["saddle"]["kind"] == "landscape"
 
 
-def test_pages_draw_them_over_log_t(root: Path, tmp_path: Path) -> None:
+def test_pages_plot_ulpm_runs_over_log_t(root: Path, tmp_path: Path) -> None:
     report = write_report(root, tmp_path / "report")
     assert report.runs == 3
     script = (tmp_path / "report/data/runs/flow.js").read_text()
     data = json.loads(script.removeprefix("nclab.gotRun(").removesuffix(");\n"))
     assert data["first"][:3] == ["log_loss", "margin", "normalised_margin"]
     assert data["layers"] == ["features"]
-    table = next(one for one in data["tables"] if one["kind"] == "sample")
+    table = next(entry for entry in data["tables"] if entry["kind"] == "sample")
     assert table["log t"][-1] == 30
-    margin = next(one["y"] for one in table["columns"] if one["metric"] == "margin")
+    margin = next(entry["y"] for entry in table["columns"] if entry["metric"] == "margin")
     assert len(margin) == len(table["log t"]) == len(read_run(root / "flow").of_kind("sample"))
     page = (tmp_path / "report/runs/flow.html").read_text()
     assert "<option>log t</option><option>step</option>" in page
     assert "strict saddle" in (tmp_path / "report/runs/saddle.html").read_text()
 
 
-def test_the_live_page_compares_them(root: Path) -> None:
+def test_the_live_page_compares_ulpm_runs(root: Path) -> None:
     watcher = Watcher(root)
     watcher.refresh()
-    found = watcher.curves(Selection("normalised_margin", "every", "log_time"), {})
-    assert {curve["layer"] for curve in found["flow"]} == {"features"}
-    escapes = {curve["layer"]: curve["y"][-1] for curve in found["saddle"]}
+    curves = watcher.curves(Selection("normalised_margin", "every", "log_time"), {})
+    assert {curve["layer"] for curve in curves["flow"]} == {"features"}
+    escapes = {curve["layer"]: curve["y"][-1] for curve in curves["saddle"]}
     assert escapes["stuck"] is None or escapes["stuck"] < 0.8
-    assert found["flow"][0]["x"][-1] == 30
+    assert curves["flow"][0]["x"][-1] == 30

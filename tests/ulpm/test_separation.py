@@ -1,4 +1,4 @@
-"""Problem (5): solver, certificates, and the lemma that links it to the loss."""
+"""Tests of problem (5): solver, certificates, and the lemma that relates it to the loss."""
 
 import math
 
@@ -30,15 +30,15 @@ def test_solver_finds_the_optimum_and_proves_it(
     assert smallest_margin(problem, certificate.theta) == pytest.approx(1.0, abs=1e-12)
     assert certificate.kind() == "global minimum"
     others = np.isfinite(pair_margins(problem, certificate.theta))
-    found = certificate.multipliers[others]
-    np.testing.assert_allclose(found, optimal_multiplier(problem), atol=1e-6)
+    result = certificate.multipliers[others]
+    np.testing.assert_allclose(result, optimal_multiplier(problem), atol=1e-6)
     W, H = problem.split(certificate.theta)
     size = math.sqrt(sizes[1]) * (sizes[0] - 1) / sizes[0]
     np.testing.assert_allclose((W**2).sum(1), size, atol=1e-5)
     np.testing.assert_allclose((H**2).sum(1), size / sizes[1], atol=1e-5)
 
 
-def test_closed_form_is_certified_with_multipliers_found_from_the_point_alone() -> None:
+def test_closed_form_is_certified_without_given_multipliers() -> None:
     for sizes in ((2, 1, 1), (3, 1, 2), (4, 2, 5), (5, 3, 4)):
         problem = Problem(*sizes)
         certificate = certify(problem, 7 * optimal_point(problem, seed=1))
@@ -61,30 +61,30 @@ def test_lemma_3_2_along_a_flow() -> None:
     problem = Problem(4, 3, 5)
     for log_time in (4.0, 10.0, 100.0):
         theta = flow(problem, log_time=log_time).theta
-        found = approximate_kkt(problem, theta)
+        result = approximate_kkt(problem, theta)
         margin, square = smallest_margin(problem, theta), float((theta**2).sum())
-        # The equality for epsilon, from its definition: stationarity at the scaled point.
+        # The equality for epsilon follows from its definition, stationarity at the scaled point.
         weights = logit_gradient(problem, theta).weights
         gradient = np.concatenate([weights.T @ theta[4:], weights @ theta[:4]])
         multipliers = np.maximum(weights, 0) * math.sqrt(square) / np.linalg.norm(gradient)
         scaled = theta / math.sqrt(margin)
         residual = np.linalg.norm(scaled - margin_gradient(problem, scaled, multipliers))
-        assert found.epsilon == pytest.approx(float(residual), rel=1e-8)
+        assert result.epsilon == pytest.approx(float(residual), rel=1e-8)
         kappa = margin / square
-        printed = math.sqrt(2 * (1 - found.alignment) / kappa)
-        assert found.epsilon == pytest.approx(printed, rel=1e-6)
-        assert 0 <= found.delta <= found.delta_bound < problem.num_classes / (2 * kappa * margin)
+        printed = math.sqrt(2 * (1 - result.alignment) / kappa)
+        assert result.epsilon == pytest.approx(printed, rel=1e-6)
+        assert 0 <= result.delta <= result.delta_bound < problem.num_classes / (2 * kappa * margin)
 
 
 def test_before_separation_there_is_no_kkt_point() -> None:
     problem = Problem(3, 2, 2)
-    found = approximate_kkt(problem, problem.initial())
-    assert math.isnan(found.epsilon)
-    assert math.isfinite(found.alignment)
+    result = approximate_kkt(problem, problem.initial())
+    assert math.isnan(result.epsilon)
+    assert math.isfinite(result.alignment)
     assert math.isnan(approximate_kkt(problem, np.zeros(problem.shape)).alignment)
 
 
-def test_value_on_a_ray_is_that_of_its_point_at_margin_one() -> None:
+def test_value_on_a_ray_equals_the_value_at_margin_one() -> None:
     problem = Problem(4, 3, 5)
     theta = flow(problem, log_time=10.0).theta
     assert ray_value(problem, theta) == pytest.approx(certify(problem, theta).value, rel=1e-12)

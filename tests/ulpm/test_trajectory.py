@@ -1,4 +1,4 @@
-"""Samples against the slow metrics, schedules and slopes."""
+"""Tests of samples against the slow metrics, and of schedules."""
 
 import json
 import math
@@ -11,14 +11,14 @@ from nclab.ulpm.trajectory import QUANTITIES, log_schedule, quantities
 from tests.reference.slow import slow_metrics
 
 
-def test_quantities_are_those_of_the_slow_loops() -> None:
+def test_quantities_agree_with_the_slow_loops() -> None:
     problem = Problem(4, 3, 5)
     theta = descend(problem, steps=30).theta
     W, H = problem.split(theta)
     expected = slow_metrics(H, problem.labels, W)
-    found = quantities(problem, theta)
-    assert set(QUANTITIES) < set(found)
-    for name, value in found.items():
+    values = quantities(problem, theta)
+    assert set(QUANTITIES) < set(values)
+    for name, value in values.items():
         assert value == pytest.approx(expected[name], rel=1e-10), name
 
 
@@ -42,7 +42,7 @@ def test_columns_and_levels() -> None:
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 17, 100_000])
-def test_schedules_begin_and_end_where_they_should(last: int) -> None:
+def test_schedules_have_the_right_first_and_last_step(last: int) -> None:
     steps = log_schedule(last)
     assert steps[0] == 0
     assert steps[-1] == last
