@@ -182,7 +182,7 @@ def test_result_does_not_depend_on_anything_but_the_seed() -> None:
         ((4, 3.0, 0.1), {"dim": 2}, "dimension C - 1"),
         ((4, 0.0, 0.1), {}, "positive product"),
         ((4, 3.0, 0.0), {}, "positive excess"),
-        ((4, 3.0, 1e-12), {}, "rounding decides"),
+        ((4, 3.0, 1e-12), {}, "lost in rounding"),
         ((4, 3.0, 0.1), {"starts": 0}, "at least 1 start"),
     ],
 )

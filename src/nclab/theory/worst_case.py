@@ -1,12 +1,12 @@
 """The true worst case: the least collapsed weights and features that norms and loss allow.
 
 A search over all (W, H) with ‖W‖_F² ≤ C αβ, mean ‖h‖² ≤ αβ (one can scale to alpha = beta) and
-mean loss ≤ m + excess. What it returns is strictly feasible, so its value is attained: no
+mean loss ≤ m + excess. The returned point is strictly feasible, so its value is attained: no
 guarantee may claim more. Averaging the features of a class lowers loss and norm, so only the
-classes whose cosine is sought keep several samples; nothing is lost by that.
+classes whose cosine is sought keep several samples, without loss of generality.
 
 Near the optimum every start ends at the same value. For three samples or more and an excess of the
-order of m the intra problem has many local optima: what is found is attained, perhaps not worst.
+order of m the intra problem has many local optima: the value is attained, but a worse one may exist.
 """
 
 import math
@@ -43,7 +43,7 @@ SMALLEST_SHARE = 1e-6
 class WorstCaseProblem:
     """One constrained problem: its bounds, and the classes that keep several samples.
 
-    At the optimum the loss is m and the classes are as far apart as can be.
+    At the optimum the loss is m and all pairs of classes have the cosine -1/(C-1).
 
     >>> search = make_problem(3, 2.0, 0.1, 1, None, 2)
     >>> etf = search.optimum()
@@ -170,7 +170,7 @@ def make_problem(
     if excess < SMALLEST_SHARE * g(product, num_classes):
         raise DataError(
             f"Expected an excess of at least {SMALLEST_SHARE} of the optimal loss, "
-            f"{g(product, num_classes):.3g}, got {excess}: below that rounding decides."
+            f"{g(product, num_classes):.3g}, got {excess}: smaller ones are lost in rounding."
         )
     repeats = np.where(np.arange(num_classes) < free, per_class, 1)
     labels = np.repeat(np.arange(num_classes), repeats)
@@ -261,7 +261,7 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
     points = []
     for index in range(starts):
         start = _start(search, index, rng)
-        # A descent that loses its way does not take a good start with it.
+        # Keep the start as well: a descent may end at a worse point than its start.
         candidates = [_repair(search, point) for point in (start, _descend(search, sign, start))]
         points.append(min(candidates, key=lambda end: sign * search.cosine_and_gradient(end)[0]))
     values = [search.cosine_and_gradient(point)[0] for point in points]
@@ -269,7 +269,7 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
     W, rows = search.split(points[worst])
     repeats = np.where(search.labels < search.free, 1, search.per_class)
     H = np.repeat(rows, repeats, axis=0).reshape(search.num_classes, search.per_class, search.dim)
-    # Feasibility is judged afresh on what is returned, not on what the search believed.
+    # Check feasibility on the returned arrays, not on the variables of the search.
     loss = float(sample_losses(W, H).mean())
     alpha = math.sqrt(float(np.square(H).sum(-1).mean()))
     beta = math.sqrt(float(np.square(W).sum()) / search.num_classes)
@@ -293,7 +293,7 @@ def _solve(search: WorstCaseProblem, sign: float, starts: int, seed: int) -> Wor
 def _start(search: WorstCaseProblem, index: int, rng: np.random.Generator) -> FloatArray:
     """Return the optimum plus noise, or, for every other intra-class start, reversed samples."""
     one_sample = math.log(search.num_classes) / (search.num_classes * search.per_class)
-    # Below `alone` one sample of norm zero is more than the whole loss.
+    # Below `one_sample`, one sample of norm zero already exceeds the allowed loss.
     affordable = search.per_class > 2 and search.lowest + search.excess > one_sample
     if index % 2 and search.free == 1 and affordable:
         reversed_samples = 1 + index // 2 % (search.per_class // 2)
@@ -307,9 +307,9 @@ def _turned(search: WorstCaseProblem, count: int, scale: float) -> FloatArray:
     """Return the optimum with a few short reversed samples of class 0 and the others tilted.
 
     A short sample against its class costs about log C and turns its unit vector by 180 degrees,
-    which for large excess beats every small deviation; no descent from the optimum finds it.
-    The others are tilted around the row of the class by as much as the loss allows, so that their
-    sideways parts cancel. `scale` is what the class has of both norms, over what the others have.
+    which for a large excess is worse than every small deviation; no descent from the optimum finds
+    it. The others are tilted around the row of the class as far as the loss allows, so that their
+    sideways parts cancel. `scale` multiplies both norms of the class, relative to other classes.
     """
     W = search.split(search.optimum())[0]
     angles = 2 * math.pi * np.arange(search.per_class - count)[:, None] / (search.per_class - count)

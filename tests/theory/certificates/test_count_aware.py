@@ -127,7 +127,7 @@ def test_certify_with_counts() -> None:
     [
         ({"counts": [1, 2]}, "counts of 6 classes, got"),
         ({"counts": [1, 2, 3, 4, 5, -6]}, "counts above 0"),
-        ({"targets": np.eye(6)}, "counts beside targets"),
+        ({"targets": np.eye(6)}, "counts together with targets"),
         ({"counts": [1000, 1, 1, 1, 1, 1], "loss": 1e-9}, "contradicts the norms"),
     ],
 )

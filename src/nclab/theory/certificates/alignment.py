@@ -21,9 +21,9 @@ def alignment_lower(inputs: NormsAndLoss, excluded: int = 0) -> float:
     \tfrac kC\,g(\rho p)+\tfrac{C-k}C\,g\bigl(\tfrac{CA-kp}{C-k}\bigr),\quad k = \text{excluded}+1$$
 
     Source: pan2023, Eq. (2.21)
-    Range: (0, 1], or -1 where the loss allows a class to be lost entirely.
+    Range: (0, 1], or -1 if the loss allows a class to be lost entirely.
 
-    It bounds s_c / (alpha_c beta_c), so it also bounds |mean h_c| / alpha_c.
+    The bound holds for s_c / (alpha_c beta_c), so it also holds for |mean h_c| / alpha_c.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
@@ -65,17 +65,17 @@ def class_alignment_lower(
     $$\rho_c \ge \frac{g^{-1}(L_c)-\dot b_c}{\alpha_c\beta_c}$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, 1]^C, -1 for a class whose loss guarantees nothing.
+    Range: (0, 1]^C, -1 for classes without a guarantee.
 
     Args:
         shift: upper bound on the centred bias of any class.
-        clip: False leaves ratios above 1, which no network has, for the caller to see.
+        clip: whether to clip ratios at 1; ratios above 1 reveal inconsistent inputs.
 
     >>> class_alignment_lower(10, np.array([0.1, 3.0]), np.array([5.0, 5.0])).round(4)
     array([ 0.8009, -1.    ])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        # One ulp of a loss near chance moves the score by as much.
+        # Near chance, a rounding error of the loss changes the score by about as much.
         ratios = (g_inverse(losses, num_classes) - shift - 1e-15) / products
     return np.where(ratios > 0, np.minimum(ratios, 1.0) if clip else ratios, -1.0)
 
@@ -85,9 +85,9 @@ def _needed(p: FloatArray, inputs: NormsAndLoss, k: int) -> FloatArray:
     classes, product = inputs.num_classes, inputs.product
     reach = _bias_reach(inputs, k)
     even = g_inverse(inputs.loss, classes)
-    # The bias that helps the k classes most: as far as it reaches, or until all scores are even.
+    # The bias that helps the k classes most makes all scores equal, or as equal as its norm allows.
     moved = np.clip(classes * product - k * p - (classes - k) * even, -reach, reach)
-    others = -(k * (p - product) + moved) / (classes - k)  # step of the other classes from A
+    others = -(k * (p - product) + moved) / (classes - k)  # change of the others' scores from A
     spent = (classes - k) * g_rise(others, classes, product)
     rise = (classes * inputs.excess - spent) / k
     step = g_rise_inverse(np.maximum(rise, -inputs.optimal_loss), classes, product)

@@ -14,18 +14,12 @@ from nclab.text import Printed, number
 from nclab.theory.certificates.count_aware import CountAwareBounds
 from nclab.theory.certificates.inter import MeanCosineProof
 from nclab.theory.certificates.norms_and_loss import Bound
-from nclab.theory.certificates.theorem_constants import (
-    AsymptoticConstants,
-)
+from nclab.theory.certificates.theorem_constants import AsymptoticConstants
 from nclab.theory.layer_peeled import FloatArray
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LOST = "the loss is high enough for a class to be lost entirely"
-APART = "the class means are apart, but single features may not be"
-NOT_SEARCHED = "not searched"
-EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
 RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
 """Names of the bounds that a record keeps."""
 
@@ -89,8 +83,10 @@ class Certificate(Printed):
     every class are missing."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; `alignment_lower` and `intra_lower` hold for `fraction` of
-        classes."""
+        """Return plain JSON values.
+
+        `alignment_lower` and `intra_lower` hold for `fraction` of the classes.
+        """
         bounds = {name: value for name, value in vars(self).items() if isinstance(value, Bound)}
         inputs = (
             "num_classes",
@@ -125,8 +121,7 @@ class Certificate(Printed):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return what the record of a measurement keeps: valid bounds, and why others are not
-        valid.
+        """Return the part that a record keeps: valid bounds, and why others are not valid.
 
         >>> import nclab
         >>> record = nclab.certify(4, 1.8, 1.8, 0.05, pairs=False).to_record()
@@ -143,8 +138,7 @@ class Certificate(Printed):
         }
 
     def _recorded_counts(self) -> dict[str, Any]:
-        """Return the bounds from the mean loss over samples, if it differs from the class
-        average."""
+        """Return the bounds from the mean loss over samples; empty without counts."""
         bounds = self.count_aware
         if bounds is None:
             return {}
@@ -217,7 +211,7 @@ def _header_lines(certificate: Certificate) -> list[str]:
     mean loss over samples 0.3; with these norms and counts no network has less than 0.267464: \
 excess 0.0325
     mean loss over classes at most 1.65 (a small class may carry most of the loss: pass class_losses
-    and class_alphas to know), best for alpha * beta at most 4.69: 0.0178103, excess 1.63
+    and class_alphas for exact values), best for alpha * beta at most 4.69: 0.0178103, excess 1.63
     """
     by_samples, product = certificate.count_aware, certificate.alpha * certificate.beta
     best = f"{certificate.optimal_loss:.6g}, excess {certificate.excess_loss:.3g}"
@@ -227,8 +221,8 @@ excess 0.0325
     labels = ", of hard labels," if by_samples.soft else ""
     if certificate.worst_case_inputs:
         at_most = "at most "
-        hint = " (a small class may carry most of the loss: pass class_losses and class_alphas to"
-        hint += " know)"
+        hint = " (a small class may carry most of the loss: pass class_losses and class_alphas"
+        hint += " for exact values)"
     best = f"best for alpha * beta {at_most or '= '}{product:.4g}: {best}"
     return [
         f"mean loss over samples {by_samples.loss:.6g}; with these norms and counts no network has "
@@ -263,8 +257,8 @@ def _class_loss_sentence(certificate: Certificate) -> str:
     if mean <= 0:
         return ""
     return (
-        f"By their own losses the classes have intra-class cosines of at least {_down(mean)}, "
-        "averaged over classes."
+        f"By the measured loss of each class, the intra-class cosine is at least {_down(mean)} "
+        "on average over classes."
     )
 
 
@@ -274,7 +268,7 @@ def _sample_sentence(certificate: Certificate) -> str:
     if bounds is None or not bounds.within_upper.valid or bounds.within_upper.value is None:
         return ""
     return (
-        f"Of all samples together at most {_up(bounds.within_upper.value)} of the squared feature "
+        f"Over all samples, at most {_up(bounds.within_upper.value)} of the squared feature "
         "norm is within classes."
     )
 
@@ -295,12 +289,12 @@ def _class_sentences(certificate: Certificate, alignment: float) -> str:
     if inter.valid and inter.value is not None:
         text += f" Features of any two classes have cosine at most {_up(inter.value)} on average."
     else:
-        text += " How far apart two classes are is not guaranteed."
+        text += " No cosine between two classes is guaranteed."
     inter_some = certificate.fraction_inter_upper
     if certificate.fraction < 1 and inter_some.valid and inter_some.value is not None:
         text += (
-            f" In {_percent(certificate.fraction)} of the pairs of classes it is guaranteed: there "
-            f"features have cosine at most {_up(inter_some.value)} on average."
+            f" In {_percent(certificate.fraction)} of the pairs of classes, features have cosine "
+            f"at most {_up(inter_some.value)} on average."
         )
     return text
 

@@ -28,8 +28,6 @@ LOST = "the loss is high enough for a class to be lost entirely"
 APART = "the class means are apart, but single features may not be"
 NOT_SEARCHED = "not searched"
 EXPLICIT = "pan2023, Thm 2.3.1 (explicit constants)"
-RECORDED = ("alignment_lower", "intra_lower", "inter_upper", "thesis_intra_lower")
-"""The bounds that a record keeps."""
 
 
 def certify(
@@ -50,7 +48,7 @@ def certify(
     \mathrm{inter}_{c,c'} \le v\rho^{*2}+2\sqrt{(\rho^{*-2}-1)(1-R^2)}$$
 
     Source: pan2023, Thm 2.3.1
-    Range: a bound that does not apply has valid=False and a reason.
+    Range: a bound that does not hold has valid=False and a reason.
 
     Args:
         alpha: rms feature norm, classes weighted equally.
@@ -77,9 +75,11 @@ def certify(
     arrays = cast(ClassArrays, classes)
     by_samples, worst_case_inputs = None, False
     if counts is None and targets is not None:
-        raise DataError("Expected counts beside targets, got targets alone.")
+        raise DataError("Expected counts together with targets, got targets without counts.")
     if counts is not None:
-        norms_and_loss(num_classes, alpha, beta, max(float(loss), math.log(num_classes)))  # checks
+        norms_and_loss(
+            num_classes, alpha, beta, max(float(loss), math.log(num_classes))
+        )  # raises if inputs are wrong
         by_samples = count_aware_bounds(
             counts, float(alpha) * float(beta), loss, bias=bias_norm > 0, targets=targets
         )
@@ -102,8 +102,7 @@ def certify(
         some_intra = _bound(intra_some, "vacuous", "pan2023, Thm 2.3.1")
     inter, proof = _inter(inputs, rho, intra.value, pairs)
     some_inter = inter if delta is None else _fraction_inter(inputs, delta, inter, pairs)
-    # The thesis leaves out 2 delta of the classes; below half a class neither of its two sets of
-    # exceptions has a member.
+    # The thesis excludes two sets of delta C classes each; with delta = 1/(2C) both are empty.
     thesis_delta = 1 / (2 * num_classes) if delta is None else delta / 2
     reachable = thesis_bounds(inputs, thesis_delta, curvature_reachable(inputs))
     printed = thesis_bounds(inputs, thesis_delta, curvature_printed(inputs))
@@ -185,7 +184,7 @@ def _fraction_inter(inputs: NormsAndLoss, delta: float, inter: Bound, pairs: boo
     value = pairs_upper(inputs, excluded)
     if inter.value is not None and inter.valid and (value is None or inter.value < value):
         return inter
-    reason = "" if value is not None else "no cosine below 1 can be proved of so many pairs"
+    reason = "" if value is not None else "no cosine below 1 can be proved for so many pairs"
     return Bound(value, reason, source)
 
 

@@ -71,7 +71,9 @@ def class_bounds(
     if len(absent) == 3:
         return None
     if absent:
-        raise DataError(f"Expected all three class arrays or none, {absent[0]} is missing.")
+        raise DataError(
+            f"Expected class_losses, class_alphas and class_betas, or none of them; {absent[0]} is missing."
+        )
     losses, alphas, betas = (
         _class_array(name, values, inputs.num_classes) for name, values in arrays.items()
     )
@@ -90,7 +92,7 @@ def class_bounds(
         c = int(np.argmax(best))
         raise DataError(
             f"Loss {losses[c]:.6g} of class {c} contradicts its norms: {alphas[c]:.6g} * "
-            f"{betas[c]:.6g} allows no loss so small. Is there a bias that bias_norm leaves out?"
+            f"{betas[c]:.6g} allows no loss so small. Pass bias_norm if the classifier has a bias."
         )
     rho = np.minimum(best, 1.0)
     return rho, class_intra_lower(inputs.num_classes, losses, products, rho, shift=shift)[0]
@@ -115,5 +117,5 @@ def _agree(name: str, mean: float, total_name: str, total: float) -> None:
     if abs(mean - total) > AGREEMENT * total:
         raise DataError(
             f"Expected {name} that average to {total_name} = {total:.6g}, got {mean:.6g}. "
-            "Classes count equally, whatever their number of samples."
+            "All classes have equal weight, whatever their counts."
         )

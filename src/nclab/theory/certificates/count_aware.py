@@ -68,8 +68,8 @@ def residual_bound(
     $$L \ge \operatorname{mean} H(q) - \tfrac1n\sqrt{\lambda_{\max}(S)}\,\|W\|_F\|H\|_F,\qquad
     S = \textstyle\sum_i (q_i-T_i)(q_i-T_i)^\top$$
 
-    For any distributions q, such as a network's own probabilities: one pass over the data gives
-    the C x C moment S and the mean entropy. Holds for any counts and hard, soft or noisy targets.
+    This holds for any distributions q, such as the network's probabilities, any counts, and hard,
+    soft or noisy targets. One pass over the data gives the C x C moment S and the mean entropy.
 
     >>> residual_bound([[0.5, -0.5], [-0.5, 0.5]], math.log(2), 2, 0.0) == math.log(2)
     True
@@ -103,7 +103,9 @@ def _steepest(moment: ArrayLike | Tensor, samples: int) -> float:
     """Return the largest singular value of the residuals, divided by the number of samples."""
     S = torch.as_tensor(moment, dtype=torch.float64)
     if S.ndim != 2 or S.shape[0] != S.shape[1] or samples < 1:
-        raise DataError(f"Expected a square moment of samples, got {tuple(S.shape)} of {samples}.")
+        raise DataError(
+            f"Expected a square moment and at least 1 sample, got {tuple(S.shape)} and {samples}."
+        )
     return math.sqrt(max(float(torch.linalg.eigvalsh(S)[-1]), 0.0)) / samples
 
 
@@ -119,16 +121,16 @@ def bounds_from_probabilities(
     $$L \ge \operatorname{mean}H(q^k) - k\Bigl(\tfrac1n\|(\bar Q - I)D^{1/2}\|_2\|W\|_F\|H\|_F
     + \|\bar r\|\,\|b\|\Bigr)$$
 
-    for every k that leaves no probability negative; the best is taken. It is never worse than that
-    of the moment of the samples' own residuals: averaging raises entropies and lowers norms. A
-    network at its optimum is told so; far from it the optimum's own distributions say more.
+    for every k without negative probabilities; the best k is taken. The bound is never worse than
+    `residual_bound`, because averaging raises entropies and lowers norms. It is tight at the
+    optimum; far from the optimum, `count_aware_bounds` is better.
 
     Args:
         residuals: (C, C) sums of q - e_c over the samples of class c, in row c.
         product: alpha beta, with alpha the root mean square norm of all features.
-        bias_norm: norm of the centred bias; the bound is on networks with no larger one.
+        bias_norm: norm of the centred bias; the bound covers networks with a bias of at most this norm.
 
-    Costs eigenvalues of a C x C matrix.
+    The cost is the eigenvalues of one C x C matrix.
 
     >>> rests = [[-0.5, 0.5], [0.5, -0.5]]  # one sample each, probabilities of 1/2
     >>> found = bounds_from_probabilities([1, 1], rests, 1e-9, math.log(2))
@@ -200,7 +202,9 @@ def bounds_from_residuals(
         optimal_loss=max(min(lowest, float(loss)), 0.0),
         excess_loss=max(float(loss) - lowest, 0.0),
         alignment_lower=Bound(rho, reason, SOURCE),
-        within_upper=Bound(None, "needs the optimum of targets that a class shares", SOURCE),
+        within_upper=Bound(
+            None, "needs targets that are the same for all samples of a class", SOURCE
+        ),
         proof=OWN,
         soft=True,
     )
@@ -218,13 +222,13 @@ def count_aware_bounds(
     $$\cos(W, GH^\top)\ge\rho,\qquad
     \frac{\sum_i\|h_i-\mu_{c(i)}\|^2}{\sum_i\|h_i\|^2} \le 1-\rho^2.$$
 
-    Proof in docs/certificates.md. Costs a dozen solutions of the target's program.
+    Proof in docs/certificates.md. The cost is about a dozen solutions of the target's program.
 
     Args:
         counts: (C,) samples of each class.
         product: alpha beta, with alpha the root mean square norm of all features.
-        bias: whether the classifier has a bias; any is allowed then.
-        targets: (C, C) columns of soft targets; hard ones unless given.
+        bias: whether the classifier has a bias, of any norm.
+        targets: (C, C) columns of soft targets; hard targets by default.
 
     >>> bounds = count_aware_bounds([10, 10, 10, 1, 1, 1], 2.0, 0.3)
     >>> round(bounds.optimal_loss, 8), round(bounds.within_upper.value, 3)
@@ -270,7 +274,7 @@ def count_aware_bounds(
     rho = min(max(needed / norm, 0.0), 1.0)
     zero_loss = evaluate(program, zero_point(program)).loss
     why = "features that are zero reach this loss"
-    why = why if loss >= zero_loss else "what this loss needs is beyond what can be computed"
+    why = why if loss >= zero_loss else "the norm that this loss needs is too large to compute"
     reason = "" if rho > 0 else f"vacuous: {why}"
     return CountAwareBounds(
         loss=float(loss),
@@ -288,8 +292,8 @@ def _least(program: Program, norm: float) -> float:
         program, lambda solved_program, optimum: nuclear_norm(solved_program, optimum.point), norm
     )
     if solved is None and bool((program.own_target == 1).all()):
-        return 0.0  # hard targets: a loss too small to be computed
-    if solved is None:  # the targets' own entropy is reached with less
+        return 0.0  # hard targets: the loss is below the smallest computable one
+    if solved is None:  # the entropy of the targets is reached at smaller norms
         sizes = program.sizes[:, None]
         return mean_entropy(program.mass / sizes, program.own_target, program) - ROUNDING
     solved_program, optimum = solved
@@ -320,8 +324,6 @@ def _at(program: Program, measure: Any, value: float) -> tuple[Program, Optimum]
     """Return the program, and its optimum, whose weight gives a decreasing `measure` the value.
 
     With many groups the weight is that of averaged counts: the bounds hold at any weight.
-
-    With many groups the weight is that of averaged counts: bounds hold at any weight.
     """
     rough = (
         average_counts(program)

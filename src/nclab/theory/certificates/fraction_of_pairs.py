@@ -1,9 +1,9 @@
 r"""Upper bound on the inter-class cosine of all but a few pairs of classes.
 
-Suppose k pairs reach a cosine v. Which ones is not known, so the proof must cover every graph S of
-k edges on the classes. It does: with E its adjacency, D its degrees and B = E - v D, the matrix
-R = (I - y B)^(1/2) gives the dual point G = -mu P R, and all that the bound on the loss needs of
-the graph is X = tr P(I - R), which k, the largest degree and the sum of the squared degrees bound
+Suppose k pairs reach a cosine v. These pairs are unknown, so the proof must cover every graph S of
+k edges on the classes. With E its adjacency, D its degrees and B = E - v D, the matrix
+R = (I - y B)^(1/2) gives the dual point G = -mu P R. The bound on the loss depends on the graph
+only through X = tr P(I - R), which k, the largest degree and the sum of the squared degrees bound
 (docs/certificates.md). At small excess the result is the exact worst case.
 """
 
@@ -56,7 +56,7 @@ def graphs_with(num_classes: int, edges: int) -> GraphGroups:
     first = (num_classes - larger) * low**2 + larger * (low + 1) ** 2
     last = int(min(edges * (edges + 1), edges * (2 * edges / (num_classes - 1) + num_classes - 2)))
     bounds = [first]
-    while bounds[-1] < last:  # the sum of squared degrees is even, like that of the degrees
+    while bounds[-1] < last:  # the sum of squared degrees is even, like the sum of degrees
         bounds.append(bounds[-1] + max(2, 2 * ((bounds[-1] - first) // 20)))
     largest_squares = np.array(bounds, dtype=np.float64)
     degrees = np.arange(1.0, min(edges, num_classes - 1) + 1)
@@ -93,7 +93,7 @@ def least_rise(
     $$L \ge \log\bigl(1+\omega\,e^{-(CA+\Xi-X)/\omega}\bigr),\qquad \omega = C-1-X$$
 
     Source: pan2023, Thm 2.3.1
-    Range: real; -inf where nothing is proved. Best at 0 for X = Xi = 0.
+    Range: real; -inf if nothing is proved.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.05)
@@ -143,7 +143,7 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
     k = \text{excluded}+1,\ M = \tfrac{C(C-1)}2$$
 
     Source: pan2023, Thm 2.3.1
-    Range: (-1/(C-1), 1), or None where no bound below 1 can be proved.
+    Range: (-1/(C-1), 1), or None if no bound below 1 can be proved.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> inputs = norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4)
@@ -157,7 +157,7 @@ def pairs_upper(inputs: NormsAndLoss, excluded: int) -> float | None:
     spread = FeatureSpread(ratio, shift * (2 - shift))
     pairs = inputs.num_classes * (inputs.num_classes - 1) // 2
     best = 1.0
-    # What holds for all but fewer pairs holds for all but these.
+    # A bound with fewer excluded pairs also holds with these excluded.
     for few in {min(excluded, pairs - 1), min(excluded, int(ALMOST_ALL * pairs))}:
         graphs = graphs_with(inputs.num_classes, few + 1)
         best = min(best, _least_cosine(inputs, graphs, spread, 1.0))
@@ -191,8 +191,8 @@ def _least_cosine(
 
     if limit - start <= SMALLEST_STEP:
         return limit
-    # Pairs above a cosine are above every smaller one, so that each that is refuted is a bound;
-    # what is computed may refute a smaller cosine where it does not refute a larger one.
+    # Every refuted cosine is a bound. The computation may refute a smaller cosine and yet not
+    # refute a larger one, so the search tries several starting points.
     steps = ((limit - start) * LADDER).tolist()
     outside = next((step for step in steps if refuted(step)), None)
     if outside is None:
@@ -233,8 +233,6 @@ def _entropy(
     """Return the largest sum of psi(u) per column for u >= -floor with known mean and mean square.
 
     Two values reach it, -floor and `top`: a quadratic touches psi there from above.
-
-    It is reached by two values, -floor and `top`: a quadratic touches psi there from above.
     """
     mean = -trace / (classes - 1)
     square = (2 * classes * curved - trace**2) / (classes - 1)

@@ -1,10 +1,10 @@
 """Upper bound on the inter-class cosine of any two classes, proved by duality.
 
 The largest cosine of two class means at a given loss is found by averaging over the symmetries
-that keep the pair: swap its two classes, permute the others. What is left are three sectors, in
-which every logit, norm and cosine is a quadratic form of 24 numbers: the trivial one (pair and
-rest, four coordinates each), the sign of the pair (two) and the standard one of the rest (two),
-for weights and for features. Any point gives a dual bound that needs no optimality.
+that keep the pair: swap its two classes, permute the others. Three sectors remain, in which every
+logit, norm and cosine is a quadratic form of 24 numbers: the trivial sector (pair and other classes,
+four coordinates each), the sign of the pair (two) and the standard sector of the other classes
+(two), for weights and for features. Any point gives a dual bound; it need not be optimal.
 """
 
 import math
@@ -69,7 +69,7 @@ class WorstPair:
         self.pair[12:16] = self.sign[20:22] = 1.0
         scale = math.sqrt(product * num_classes / (num_classes - 1))
         for half in (0, 12):
-            # The centring projection in the trivial sector has rank one, elsewhere it is 1.
+            # The centring projection has rank one in the trivial sector and is the identity elsewhere.
             self.etf[half] = scale * math.sqrt(others / num_classes)
             self.etf[half + 4] = -scale * math.sqrt(2 / num_classes)
             self.etf[half + 8] = scale
@@ -113,7 +113,7 @@ class WorstPair:
         """Return the point of largest cosine within the norms and the loss, from one start."""
         best = optimal_loss(self.classes, self.product)
         total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
-        # In steps from the ETF of the size that the excess allows, everything is of order one.
+        # In units of the distance from the ETF that the excess allows, all variables are of order one.
         unit = min(1.0, math.sqrt(excess / best))
 
         def at(y: FloatArray) -> FloatArray:
@@ -302,7 +302,7 @@ def mean_cosine_upper(inputs: NormsAndLoss) -> MeanCosineProof | None:
     L \ge f(Z)-\langle G,Z\rangle-(\mu_P+\mu_Q)\,C\alpha\beta$$
 
     Source: pan2023, Thm 2.3.1
-    Range: [-1/(C-1), 0], or None where no cosine <= 0 can be proved.
+    Range: [-1/(C-1), 0], or None if no cosine <= 0 can be proved.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> proof = mean_cosine_upper(norms_and_loss(10, 2.0, 2.5, 0.0342017 + 1e-5))
@@ -334,7 +334,7 @@ def inter_from_means(cosine: float, alignment: float, intra: float) -> float:
     $$\mathrm{inter} \le \max(v, v\rho^2) + 2\sqrt{(\rho^{-2}-1)(1-\mathrm{intra})}$$
 
     Source: pan2023, Lemma 2.4.6
-    Range: [-1, inf). The printed lemma is repaired, see docs/certificates.md.
+    Range: [-1, inf). The printed lemma is corrected, see docs/certificates.md.
 
     >>> round(inter_from_means(-0.1, 0.999, 0.998001), 4)
     -0.0958

@@ -1,13 +1,13 @@
 """Lower bounds on the intra-class cosine: the unconditional one, the sharp one and its condition.
 
-A class has intra-class cosine at least R^2 when the mean cosine r of its features with its
+A class has intra-class cosine at least R^2 if the mean cosine r of its features with its
 classifier row is at least R. Write sigma_i for the norm of feature i times that of the row. The
 smallest class loss with mean sigma^2 = p^2 and mean r = R is reached by a share theta of features
 of norm zero that point backwards, the others all alike (docs/certificates.md):
 
     min over theta in [0, (1 - R)/2] of theta g(0) + (1 - theta) g(p (R + theta)/(1 - theta)^1.5)
 
-Where theta = 0 is best the bound is sharp: R is the alignment itself.
+If theta = 0 is the minimiser, the bound is sharp: R is the alignment itself.
 """
 
 import math
@@ -150,7 +150,7 @@ def class_intra_lower(
     values = jensen_intra(alignments)
     sharp = np.array(
         [
-            # A bias of at most `shift` only lowers g, so the largest is the worst for this class.
+            # A bias lowers g by at most its effect at `shift`, which is the worst case for this class.
             float(sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift))
             for rho, p in zip(alignments, products, strict=True)
         ]
@@ -170,7 +170,7 @@ def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
     """Return the exact bound on the mean cosine of a class, over all norm products in [low, high].
 
     Branch and bound: a cell of (theta, p) is bounded from below by its corners, which its
-    monotone parts allow; cells that cannot hold the minimum are dropped, the others split.
+    monotone parts allow; cells that cannot hold the minimum are dropped, the others are split.
     """
     classes, product = inputs.num_classes, inputs.product
 
@@ -189,7 +189,7 @@ def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
         lower = np.where(lower <= 1 - 2 * theta, lower, np.inf)
         exact = _share(allowed_loss(far) - end * math.log(classes), last, classes, far, 0.0)
         best = min(best, float(np.where(exact <= 1 - 2 * end, exact, np.inf).min()))
-        # Dropped cells reach at most this far below the best point found.
+        # Dropped cells hold no value more than DROPPED below the best point.
         bound = min(float(lower.min()), best - DROPPED)
         kept = lower < best - DROPPED
         if not kept.any() or 16 * int(kept.sum()) > MOST_CELLS:

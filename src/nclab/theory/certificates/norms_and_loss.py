@@ -14,8 +14,8 @@ from nclab.metrics.cross_entropy import optimal_loss
 class Bound:
     """A guaranteed number if `valid`; otherwise `reason` says what is missing.
 
-    `value` is None where there is no number at all; a bound that is not valid but has a value
-    keeps it only for comparison (a vacuous constant, an asymptotic form).
+    `value` is None if there is no number. The value of a bound that is not valid is only for
+    comparison: a vacuous constant or an asymptotic form.
     """
 
     value: float | None
@@ -101,7 +101,11 @@ def norms_and_loss(
             raise DataError(f"Expected a positive finite {name}, got {value}.")
     if as_number("bias norm", bias_norm) < 0:
         raise DataError(f"Expected a finite bias norm >= 0, got {bias_norm}.")
-    alpha, beta, loss = float(alpha), float(beta), float(loss)  # they may be tensors of one number
+    alpha, beta, loss = (
+        float(alpha),
+        float(beta),
+        float(loss),
+    )  # inputs may be tensors with one element
     product = alpha * beta
     if not SMALLEST_PRODUCT < product < 1 / SMALLEST_PRODUCT:
         raise DataError(

@@ -89,7 +89,7 @@ def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> 
     j(\eta) = \min_A g(A)+\eta A$$
 
     Source: pan2023, Eq. (2.1)
-    Range: alignment in (0, 1], or -1 where a class may be lost entirely.
+    Range: alignment in (0, 1], or -1 if a class may be lost entirely.
 
     >>> optimum = regularised_optimum(10, 5e-3)
     >>> gap = regularised_gap(10, 5e-3, optimum.objective + 1e-4)
@@ -103,7 +103,7 @@ def regularised_gap(num_classes: int, weight_decay: float, objective: float) -> 
     if gap < -1e-6 * optimum.objective:
         raise DataError(
             f"Expected an objective of at least {optimum.objective:.6g}, the smallest possible for "
-            f"{num_classes} classes and weight decay {weight_decay:g}, got {objective:.6g}. It is "
+            f"{num_classes} classes and weight decay {weight_decay:g}, got {objective:.6g}. Pass "
             "the loss averaged over classes plus weight_decay/2 (|W|^2 + mean |h|^2)."
         )
     if weight_decay >= optimum.critical_weight_decay:

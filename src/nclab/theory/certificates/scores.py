@@ -57,7 +57,7 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
         inside, outside = 0.0, 1e-3 * product
         while not above(np.array(sign * outside)):
             outside *= 2
-        for _ in range(11):  # each zoom finds the crossing among 32 intervals
+        for _ in range(11):  # each zoom finds the crossing in one of 32 intervals
             steps = np.linspace(inside, outside, 33)
             crossed = above(sign * steps)
             crossed[-1] = True
@@ -92,7 +92,7 @@ def excess_to_leave(num_classes: int, product: float) -> float:
     x_c = -\tfrac{C}{C-1}\dot w_c\cdot\tilde h_c$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: [0, inf); 0 for two classes, which the theorem leaves out, and without a bias only.
+    Range: [0, inf); 0 for two classes, which the theorem excludes; only without a bias.
 
     >>> round(excess_to_leave(10, 5.0), 4), excess_to_leave(2, 5.0)
     (1.5563, 0.0)
@@ -133,7 +133,7 @@ def norm_range(inputs: NormsAndLoss) -> tuple[float, float]:
     g\Bigl(\tfrac{\sqrt{(CA-a)(CA-b)}}{C-1}\Bigr) \le L$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: an interval around alpha * beta; the lower end is 0 where a class may be lost.
+    Range: an interval around alpha * beta; the lower end is 0 if a class may be lost.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> low, high = norm_range(norms_and_loss(10, 2.0, 2.5, 0.0342018 + 1e-4))
@@ -182,7 +182,7 @@ def _rise(inputs: NormsAndLoss, a: FloatArray, b: FloatArray) -> FloatArray:
     total = classes * product
     score = np.sqrt(a * b)  # (a, b)
     other_scores = np.sqrt(np.maximum((total - a) * (total - b), 0.0))
-    # The bias that helps most makes all scores even, or as even as it can.
+    # The bias that helps most makes all scores equal, or as equal as its norm allows.
     shift = bias_shift(inputs)
     class_score = np.clip((score + other_scores) / classes, score - shift, score + shift)
     mean_other = (score + other_scores - class_score) / (classes - 1)

@@ -101,8 +101,8 @@ def curvature_printed(inputs: NormsAndLoss) -> float:
     $$\lambda = \varphi''(C\alpha\beta) = q(1-q)$$
 
     Source: pan2023, Thm 2.3.1 (proof)
-    Range: (0, 1/4]; about e^(-C alpha beta), which is what makes the constants vacuous. The range
-    is right for an excess below `excess_to_leave`.
+    Range: (0, 1/4]; about e^(-C alpha beta), so the constants are vacuous. The range is correct for
+    an excess below `excess_to_leave`.
 
     >>> from nclab.theory.certificates.norms_and_loss import norms_and_loss
     >>> f"{curvature_printed(norms_and_loss(10, 2.0, 2.5, 0.0352)):.1e}"
