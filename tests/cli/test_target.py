@@ -63,8 +63,8 @@ def test_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--classes", "3", "--weight-decay=-1"), "Expected --weight-decay above 0"),
         (("--classes", "3", "--norms", "1,2,3"), "Expected --norms as two numbers"),
         (("--classes", "3", "--norms", "0,2"), "Expected --norms α,β above 0"),
-        (("--classes", "3", "--norms", "1,2", "--depth", "2"), "beside --depth 2, got --norms"),
-        (("--classes", "3", "--norms", "1,2", "--bias", "0.3"), "--bias none beside --norms"),
+        (("--classes", "3", "--norms", "1,2", "--depth", "2"), "with --depth 2, got --norms"),
+        (("--classes", "3", "--norms", "1,2", "--bias", "0.3"), "--bias none with --norms"),
         (("--classes", "3", "--weight-decay", "1", "--bias", "nan"), "finite number as --bias"),
         (
             ("--classes", "3", "--weight-decay", "1", "--focal-gamma", "1"),

@@ -1,4 +1,4 @@
-"""g, its slope and its inverse, from losses of 1e-300 to far above chance."""
+"""The function g, its slope and its inverse, from losses of 1e-300 to far above chance."""
 
 import math
 

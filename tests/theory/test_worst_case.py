@@ -1,4 +1,4 @@
-"""The worst-case search: feasible, sharp against an independent bound, with the known slopes."""
+"""The worst-case search: feasible, close to an independent bound, with the known slopes."""
 
 import math
 
@@ -15,18 +15,19 @@ from nclab.theory.worst_case import WorstCase, make_problem, worst_inter, worst_
 
 CLASSES, PRODUCT = 4, 3.0
 INTER_GOLDEN = {1e-4: 0.013534, 1e-3: 0.042934, 1e-2: 0.13665}
-"""inter + 1/(C - 1) for C = 4, product 3, two samples, by an independent search."""
+"""Values of inter + 1/(C - 1) for C = 4, product 3, two samples, from an independent search."""
 KAPPA = 5.84228
 """Asymptotic constant of the inter-class cosine for C = 4, product 3."""
 
 
 def one_class_loss(score: float, classes: int) -> float:
-    """g, written out again."""
+    """Return g, in an independent implementation."""
     return math.log1p((classes - 1) * math.exp(-classes / (classes - 1) * score))
 
 
 def alignment_bound(classes: int, product: float, excess: float) -> float:
-    """The smallest cosine of a classifier row and its class mean, by the exact 1-D problem."""
+    """Return the smallest cosine of a classifier row and its class mean, by the exact 1-D
+    problem."""
     lowest = one_class_loss(product, classes)
 
     def loss_above(cosine: float) -> float:
@@ -42,58 +43,58 @@ def alignment_bound(classes: int, product: float, excess: float) -> float:
     return float(brentq(loss_above, 0.0, 1.0, xtol=1e-14))
 
 
-def assert_feasible(found: WorstCase) -> None:
-    """Norms, loss and cosine, by slow loops that share nothing with the search."""
-    classes, per_class = found.features.shape[:2]
+def assert_feasible(case: WorstCase) -> None:
+    """Check norms, loss and cosine by slow loops that share no code with the search."""
+    classes, per_class = case.features.shape[:2]
     total = 0.0
     for c in range(classes):
-        for h in found.features[c]:
-            logits = found.weight @ h
+        for h in case.features[c]:
+            logits = case.weight @ h
             total += math.log1p(sum(math.exp(z - logits[c]) for z in np.delete(logits, c)))
-    lowest = one_class_loss(found.product, classes)
-    assert total / (classes * per_class) - lowest <= found.excess * (1 + 1e-9)
-    alpha = math.sqrt((found.features**2).sum() / (classes * per_class))
-    beta = math.sqrt((found.weight**2).sum() / classes)
-    assert alpha * beta <= found.product * (1 + 1e-9)
-    assert found.feasible
-    assert (found.alpha, found.beta) == pytest.approx((alpha, beta))
+    lowest = one_class_loss(case.product, classes)
+    assert total / (classes * per_class) - lowest <= case.excess * (1 + 1e-9)
+    alpha = math.sqrt((case.features**2).sum() / (classes * per_class))
+    beta = math.sqrt((case.weight**2).sum() / classes)
+    assert alpha * beta <= case.product * (1 + 1e-9)
+    assert case.feasible
+    assert (case.alpha, case.beta) == pytest.approx((alpha, beta))
 
 
 def unit_mean(rows: FloatArray) -> FloatArray:
-    """Mean of the rows scaled to norm one."""
+    """Return the mean of the rows scaled to norm one."""
     mean: FloatArray = np.mean([h / np.linalg.norm(h) for h in rows], axis=0)
     return mean
 
 
 def slope(x: list[float], y: list[float]) -> float:
-    """Exponent fitted on logarithms."""
+    """Return the exponent of a power law fitted on logarithms."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def test_intra_reaches_the_bound_with_slope_one() -> None:
-    """1 - intra is within 0.5 % of 1 - rho^2 and never above it; it grows linearly in the loss."""
+    """1 - intra is within 0.5 % of 1 - rho^2, never above it, and linear in the loss."""
     lowest = one_class_loss(PRODUCT, CLASSES)
     shares, deviations = [1e-4, 1e-3, 1e-2], []
     for share in shares:
-        found = worst_intra(CLASSES, PRODUCT, share * lowest, starts=2)
-        assert_feasible(found)
-        assert found.value == pytest.approx(float((unit_mean(found.features[0]) ** 2).sum()))
+        case = worst_intra(CLASSES, PRODUCT, share * lowest, starts=2)
+        assert_feasible(case)
+        assert case.value == pytest.approx(float((unit_mean(case.features[0]) ** 2).sum()))
         bound = 1 - alignment_bound(CLASSES, PRODUCT, share * lowest) ** 2
-        assert 0.995 * bound <= 1 - found.value <= bound * (1 + 1e-6)
-        deviations.append(1 - found.value)
+        assert 0.995 * bound <= 1 - case.value <= bound * (1 + 1e-6)
+        deviations.append(1 - case.value)
     assert slope(shares, deviations) == pytest.approx(1.0, abs=0.05)
 
 
 def test_inter_has_slope_one_half() -> None:
-    """The deviation from -1/(C-1) grows like the square root of the loss, with constant kappa."""
+    """The deviation from -1/(C-1) grows like kappa times the square root of the loss."""
     lowest = one_class_loss(PRODUCT, CLASSES)
     deviations = []
     for share, golden in INTER_GOLDEN.items():
-        found = worst_inter(CLASSES, PRODUCT, share * lowest, starts=2)
-        assert_feasible(found)
-        means = [unit_mean(found.features[c]) for c in (0, 1)]
-        assert found.value == pytest.approx(float(means[0] @ means[1]))
-        deviations.append(found.value + 1 / (CLASSES - 1))
+        case = worst_inter(CLASSES, PRODUCT, share * lowest, starts=2)
+        assert_feasible(case)
+        means = [unit_mean(case.features[c]) for c in (0, 1)]
+        assert case.value == pytest.approx(float(means[0] @ means[1]))
+        deviations.append(case.value + 1 / (CLASSES - 1))
         assert deviations[-1] == pytest.approx(golden, rel=1e-4)
     assert slope(list(INTER_GOLDEN), deviations) == pytest.approx(0.5, abs=0.05)
     assert deviations[0] / math.sqrt(1e-4 * lowest) == pytest.approx(KAPPA, rel=3e-3)
@@ -103,13 +104,13 @@ def test_inter_has_slope_one_half() -> None:
     ("excess", "intra", "inter"), [(1e-3, 0.901424, 0.235141), (1e-4, 0.989384, 0.006444)]
 )
 def test_ten_classes(excess: float, intra: float, inter: float) -> None:
-    """C = 10, product 5, against an independent search."""
+    """Values for C = 10 and product 5 from an independent search."""
     assert worst_intra(10, 5.0, excess, starts=1).value == pytest.approx(intra, abs=1e-6)
     assert worst_inter(10, 5.0, excess, starts=1).value == pytest.approx(inter, abs=1e-6)
 
 
 def test_every_start_agrees_near_the_optimum() -> None:
-    """No luck is involved: six starts, one value."""
+    """Six starts end at one value."""
     lowest = one_class_loss(PRODUCT, CLASSES)
     for search in (worst_intra, worst_inter):
         values = search(CLASSES, PRODUCT, 0.1 * lowest).start_values
@@ -118,47 +119,47 @@ def test_every_start_agrees_near_the_optimum() -> None:
 
 
 def test_short_samples_beat_the_squared_alignment() -> None:
-    """Where features are short enough, intra falls below rho^2: that bound needs its condition."""
+    """If features are short enough, intra is below rho^2: the sharp bound needs its condition."""
     excess = 0.1 * one_class_loss(1.0, 3)
-    found = worst_intra(3, 1.0, excess, per_class=8)
-    assert_feasible(found)
-    assert found.value < alignment_bound(3, 1.0, excess) ** 2 - 0.1
-    lengths = np.linalg.norm(found.features[0], axis=1)
+    case = worst_intra(3, 1.0, excess, per_class=8)
+    assert_feasible(case)
+    assert case.value < alignment_bound(3, 1.0, excess) ** 2 - 0.1
+    lengths = np.linalg.norm(case.features[0], axis=1)
     assert lengths.min() < 0.1 * lengths.max()
 
 
 @pytest.mark.parametrize("per_class", [2, 4])
 @pytest.mark.parametrize(("classes", "product"), [(2, 2.0), (3, 1.0), (4, 3.0), (6, 5.0)])
 def test_the_guarantee_survives_its_adversary(classes: int, product: float, per_class: int) -> None:
-    """No worst case lies below the intra-class cosine that the loss guarantees."""
+    """No worst case is below the intra-class cosine that the loss guarantees."""
     lowest = one_class_loss(product, classes)
     for share in (1e-2, 0.2, 1.0):
-        found = worst_intra(classes, product, share * lowest, per_class=per_class, starts=4)
+        case = worst_intra(classes, product, share * lowest, per_class=per_class, starts=4)
         given = norms_and_loss(classes, product, 1.0, lowest * (1 + share))
-        assert intra_lower(given, alignment_lower(given)).value <= found.value + 1e-9
+        assert intra_lower(given, alignment_lower(given)).value <= case.value + 1e-9
 
 
 def test_two_classes_have_a_linear_inter() -> None:
-    """With two classes the logits have no freedom: inter + 1 is linear in the loss."""
+    """With two classes inter + 1 is linear in the loss."""
     excesses = [1e-4, 1e-3]
     deviations = [worst_inter(2, 2.0, e, per_class=1, starts=2).value + 1 for e in excesses]
     assert slope(excesses, deviations) == pytest.approx(1.0, abs=0.05)
 
 
 def test_more_loss_is_never_better() -> None:
-    """Monotone in the excess, from nearly optimal to chance, and feasible all the way."""
-    found = [worst_intra(3, 2.0, e, starts=2) for e in (1e-5, 1e-3, 1e-1, 0.8)]
-    values = [case.value for case in found]
+    """The worst case is monotone in the excess and feasible, from nearly optimal to chance."""
+    cases = [worst_intra(3, 2.0, e, starts=2) for e in (1e-5, 1e-3, 1e-1, 0.8)]
+    values = [case.value for case in cases]
     assert values == sorted(values, reverse=True)
     assert values[0] == pytest.approx(alignment_bound(3, 2.0, 1e-5) ** 2, abs=1e-6)
     assert values[-1] < 1e-6
-    for case in found:
+    for case in cases:
         assert_feasible(case)
 
 
 @pytest.mark.parametrize("free", [1, 2])
 def test_gradients(free: int) -> None:
-    """Cosine, loss and norms against differences, away from the optimum."""
+    """The gradients of cosine, loss and norms agree with finite differences."""
     search = make_problem(3, 2.0, 0.1, 2, None, free)
     point = search.optimum() + 0.5 * np.random.default_rng(0).normal(size=search.size)
     for both in (search.cosine_and_gradient, search.excess_and_gradient):
@@ -168,8 +169,8 @@ def test_gradients(free: int) -> None:
     np.testing.assert_allclose(search.norm_slack_gradient(point), numeric, atol=1e-6)
 
 
-def test_result_does_not_depend_on_anything_but_the_seed() -> None:
-    """The same call gives the same numbers."""
+def test_results_are_reproducible() -> None:
+    """Two calls with one seed return the same numbers."""
     first, second = (worst_intra(3, 2.0, 1e-2, starts=1, seed=7) for _ in range(2))
     assert first.value == second.value
     np.testing.assert_array_equal(first.features, second.features)
@@ -186,9 +187,9 @@ def test_result_does_not_depend_on_anything_but_the_seed() -> None:
         ((4, 3.0, 0.1), {"starts": 0}, "at least 1 start"),
     ],
 )
-def test_bad_problems_are_refused(
+def test_bad_problems_raise(
     arguments: tuple[int, float, float], options: dict[str, int], message: str
 ) -> None:
-    """One line that says what was expected."""
+    """The error says what was expected."""
     with pytest.raises(DataError, match=message):
         worst_intra(*arguments, **options)

@@ -6,7 +6,8 @@ guarantee may claim more. Averaging the features of a class lowers loss and norm
 classes whose cosine is sought keep several samples, without loss of generality.
 
 Near the optimum every start ends at the same value. For three samples or more and an excess of the
-order of m the intra problem has many local optima: the value is attained, but a worse one may exist.
+order of m the intra problem has many local optima: the value is attained, but there may be a
+worse one.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Certificates: reference numbers, proofs that can be checked, and an adversary."""
+"""Certificates: reference numbers, independent checks of the proofs, and an adversary."""
 
 import importlib.util
 import json
@@ -66,7 +66,7 @@ def test_reference_table(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("num_classes", [3, 4, 10])
 @pytest.mark.parametrize("product", [0.1, 1.0, 5.0])
-def test_scores_leave_the_range_of_the_thesis_from_a_known_loss_on(
+def test_excess_at_which_scores_leave_the_range_of_the_thesis(
     num_classes: int, product: float
 ) -> None:
     enough = excess_to_leave(num_classes, product)
@@ -76,8 +76,9 @@ def test_scores_leave_the_range_of_the_thesis_from_a_known_loss_on(
         assert (max(-low, high) <= (num_classes - 1) * product) == inside
 
 
-def test_the_bound_as_printed_is_no_bound_where_scores_may_leave_its_range() -> None:
-    """Two classes, which the theorem leaves out: every class above the average leaves it."""
+def test_printed_thesis_bound_fails_where_scores_leave_its_range() -> None:
+    """With two classes, which the theorem excludes, every class above the average leaves the
+    range."""
     loss = g(1.0, 2) + 1e-9
     assert certify(2, 1.0, 1.0, loss, pairs=False).thesis_intra_lower.valid
     printed = certify(2, 1.0, 1.0, loss, pairs=False).thesis_printed_intra_lower
@@ -180,7 +181,7 @@ def test_dual_check_agrees_with_a_fine_grid() -> None:
         assert sharp_holds(classes, r, y, y) == passes
 
 
-def test_sharp_form_is_not_claimed_where_the_check_fails() -> None:
+def test_sharp_bound_is_not_claimed_if_its_check_fails() -> None:
     inputs = norms_and_loss(4, 3.0, 1.0, g(3.0, 4) * 1.3)
     rho = alignment_lower(inputs)
     bound = intra_lower(inputs, rho)
@@ -189,7 +190,7 @@ def test_sharp_form_is_not_claimed_where_the_check_fails() -> None:
 
 
 def test_zero_features_pointing_backwards_reach_the_mixture_bound() -> None:
-    """The worst spread of a class: some features of norm zero, turned round."""
+    """The worst spread of a class has some reversed features of norm zero."""
     classes, product, loss = 10, 5.0, 0.5
     certificate = certify(
         classes,
@@ -283,7 +284,7 @@ def test_fraction_is_at_least_as_good_as_all() -> None:
     assert certificate.fraction_alignment_lower.value > certificate.alignment_lower.value
 
 
-def test_high_loss_guarantees_nothing_and_says_so() -> None:
+def test_high_loss_guarantees_nothing_and_gives_the_reason() -> None:
     for loss in (1.5, math.log(10), 5.0):
         certificate = certify(10, 2.0, 2.5, loss)
         assert not certificate.alignment_lower.valid
@@ -319,7 +320,7 @@ def test_large_bias_can_lose_a_class() -> None:
         ((10, 2.0, 2.5, 0.04, 0.0), "delta"),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[Any, ...], words: str) -> None:
+def test_bad_inputs_raise(arguments: tuple[Any, ...], words: str) -> None:
     with pytest.raises(DataError, match=words) as caught:
         certify(*arguments)
     assert "\n" not in str(caught.value)
@@ -348,7 +349,7 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], words: str) -> None:
         ),
     ],
 )
-def test_bad_class_arrays_are_one_line(arrays: dict[str, Any], words: str) -> None:
+def test_bad_class_arrays_raise(arrays: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words) as caught:
         certify(10, 2.0, 2.5, 0.04, **arrays)
     assert "\n" not in str(caught.value)
@@ -431,14 +432,14 @@ def test_sectors_describe_the_simplex() -> None:
         (10, 2.0, 2.0, 0.1, "x"),
     ],
 )
-def test_nonsense_is_one_line(arguments: Any) -> None:
+def test_inputs_of_wrong_type_raise(arguments: Any) -> None:
     with pytest.raises(DataError) as caught:
         certify(*arguments)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("relative", [1e-3, 0.5, 500.0])
-def test_without_pairs_all_else_is_the_same(relative: float) -> None:
+def test_pairs_option_changes_only_the_bound_on_pairs(relative: float) -> None:
     loss = g(5.0, 10) * (1 + relative)
     arrays: Any = {
         "class_losses": [loss] * 10,
@@ -455,12 +456,12 @@ def test_without_pairs_all_else_is_the_same(relative: float) -> None:
     assert part == whole
 
 
-def test_a_misspelt_option_is_refused() -> None:
+def test_a_misspelt_option_raises() -> None:
     with pytest.raises(TypeError, match="pair"):
         certify(10, 2.0, 2.5, 0.05, pair=False)  # type: ignore[call-arg]
 
 
-def test_numbers_may_be_tensors() -> None:
+def test_inputs_may_be_tensors() -> None:
     plain = certify(10, 2.2, 2.3, 0.035)
     inputs = [torch.tensor(value, dtype=torch.float64) for value in (2.2, 2.3, 0.035)]
     assert certify(10, *inputs).to_dict() == plain.to_dict()  # type: ignore[arg-type]

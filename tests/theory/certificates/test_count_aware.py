@@ -1,4 +1,5 @@
-"""Bounds on the mean loss over samples: never violated, tight at the optimum, said when vacuous."""
+"""Bounds on the mean loss over samples: never violated, tight at the optimum, marked when
+vacuous."""
 
 import math
 import runpy
@@ -30,7 +31,7 @@ def test_no_network_violates_a_bound(networks: int) -> None:
     assert len(slacks.checks) == 10
 
 
-def test_the_attack_notices_a_wrong_bound() -> None:
+def test_the_attack_detects_a_wrong_bound() -> None:
     bench = runpy.run_path(str(ROOT / "benchmarks" / "targets.py"))
     right = bench["attack"].__globals__["residual_bound"]
     bench["attack"].__globals__["residual_bound"] = lambda *a: right(*a) + 0.3
@@ -38,73 +39,78 @@ def test_the_attack_notices_a_wrong_bound() -> None:
 
 
 def test_equal_counts_give_the_balanced_numbers() -> None:
-    found = count_aware_bounds([7] * 10, 5.0, 0.05)
-    assert found.optimal_loss == pytest.approx(nclab.metrics.optimal_loss(10, 5.0), rel=1e-9)
-    assert found.alignment_lower.value == pytest.approx(g_inverse(0.05, 10) / 5.0, rel=1e-6)
+    bounds = count_aware_bounds([7] * 10, 5.0, 0.05)
+    assert bounds.optimal_loss == pytest.approx(nclab.metrics.optimal_loss(10, 5.0), rel=1e-9)
+    assert bounds.alignment_lower.value == pytest.approx(g_inverse(0.05, 10) / 5.0, rel=1e-6)
 
 
 def test_tight_at_the_optimum() -> None:
     target = nclab.target(counts=[40, 8, 8, 2], norms=(2.0, 1.5))
-    found = count_aware_bounds([40, 8, 8, 2], 3.0, target.loss)
-    assert found.alignment_lower.value == pytest.approx(1.0, abs=1e-5)
-    assert found.optimal_loss == pytest.approx(target.loss, rel=1e-9)
+    bounds = count_aware_bounds([40, 8, 8, 2], 3.0, target.loss)
+    assert bounds.alignment_lower.value == pytest.approx(1.0, abs=1e-5)
+    assert bounds.optimal_loss == pytest.approx(target.loss, rel=1e-9)
 
 
 def test_a_loss_that_zero_features_reach_guarantees_nothing() -> None:
-    found = count_aware_bounds([5, 2, 1], 3.0, 1.2)
-    assert not found.within_upper.valid
-    assert "vacuous" in found.within_upper.reason
+    bounds = count_aware_bounds([5, 2, 1], 3.0, 1.2)
+    assert not bounds.within_upper.valid
+    assert "vacuous" in bounds.within_upper.reason
 
 
 def test_residuals_of_the_optimum_are_tight() -> None:
-    """Q of the optimum: one pass over its samples proves its objective."""
+    """One pass over the samples of the optimum proves its objective."""
     counts = [10, 10, 10, 1, 1, 1]
-    found = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
+    optimum = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
     labels = torch.repeat_interleave(torch.arange(6), torch.tensor(counts))
-    q = torch.softmax(found.logits, 0)[:, labels]
-    rest = q - torch.eye(6).double()[:, labels]
+    q = torch.softmax(optimum.logits, 0)[:, labels]
+    residual = q - torch.eye(6).double()[:, labels]
     entropy = float(-(q * q.log()).sum(0).mean())
-    proved = residual_objective(rest @ rest.T, entropy, 33, 0.02)
-    assert found.objective is not None
-    assert proved == pytest.approx(found.objective, rel=1e-6)
-    assert proved <= found.objective * (1 + 1e-12)
+    proved = residual_objective(residual @ residual.T, entropy, 33, 0.02)
+    assert optimum.objective is not None
+    assert proved == pytest.approx(optimum.objective, rel=1e-6)
+    assert proved <= optimum.objective * (1 + 1e-12)
     norm = math.sqrt(
-        float(found.classifier_gram.trace()) * float(found.mean_gram.diagonal() @ found.counts)
+        float(optimum.classifier_gram.trace())
+        * float(optimum.mean_gram.diagonal() @ optimum.counts)
     )
-    assert residual_bound(rest @ rest.T, entropy, 33, norm) == pytest.approx(found.loss, rel=1e-5)
+    assert residual_bound(residual @ residual.T, entropy, 33, norm) == pytest.approx(
+        optimum.loss, rel=1e-5
+    )
 
 
-def test_own_probabilities_are_tight_at_the_optimum_and_no_worse_than_residuals() -> None:
+def test_bounds_from_probabilities_are_tight_and_no_worse_than_residuals() -> None:
     counts = torch.tensor([10, 10, 10, 1, 1, 1])
-    found = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
+    optimum = nclab.target(counts=counts, weight_decay=(0.02, 0.02))
     labels = torch.repeat_interleave(torch.arange(6), counts)
-    norm = float(torch.linalg.svdvals(found.logits * counts.double().sqrt()).sum())
+    norm = float(torch.linalg.svdvals(optimum.logits * counts.double().sqrt()).sum())
     product = norm / math.sqrt(6 * 33)
     noise = torch.randn(6, 33, generator=torch.Generator().manual_seed(0)).double()
     for size in (0.0, 0.5):
-        logits = found.logits[:, labels] + size * noise
+        logits = optimum.logits[:, labels] + size * noise
         q = torch.softmax(logits, 0)
-        rest = q - torch.eye(6).double()[:, labels]
+        residual = q - torch.eye(6).double()[:, labels]
         loss = float(-torch.log_softmax(logits, 0)[labels, torch.arange(33)].mean())
-        sums = torch.stack([rest[:, labels == c].sum(1) for c in range(6)])
-        own = bounds_from_probabilities(counts, sums, product, loss)
-        moment = residual_bound(rest @ rest.T, float(-(q * q.log()).sum(0).mean()), 33, norm)
-        assert own.optimal_loss >= moment - 1e-12
-        assert own.optimal_loss <= found.loss * (1 + 1e-9)
+        sums = torch.stack([residual[:, labels == c].sum(1) for c in range(6)])
+        bounds = bounds_from_probabilities(counts, sums, product, loss)
+        moment = residual_bound(
+            residual @ residual.T, float(-(q * q.log()).sum(0).mean()), 33, norm
+        )
+        assert bounds.optimal_loss >= moment - 1e-12
+        assert bounds.optimal_loss <= optimum.loss * (1 + 1e-9)
         if not size:
-            assert own.optimal_loss == pytest.approx(found.loss, rel=1e-4)
-            assert own.within_upper.value == pytest.approx(0.0, abs=1e-4)
+            assert bounds.optimal_loss == pytest.approx(optimum.loss, rel=1e-4)
+            assert bounds.within_upper.value == pytest.approx(0.0, abs=1e-4)
 
 
-def test_certify_says_what_it_does_not_know() -> None:
+def test_certify_explains_what_counts_cannot_tell() -> None:
     with pytest.raises(TypeError, match=r"^certify\(\) got an unexpected keyword argument 'foo'$"):
         nclab.certify(6, 2.0, 1.0, 0.3, foo=1)  # type: ignore[call-arg]
     with pytest.raises(DataError, match="matrix of numbers"):
         nclab.certify(6, 2.0, 1.0, 0.3, counts=[1] * 6, targets="x")
-    words = " ".join(str(nclab.certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])).split())
-    assert "no single class is guaranteed anything" in words
-    assert "at most 0.1012 of the squared feature norm is within classes" in words
-    assert "a small class may carry most of the loss" in words
+    message = " ".join(str(nclab.certify(6, 2.0, 1.0, 0.3, counts=[10, 10, 10, 1, 1, 1])).split())
+    assert "no single class is guaranteed anything" in message
+    assert "at most 0.1012 of the squared feature norm is within classes" in message
+    assert "a small class may carry most of the loss" in message
 
 
 def test_certify_with_counts() -> None:
@@ -123,7 +129,7 @@ def test_certify_with_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"counts": [1, 2]}, "counts of 6 classes, got"),
         ({"counts": [1, 2, 3, 4, 5, -6]}, "counts above 0"),
@@ -131,14 +137,14 @@ def test_certify_with_counts() -> None:
         ({"counts": [1000, 1, 1, 1, 1, 1], "loss": 1e-9}, "contradicts the norms"),
     ],
 )
-def test_bad_counts_are_one_line(options: dict[str, object], words: str) -> None:
+def test_bad_counts_raise(options: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=r"\S") as raised:
         nclab.certify(6, 2.0, 1.0, **{"loss": 0.3, **options})  # type: ignore[arg-type]
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_trained_long_tailed_network() -> None:
-    """The class-averaged certificate says nothing of it; the mean loss over samples does."""
+    """The class-averaged certificate is vacuous; the one for the mean loss over samples is not."""
     torch.manual_seed(0)
     counts = torch.tensor([150, 40, 12, 4, 2])
     labels = torch.repeat_interleave(torch.arange(5), counts)
@@ -157,33 +163,36 @@ def test_a_trained_long_tailed_network() -> None:
     assert not certificate.intra_lower.valid
     assert certificate.count_aware is not None
     assert certificate.measured is not None
-    within, seen = certificate.count_aware.within_upper, certificate.measured["within_share"]
+    within, within_share = (
+        certificate.count_aware.within_upper,
+        certificate.measured["within_share"],
+    )
     assert within.valid
     assert within.value is not None
-    assert seen is not None
-    assert seen <= within.value < 1
+    assert within_share is not None
+    assert within_share <= within.value < 1
     assert "share within classes" in str(certificate)
     streamed = collapse.certificate(pairs=False).count_aware
     assert streamed is not None
     assert streamed.proof == "the network's own probabilities"
     assert streamed.optimal_loss <= certificate.count_aware.optimal_loss * (1 + 1e-9)
-    assert seen <= (streamed.within_upper.value or 0.0)
+    assert within_share <= (streamed.within_upper.value or 0.0)
     assert "nothing is guaranteed" not in str(certificate)
     record = collapse.to_dict()["certificate"]
     assert record["within_share"] <= record["within_upper"] < 1
 
 
-def test_losses_below_what_can_be_computed_are_neither_refused_nor_bounded() -> None:
-    found = count_aware_bounds([1, 1, 1], 25.0, 1e-3)
-    assert found.optimal_loss == 0.0
-    assert 0 < (found.alignment_lower.value or 0.0) < 1
+def test_tiny_losses_are_accepted_without_a_false_bound() -> None:
+    bounds = count_aware_bounds([1, 1, 1], 25.0, 1e-3)
+    assert bounds.optimal_loss == 0.0
+    assert 0 < (bounds.alignment_lower.value or 0.0) < 1
     tiny = count_aware_bounds([8, 2, 1], 25.0, 1e-13)
     assert tiny.optimal_loss >= 0.0
     assert (tiny.alignment_lower.value or 0.0) >= 0.0
     assert "zero" not in tiny.alignment_lower.reason
 
 
-def test_targets_that_say_nothing_end_at_zero_features() -> None:
-    found = count_aware_bounds([9, 5, 3, 1], 4.0, 1.5, targets=np.full((4, 4), 0.25))
-    assert found.optimal_loss == pytest.approx(math.log(4))
-    assert not found.within_upper.valid
+def test_uniform_targets_have_zero_features() -> None:
+    bounds = count_aware_bounds([9, 5, 3, 1], 4.0, 1.5, targets=np.full((4, 4), 0.25))
+    assert bounds.optimal_loss == pytest.approx(math.log(4))
+    assert not bounds.within_upper.valid

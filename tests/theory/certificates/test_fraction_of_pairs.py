@@ -1,4 +1,4 @@
-"""The guarantee for a fraction of the pairs: its proof rebuilt graph by graph, and its limits."""
+"""Bound for a fraction of the pairs: its proof rebuilt graph by graph, and its limits."""
 
 import importlib.util
 import math
@@ -51,7 +51,7 @@ def random_graph(rng: np.random.Generator, classes: int, edges: int) -> FloatArr
 
 
 def exact_dual(E: FloatArray, v: float, y: float, product: float) -> float:
-    """The dual bound at one graph, without any estimate: entropy of q, less C A mu."""
+    """Return the dual bound at one graph, without any estimate: entropy of q, less C A mu."""
     classes = len(E)
     one = np.eye(classes)
     pulled = one - y * (E - v * np.diag(E.sum(0)))
@@ -138,7 +138,7 @@ def all_pairs_and_fraction(
         (100, 10.0, 1e-5, 0.1, None),
     ],
 )
-def test_finite_where_two_means_may_have_a_positive_cosine(
+def test_bound_exists_if_two_means_may_have_a_positive_cosine(
     classes: int, product: float, excess: float, delta: float, known: float | None
 ) -> None:
     every, most = all_pairs_and_fraction(classes, product, excess / g(product, classes), delta)
@@ -168,7 +168,7 @@ def test_monotone_in_excess_and_delta(classes: int, product: float) -> None:
 
 @pytest.mark.parametrize(("classes", "product"), [(4, 3.0), (10, 5.0), (30, 8.0)])
 def test_delta_to_zero_gives_all_pairs(classes: int, product: float) -> None:
-    """Below one pair the two bounds are about the same thing, and close to the same number."""
+    """With fewer than one excluded pair, the two bounds are close."""
     every, one = all_pairs_and_fraction(classes, product, 1e-5, 1e-6)
     assert every is not None
     assert one is not None
@@ -244,7 +244,7 @@ def test_a_class_that_may_be_lost_leaves_no_bound() -> None:
     assert pairs_upper(inputs, 200) is None
 
 
-def test_fraction_is_told_in_words_and_json() -> None:
+def test_fraction_in_text_and_json() -> None:
     certificate = certify(10, 2.0, 2.5, 0.0343, 0.1)
     text = str(certificate)
     assert "inter cosine (90%)" in text
@@ -267,7 +267,7 @@ def test_fraction_is_told_in_words_and_json() -> None:
 def test_a_bound_is_found_where_cosine_1_is_not_refuted(
     classes: int, product: float, relative: float, delta: float
 ) -> None:
-    """What is computed for cosine 1 is too weak there, for smaller ones it is not."""
+    """The bound at cosine 1 is too weak; at smaller cosines it is strong enough."""
     root, loss = math.sqrt(product), g(product, classes) * (1 + relative)
     excluded = math.floor(delta * classes * (classes - 1) / 2)
     graphs = graphs_with(classes, excluded + 1)
@@ -278,7 +278,7 @@ def test_a_bound_is_found_where_cosine_1_is_not_refuted(
     assert least_rise(inputs, graphs, 1.0, FeatureSpread(norm_ratio(inputs), None)) < inputs.excess
 
 
-def test_more_spared_pairs_never_make_it_worse() -> None:
+def test_more_excluded_pairs_never_weaken_the_bound() -> None:
     product = 19.105503243524954
     loss, root = g(product, 12) * 1.4478346950954165, math.sqrt(product)
     values = [
@@ -290,7 +290,7 @@ def test_more_spared_pairs_never_make_it_worse() -> None:
     assert known == sorted(known, reverse=True)
 
 
-def test_a_share_of_nearly_all_is_not_called_all() -> None:
+def test_a_share_below_one_is_not_rounded_to_100_per_cent() -> None:
     root, loss = math.sqrt(12.0), g(12.0, 300) * (1 + 1e-5)
     words = str(certify(300, root, root, loss, 4e-5))
     assert "99.99%" in words
@@ -298,7 +298,7 @@ def test_a_share_of_nearly_all_is_not_called_all() -> None:
     assert "95%" in str(certify(10, 2.0, 2.5, 0.0343, 0.05))
 
 
-def test_absurdly_many_classes_are_refused() -> None:
+def test_too_many_classes_raise() -> None:
     for classes in (10**10, 10**19):
         with pytest.raises(DataError, match=r"classes from 2 to 1e\+09"):
             certify(classes, 2.0, 2.5, 50.0)

@@ -1,4 +1,4 @@
-"""The regularised optimum against its reference table and against a numeric minimum."""
+"""The regularised optimum against a reference table and a numeric minimum."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def test_large_gap_guarantees_nothing() -> None:
 @pytest.mark.parametrize(
     ("num_classes", "weight_decay"), [(1, 0.1), (10, 0.0), (10, -1.0), (10, math.nan)]
 )
-def test_bad_input_is_one_line(num_classes: int, weight_decay: float) -> None:
+def test_bad_inputs_raise(num_classes: int, weight_decay: float) -> None:
     with pytest.raises(DataError, match=r"^Expected[^\n]*got[^\n]*$"):
         regularised_optimum(num_classes, weight_decay)
 

@@ -1,4 +1,4 @@
-"""How far a measurement is from a target, and from the simplex ETF."""
+"""Distance of a measurement to a target, and to the simplex ETF."""
 
 import math
 
@@ -11,7 +11,7 @@ from nclab.theory.targets.distance import distance_to
 
 
 def network(target: nclab.Target, *, noise: float = 0.0) -> nclab.Collapse:
-    """A network that is a target: Grams and logits belong to each other."""
+    """Return a measured network whose Gram matrices and logits are those of a target."""
     roots = target.counts.sqrt()
     U, s, V = torch.linalg.svd(target.logits * roots)
     share = math.sqrt(float(target.classifier_gram.trace()) / float(s.sum()))
@@ -25,14 +25,14 @@ def network(target: nclab.Target, *, noise: float = 0.0) -> nclab.Collapse:
 def test_a_network_at_its_target() -> None:
     target = nclab.target(counts=[40, 40, 8, 2, 2], weight_decay=(0.01, 0.004))
     collapse = network(target)
-    found = collapse.distance_to(target)
-    for value in (found.means, found.means_raw, found.classifier, found.classifier_raw):
+    distance = collapse.distance_to(target)
+    for value in (distance.means, distance.means_raw, distance.classifier, distance.classifier_raw):
         assert value == pytest.approx(0, abs=1e-7)
-    assert found.excess_loss == pytest.approx(0, abs=1e-12)
-    assert found.mean_norm_ratios.tolist() == pytest.approx([1.0] * 5, rel=1e-6)
-    assert found.nearer == "target"
-    assert found.etf["means"] is not None
-    assert found.etf["means"] > 0.05
+    assert distance.excess_loss == pytest.approx(0, abs=1e-12)
+    assert distance.mean_norm_ratios.tolist() == pytest.approx([1.0] * 5, rel=1e-6)
+    assert distance.nearer == "target"
+    assert distance.etf["means"] is not None
+    assert distance.etf["means"] > 0.05
     # Its own target is this one, from norms and from the weight decay of the classifier alone.
     for own in (collapse.target(), collapse.target(weight_decay=0.01)):
         assert torch.allclose(own.logits, target.logits, atol=1e-4)
@@ -40,16 +40,16 @@ def test_a_network_at_its_target() -> None:
     assert "inferred from the balance of norms: 0.004" in inferred.notes[0]
 
 
-def test_a_balanced_network_is_as_far_from_both() -> None:
+def test_a_balanced_network_is_equally_far_from_target_and_etf() -> None:
     collapse = network(nclab.target(counts=[10] * 4, weight_decay=0.01), noise=0.1)
-    found = collapse.distance_to(collapse.target())
+    distance = collapse.distance_to(collapse.target())
     assert collapse.target().geometry == "simplex ETF"
-    assert found.means == pytest.approx(found.etf["means"])
-    assert found.excess_loss == pytest.approx(collapse.excess_loss, rel=0.1)
-    assert "as far as from the simplex ETF" in str(found)
+    assert distance.means == pytest.approx(distance.etf["means"])
+    assert distance.excess_loss == pytest.approx(collapse.excess_loss, rel=0.1)
+    assert "as far as to the simplex ETF" in str(distance)
 
 
-def test_excess_over_the_own_target_is_never_negative() -> None:
+def test_excess_loss_over_the_target_is_never_negative() -> None:
     target = nclab.target(counts=[30, 10, 3], weight_decay=0.01)
     for noise in (1e-3, 0.1, 1.0):
         collapse = network(target, noise=noise)
@@ -59,26 +59,28 @@ def test_excess_over_the_own_target_is_never_negative() -> None:
 
 
 def test_a_target_of_zero_has_no_distance() -> None:
-    found = distance_to(nclab.target(3, weight_decay=1.0), torch.eye(3), torch.eye(3))
-    assert found.means is None
-    assert "no distance" in str(found)
-    assert found.to_dict()["mean_norm_ratios"] == [None] * 3
+    distance = distance_to(nclab.target(3, weight_decay=1.0), torch.eye(3), torch.eye(3))
+    assert distance.means is None
+    assert "no distance" in str(distance)
+    assert distance.to_dict()["mean_norm_ratios"] == [None] * 3
 
 
-def test_a_limit_and_other_counts_are_said() -> None:
+def test_notes_on_limits_and_other_counts() -> None:
     collapse = network(nclab.target(counts=[30, 10, 3], weight_decay=0.001))
-    found = collapse.distance_to(nclab.target(counts=[30, 10, 3], weight_decay=0))
-    assert found.excess_loss is None
-    assert float(found.mean_norm_ratios.mean()) == pytest.approx(1.0)
-    assert "is a limit" in str(found)
+    distance = collapse.distance_to(nclab.target(counts=[30, 10, 3], weight_decay=0))
+    assert distance.excess_loss is None
+    assert float(distance.mean_norm_ratios.mean()) == pytest.approx(1.0)
+    assert "is a limit" in str(distance)
     other = collapse.distance_to(nclab.target(counts=[3, 10, 30], weight_decay=0.001))
-    assert "other counts than those measured" in " ".join(str(other).split())
+    assert "other counts than the network" in " ".join(str(other).split())
     twice = collapse.distance_to(nclab.target(counts=[60, 20, 6], weight_decay=0.001))
     assert twice.notes == ()
 
 
-def test_other_numbers_of_classes_are_refused() -> None:
-    with pytest.raises(DataError, match="Expected 3 classes as measured, got a target of 4"):
+def test_wrong_numbers_of_classes_raise() -> None:
+    with pytest.raises(
+        DataError, match="Expected a target of 3 classes, as measured, got one of 4"
+    ):
         distance_to(nclab.target(4, weight_decay=0.1), torch.eye(3))
     bare = nclab.measure_features(torch.eye(3), [0, 1, 2])
     with pytest.raises(DataError, match="with a classifier"):

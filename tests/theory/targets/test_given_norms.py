@@ -1,4 +1,4 @@
-"""The path of optima that stands beside every measurement, against each optimum solved alone."""
+"""The path of optima behind every measurement, against each optimum solved alone."""
 
 import math
 from typing import Any
@@ -23,20 +23,23 @@ def test_between_two_solved_optima(biased: bool) -> None:
     path = target_path(counts, biased)
     for product in (0.5, 2.0, 4.0):
         norm = math.sqrt(4 * sum(counts)) * product
-        found = path.at(norm)
+        solution = path.at(norm)
         exact = nclab.target(counts=counts, norms=(1.0, product), bias=0.0 if biased else None)
-        assert found.loss <= exact.loss * (1 + 1e-9)  # a bound that is proved
-        assert found.loss == pytest.approx(exact.loss, rel=0.02)
-        for one, other in ((found.left, exact.classifier_gram), (found.right, exact.mean_gram)):
+        assert solution.loss <= exact.loss * (1 + 1e-9)  # a bound that is proved
+        assert solution.loss == pytest.approx(exact.loss, rel=0.02)
+        for one, other in (
+            (solution.left, exact.classifier_gram),
+            (solution.right, exact.mean_gram),
+        ):
             distance = gram_distance(one, other)
             assert distance is not None
             assert distance < 0.01
-        assert found.weight == pytest.approx(exact.weight, rel=0.3)
+        assert solution.weight == pytest.approx(exact.weight, rel=0.3)
     assert path is target_path(counts, biased)
     assert len(path._solved) <= 20
 
 
-def test_what_is_dear_is_refused() -> None:
+def test_expensive_paths_raise() -> None:
     with pytest.raises(DataError, match="at most 100 different counts"):
         TargetPath(tuple(range(1, 103)), False)
     with pytest.raises(DataError, match="at most"):
@@ -51,36 +54,36 @@ def test_few_optima_are_solved_and_their_grams_are_those_of_the_logits(biased: b
         path = TargetPath(counts, biased)
         path.at(math.sqrt(10 * sum(counts)) * product)
         assert len(path._solved) <= 5
-        for number, one in tuple(path._solved.items()):
-            found = path.at(one.norm)
-            left, right, values = factor_grams(found.logits, path.counts)
-            assert torch.allclose(found.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
-            assert torch.allclose(found.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
+        for index, one in tuple(path._solved.items()):
+            solution = path.at(one.norm)
+            left, right, values = factor_grams(solution.logits, path.counts)
+            assert torch.allclose(solution.left, left, rtol=1e-9, atol=1e-9 * float(left.max()))
+            assert torch.allclose(solution.right, right, rtol=1e-9, atol=1e-9 * float(right.max()))
             assert float(values.sum()) == pytest.approx(one.norm, rel=1e-12)
-            assert found.weight == pytest.approx(path.critical * STEP**number, rel=1e-12)
+            assert solution.weight == pytest.approx(path.critical * STEP**index, rel=1e-12)
 
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_large_groups_are_solved_in_few_steps(
     biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Roots that stand for k_g classes, and biases, in units of their own: 40 times fewer steps."""
+    """The units of lifts and biases save 39 of 40 steps."""
     steps: list[int] = []
 
     def counted(*given: Any, **options: Any) -> Any:
-        found = descend(*given, **options)
-        steps.append(found.steps)
-        return found
+        solution = descend(*given, **options)
+        steps.append(solution.steps)
+        return solution
 
     monkeypatch.setattr(program_solver, "descend", counted)
     path = TargetPath(tuple(round(1280 * 256 ** (-k / 39)) for k in range(40)) * 25, biased)
-    found = path._one(12)
+    solution = path._one(12)
     assert sum(steps) <= 400
-    relaxed = solve(with_weight(path.program, found.weight), gap=1e-9)
-    assert relaxed.objective - found.lower < 1e-7 * relaxed.objective
+    relaxed = solve(with_weight(path.program, solution.weight), gap=1e-9)
+    assert relaxed.objective - solution.lower < 1e-7 * relaxed.objective
 
 
-def test_norms_that_are_too_large_are_refused_before_anything_is_solved() -> None:
+def test_too_large_norms_raise_before_solving() -> None:
     path = TargetPath((40.0, 8.0, 8.0, 2.0), True)
     with pytest.raises(DataError, match=r"alpha beta is 24, at most about \d"):
         path.at(math.sqrt(4 * 58) * 24)

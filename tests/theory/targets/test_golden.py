@@ -1,4 +1,4 @@
-"""Reference numbers, to all their digits; independent optimisation made them, not this code."""
+"""Reference numbers from independent optimisation, compared to all their digits."""
 
 import math
 from dataclasses import replace
@@ -28,10 +28,10 @@ def test_least_loss_of_norms_and_counts() -> None:
         (STEP, 4, 0.02221950, 0.04032466),
         ([100] * 5 + [1] * 5, 4, 0.02793679, 0.10047198),
     ):
-        found = nclab.target(counts=counts, norms=(1.0, float(product)))
-        assert found.loss == pytest.approx(expected, abs=5e-9)
-        assert found.relative_gap is not None
-        assert found.relative_gap < 1e-9
+        optimum = nclab.target(counts=counts, norms=(1.0, float(product)))
+        assert optimum.loss == pytest.approx(expected, abs=5e-9)
+        assert optimum.relative_gap is not None
+        assert optimum.relative_gap < 1e-9
         even = nclab.target(len(counts), norms=(1.0, float(product)))
         assert even.loss == pytest.approx(balanced, abs=5e-9)
 
@@ -47,18 +47,18 @@ def test_least_loss_of_norms_and_counts() -> None:
 def test_imbalanced_cross_entropy(
     t: float, objective: float, lifts: tuple[float | None, float]
 ) -> None:
-    found = nclab.target(counts=STEP, weight_decay=(t, t))
-    assert found.objective == pytest.approx(objective, abs=5.1e-11)
-    for place, expected in zip((0, 3), lifts, strict=True):
-        lift = float(found.logits[place, place] - found.logits[place + 1, place])
+    optimum = nclab.target(counts=STEP, weight_decay=(t, t))
+    assert optimum.objective == pytest.approx(objective, abs=5.1e-11)
+    for index, expected in zip((0, 3), lifts, strict=True):
+        lift = float(optimum.logits[index, index] - optimum.logits[index + 1, index])
         assert expected is None or lift == pytest.approx(expected, abs=5.1e-7)
-    assert found.merged == (((3, 4, 5),) if t > 1 / 33 else ())
+    assert optimum.merged == (((3, 4, 5),) if t > 1 / 33 else ())
 
 
 def test_imbalanced_cosines_and_distinct_counts() -> None:
-    found = nclab.target(counts=STEP, weight_decay=(0.02, 0.02)).classifier_cosines
+    optimum = nclab.target(counts=STEP, weight_decay=(0.02, 0.02)).classifier_cosines
     for (a, b), expected in {(0, 1): -0.348293, (0, 3): -0.225982, (3, 4): 0.257399}.items():
-        assert float(found[a, b]) == pytest.approx(expected, abs=5.1e-7)
+        assert float(optimum[a, b]) == pytest.approx(expected, abs=5.1e-7)
     found_objective = nclab.target(counts=[100, 50, 20, 10, 5], weight_decay=(1e-3, 1e-3)).objective
     assert found_objective == pytest.approx(0.1342047254, abs=5.1e-11)
 
@@ -75,7 +75,10 @@ def test_imbalanced_cosines_and_distinct_counts() -> None:
 def test_critical_ratio_of_class_averaged_norms(
     large: int, small: int, size: float, ratio: float, digits: int
 ) -> None:
-    """Minority classes of one sample merge iff n t >= 1: just above the ratio, not below it.
+    """Minority classes of one sample merge iff n t >= 1: above the ratio, not below.
+
+    The norm at n t = 1 decides the side. The weight for a given norm is known to 1e-7 only, which
+    is not enough for six digits of the ratio.
 
     The norm at n t = 1 says on which side of it the weight of a norm is; that weight itself is
     found to 1e-7, which is not enough for six digits of the ratio.
@@ -107,7 +110,8 @@ def test_limit_of_no_weight_decay() -> None:
 
 @pytest.mark.parametrize("counts", [[10.0, 5.0, 1.0], [10.0, 10.0, 1.0, 1.0], [50, 20, 7, 3, 1]])
 def test_the_limit_with_a_free_bias(counts: list[float]) -> None:
-    """Against optima at small weights, and by the conditions of the least norm with margins 1."""
+    """Compare with optima at small weights and check the conditions of the least norm with margins
+    1."""
     D = torch.tensor(counts, dtype=torch.float64)
     limit = nclab.target(counts=counts, weight_decay=0.0, bias=0.0)
     far, near = (nclab.target(counts=counts, weight_decay=(t, t), bias=0.0) for t in (1e-4, 1e-9))
@@ -127,18 +131,18 @@ def test_the_limit_with_a_free_bias(counts: list[float]) -> None:
 
 def test_the_limit_is_approached_slowly() -> None:
     for t, expected in ((1e-2, 0.2285), (1e-4, 0.1301), (1e-6, 0.1108), (1e-8, 0.1021)):
-        found = nclab.target(counts=[10, 10, 1, 1], weight_decay=(t, t))
-        assert float(found.classifier_cosines[2, 3]) == pytest.approx(expected, abs=5.1e-5)
+        optimum = nclab.target(counts=[10, 10, 1, 1], weight_decay=(t, t))
+        assert float(optimum.classifier_cosines[2, 3]) == pytest.approx(expected, abs=5.1e-5)
 
 
 def test_relu_features() -> None:
-    found = nclab.target(counts=[20, 20, 5, 5], weight_decay=(0.002, 0.002), features="relu")
-    assert found.objective == pytest.approx(0.134752365, abs=5.1e-10)
-    gaps = [group.logit_gap for group in found.groups]
+    optimum = nclab.target(counts=[20, 20, 5, 5], weight_decay=(0.002, 0.002), features="relu")
+    assert optimum.objective == pytest.approx(0.134752365, abs=5.1e-10)
+    gaps = [group.logit_gap for group in optimum.groups]
     assert gaps == pytest.approx([5.023350, 4.310258], abs=5.1e-7)
-    found = nclab.target(counts=[50, 20, 5, 1], weight_decay=(0.01, 1e-4), features="relu")
-    assert found.objective == pytest.approx(0.080908004, abs=5.1e-10)
-    gaps = [group.logit_gap for group in found.groups]
+    optimum = nclab.target(counts=[50, 20, 5, 1], weight_decay=(0.01, 1e-4), features="relu")
+    assert optimum.objective == pytest.approx(0.080908004, abs=5.1e-10)
+    gaps = [group.logit_gap for group in optimum.groups]
     assert gaps == pytest.approx([5.766135, 5.302515, 4.594318, 3.751391], abs=5.1e-7)
 
 
@@ -150,9 +154,9 @@ def test_mean_squared_error() -> None:
         (0.15, 0.0787760524, -0.19576352),
         (1.0, None, -0.02517537),
     ):
-        found = nclab.target(**even, bias=bias)  # type: ignore[arg-type]
-        assert objective is None or found.objective == pytest.approx(objective, abs=5.1e-11)
-        assert float(found.classifier_cosines[0, 1]) == pytest.approx(cosine, abs=5.1e-9)
+        optimum = nclab.target(**even, bias=bias)  # type: ignore[arg-type]
+        assert objective is None or optimum.objective == pytest.approx(objective, abs=5.1e-11)
+        assert float(optimum.classifier_cosines[0, 1]) == pytest.approx(cosine, abs=5.1e-9)
     # The singular values of Z: s without a bias, s_0 on constant vectors with one.
     plain = nclab.target(**even)  # type: ignore[arg-type]
     assert float(plain.logits[0, 0]) * math.sqrt(5) == pytest.approx(2.03606798, abs=5.1e-9)
@@ -160,8 +164,8 @@ def test_mean_squared_error() -> None:
     constant = float(penalised.logits[0].sum()) * math.sqrt(5)
     assert constant == pytest.approx(0.70273464, abs=5.1e-9)
     for bias, objective in ((None, 0.0563342712), (0.0, 0.0336344537)):
-        found = nclab.target(counts=[8, 4, 1], weight_decay=(0.01, 0.01), loss="mse", bias=bias)
-        assert found.objective == pytest.approx(objective, abs=5.1e-11)
+        optimum = nclab.target(counts=[8, 4, 1], weight_decay=(0.01, 0.01), loss="mse", bias=bias)
+        assert optimum.objective == pytest.approx(objective, abs=5.1e-11)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +183,9 @@ def test_other_losses(
     C: int, decay: float, option: dict[str, float], objective: float, product: float
 ) -> None:
     loss = "focal" if "focal_gamma" in option else "label_smoothing"
-    found = nclab.target(C, weight_decay=decay, loss=loss, **option)  # type: ignore[arg-type]
-    assert found.objective == pytest.approx(objective, abs=5.1e-10)
-    gap = float(found.logits[0, 0] - found.logits[1, 0])
+    optimum = nclab.target(C, weight_decay=decay, loss=loss, **option)  # type: ignore[arg-type]
+    assert optimum.objective == pytest.approx(objective, abs=5.1e-10)
+    gap = float(optimum.logits[0, 0] - optimum.logits[1, 0])
     if loss == "focal":
         # The references of the product come from a minimiser and have its error; this is exact.
         p = 1 / (1 + (C - 1) * math.exp(-gap))
@@ -195,8 +199,8 @@ def test_other_losses(
 
 @pytest.mark.parametrize(("temperature", "loss"), [(0.1, 1.34499001e-4), (1.0, 1.37693492)])
 def test_unit_spheres(temperature: float, loss: float) -> None:
-    found = nclab.target(10, norms=(1.0, 1 / temperature))
-    assert found.loss == pytest.approx(loss, rel=5e-9)
+    optimum = nclab.target(10, norms=(1.0, 1 / temperature))
+    assert optimum.loss == pytest.approx(loss, rel=5e-9)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_softmax_codes(C: int, d: int, margin: float) -> None:
     assert softmax_margin(softmax_code(C, d)) == pytest.approx(margin, abs=5.1e-9)
 
 
-def test_a_code_that_is_found() -> None:
+def test_a_code_found_by_search() -> None:
     assert softmax_margin(softmax_code(8, 3, starts=2)) == pytest.approx(0.73879612, abs=5.1e-9)
     assert best_margin(8, 3).lower == pytest.approx(0.73879612, abs=5.1e-9)
 
@@ -231,12 +235,12 @@ def test_deep_linear_mean_squared_error() -> None:
     ):
         assert critical_decay(math.sqrt(2), 6, F) == pytest.approx(critical, abs=5.1e-10)
         even = {"counts": [2] * 3, "loss": "mse", "depth": F - 1}
-        found = nclab.target(**even, weight_decay=(0.02, 0.02))  # type: ignore[arg-type]
-        assert found.objective == pytest.approx(objective, abs=5.1e-10)
+        optimum = nclab.target(**even, weight_decay=(0.02, 0.02))  # type: ignore[arg-type]
+        assert optimum.objective == pytest.approx(objective, abs=5.1e-10)
         for side in (0.999, 1.001):
             decay = critical * side
-            found = nclab.target(**even, weight_decay=(decay, decay))  # type: ignore[arg-type]
-            assert found.is_zero == (side > 1)
+            optimum = nclab.target(**even, weight_decay=(decay, decay))  # type: ignore[arg-type]
+            assert optimum.is_zero == (side > 1)
 
 
 @pytest.mark.parametrize(
@@ -255,29 +259,29 @@ def test_deep_linear_cross_entropy(C: int, F: int, values: tuple[float, ...]) ->
 
 
 def test_random_starts_of_deep_linear_heads() -> None:
-    found = nclab.target(6, weight_decay=(0.001, 0.001), depth=2)
-    assert found.geometry == "orthoplex"
-    assert found.objective == pytest.approx(0.029568473, abs=5.1e-10)
+    optimum = nclab.target(6, weight_decay=(0.001, 0.001), depth=2)
+    assert optimum.geometry == "orthoplex"
+    assert optimum.objective == pytest.approx(0.029568473, abs=5.1e-10)
 
 
 @pytest.mark.slow
 def test_random_starts_of_deeper_linear_heads() -> None:
-    """The reference's best, of rank 4, is one of the ends; others are lower still."""
-    found = nclab.target(10, weight_decay=(0.001, 0.001), depth=3)
-    assert found.objective == pytest.approx(0.04070236, abs=5.1e-9)
-    assert "rank 3" in found.geometry
-    assert "24 random starts" in str(found)
-    ends = [start(found.setting, seed)[0] for seed in (5, 13)]
+    """One end is the best of the reference, of rank 4; other ends are lower."""
+    optimum = nclab.target(10, weight_decay=(0.001, 0.001), depth=3)
+    assert optimum.objective == pytest.approx(0.04070236, abs=5.1e-9)
+    assert "rank 3" in optimum.geometry
+    assert "24 random starts" in str(optimum)
+    ends = [start(optimum.setting, seed)[0] for seed in (5, 13)]
     assert min(abs(end - 0.0414437) for end in ends) < 5.1e-8
-    assert found.objective is not None
-    assert found.objective <= min(ends)
+    assert optimum.objective is not None
+    assert optimum.objective <= min(ends)
 
 
 @pytest.mark.slow
 def test_random_starts_of_deep_heads_with_fifty_maps() -> None:
-    found = nclab.target(4, weight_decay=(1e-4, 1e-4), depth=50)
-    assert found.geometry == "orthoplex"
-    assert found.objective == pytest.approx(0.005787534, abs=5.1e-10)
+    optimum = nclab.target(4, weight_decay=(1e-4, 1e-4), depth=50)
+    assert optimum.geometry == "orthoplex"
+    assert optimum.objective == pytest.approx(0.005787534, abs=5.1e-10)
 
 
 @pytest.mark.parametrize(
@@ -291,45 +295,45 @@ def test_random_starts_of_deep_heads_with_fifty_maps() -> None:
 def test_deep_relu(
     C: int, depth: int, collapse: float, graph: float, refined: float | None, digits: int
 ) -> None:
-    found = deep_relu(C, depth, 0.001, refine=refined is not None)
+    optimum = deep_relu(C, depth, 0.001, refine=refined is not None)
     half = 0.51 * 10**-digits
-    assert found.collapse == pytest.approx(collapse, abs=half)
-    assert found.graph == pytest.approx(graph, abs=half)
+    assert optimum.collapse == pytest.approx(collapse, abs=half)
+    assert optimum.graph == pytest.approx(graph, abs=half)
     if refined is not None:  # descent ends at least as low as the reference's did
-        assert found.refined is not None
-        assert refined * (1 - 5e-4) < found.refined <= refined
+        assert optimum.refined is not None
+        assert refined * (1 - 5e-4) < optimum.refined <= refined
 
 
 def test_a_plane_of_seven_classes_wins_with_three_maps() -> None:
-    """Below orthogonal frames, of which random starts find nothing; as a network, too."""
+    """The plane costs less than orthogonal frames, and random starts do not find it."""
     decay = 0.01 / 7
     collapse = deep_relu(7, 3, decay, refine=False).collapse
     (first_point,) = from_plane(7, 3, 1.0, seeds=range(1))
-    found = end(first_point, 7, 4, decay)
-    assert found.value == pytest.approx(0.0196279, abs=5.1e-8)
-    assert found.value < 0.985 * collapse
-    H, first, second, last = found.point.view(4, 7, 7)
+    optimum = end(first_point, 7, 4, decay)
+    assert optimum.value == pytest.approx(0.0196279, abs=5.1e-8)
+    assert optimum.value < 0.985 * collapse
+    H, first, second, last = optimum.point.view(4, 7, 7)
     read = (second @ (first @ H).relu()).relu()
     loss = float((last @ read - torch.eye(7)).square().sum()) / 14
-    assert loss + decay / 2 * float(found.point.square().sum()) == pytest.approx(found.value)
+    assert loss + decay / 2 * float(optimum.point.square().sum()) == pytest.approx(optimum.value)
     assert int(torch.linalg.matrix_rank(second @ (first @ H).relu(), rtol=1e-3)) == 4
 
 
 @pytest.mark.slow
 def test_deep_relu_heads_of_ten_classes_and_three_maps() -> None:
-    """Collapse costs .0199497; the lowest that was ever seen, by another search, is .0193390."""
-    found = nclab.target(10, weight_decay=(0.001, 0.001), loss="mse", features="relu", depth=3)
-    assert found.objective is not None
-    assert found.objective < 0.0195126
-    assert found.geometry == "rank 5 before the last ReLU, found by descent"
+    """Collapse costs .0199497; the lowest known value, from another search, is .0193390."""
+    optimum = nclab.target(10, weight_decay=(0.001, 0.001), loss="mse", features="relu", depth=3)
+    assert optimum.objective is not None
+    assert optimum.objective < 0.0195126
+    assert optimum.geometry == "rank 5 before the last ReLU, found by descent"
 
 
 def test_graph_wins_with_many_classes_once_refined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deep_relu_module, "REFINING", 200)
-    found = deep_relu(66, 3, 0.001 * 10 / 66)
-    assert found.graph is not None
-    assert found.refined is not None
-    assert found.refined < found.collapse < found.graph
+    optimum = deep_relu(66, 3, 0.001 * 10 / 66)
+    assert optimum.graph is not None
+    assert optimum.refined is not None
+    assert optimum.refined < optimum.collapse < optimum.graph
 
 
 def test_multi_label() -> None:
@@ -337,6 +341,6 @@ def test_multi_label() -> None:
         (4, {1: 1, 2: 1}, 0.01, 1.079620164, (4.101308, 3.568079)),
         (5, {1: 3, 2: 1}, 0.005, 0.810793298, (4.479463, 3.932039)),
     ):
-        found = multi_label_target(C, copies, t)
-        assert found.objective == pytest.approx(objective, abs=5.1e-10)
-        assert list(found.sizes.values()) == pytest.approx(list(sizes), abs=5.1e-7)
+        optimum = multi_label_target(C, copies, t)
+        assert optimum.objective == pytest.approx(objective, abs=5.1e-10)
+        assert list(optimum.sizes.values()) == pytest.approx(list(sizes), abs=5.1e-7)

@@ -1,4 +1,4 @@
-"""Every closed form against random-start optimisation of the whole problem: none is lower.
+"""Closed forms against random-start optimisation of the full problem: no start ends lower.
 
 | closed form (docs/targets.md)                      | test                                        |
 |----------------------------------------------------|---------------------------------------------|
@@ -63,7 +63,7 @@ ORDINARY = [
 
 
 def target_like(counts: list[int], decays: tuple[float, float], kind: dict[str, Any]) -> Any:
-    """nclab's target of a problem of `whole_problem`."""
+    """Return nclab's target for a problem of `whole_problem`."""
     loss = "label_smoothing" if "smoothing" in kind else "focal" if "focal_gamma" in kind else None
     names = ("bias", "dim", "depth", "smoothing", "focal_gamma")
     return nclab.target(
@@ -84,23 +84,23 @@ def target_like(counts: list[int], decays: tuple[float, float], kind: dict[str, 
 def test_no_random_start_is_lower_and_one_is_as_low(
     counts: list[int], decays: tuple[float, float], kind: dict[str, Any]
 ) -> None:
-    found = target_like(counts, decays, kind)
+    optimum = target_like(counts, decays, kind)
     starts = 3 if kind.get("relu") or kind.get("focal_gamma") else 2
     ends = [whole_problem(counts, decays, seed=seed, **kind) for seed in range(starts)]
     best = min(ends, key=lambda one: one.value)
-    assert best.value > found.objective * (1 - 1e-7)
-    assert best.value < found.objective * (1 + (1e-4 if kind.get("relu") else 1e-7))
+    assert best.value > optimum.objective * (1 - 1e-7)
+    assert best.value < optimum.objective * (1 + (1e-4 if kind.get("relu") else 1e-7))
     close = 3e-2 if kind.get("relu") else 3e-3
-    assert torch.allclose(best.classifier_gram, found.classifier_gram, atol=close)
-    assert torch.allclose(best.mean_gram, found.mean_gram, atol=close)
+    assert torch.allclose(best.classifier_gram, optimum.classifier_gram, atol=close)
+    assert torch.allclose(best.mean_gram, optimum.mean_gram, atol=close)
     if kind.get("bias") is not None:
         middle = 0.0 if kind.get("loss") == "mse" else best.bias.mean()
-        centred = found.bias - (0.0 if kind.get("loss") == "mse" else found.bias.mean())
+        centred = optimum.bias - (0.0 if kind.get("loss") == "mse" else optimum.bias.mean())
         assert torch.allclose(best.bias - middle, centred, atol=1e-3)
 
 
 def _merged(grams: Any) -> bool:
-    """Whether the two last classes share a mean."""
+    """Whether the last two classes share a mean."""
     gram = grams.mean_gram
     return float(gram[-1, -1] + gram[-2, -2] - 2 * gram[-1, -2]) < 1e-3 * float(gram[0, 0])
 
@@ -127,7 +127,7 @@ def _zero(grams: Any) -> bool:
     ids=["merge", "merge, classes", "zero", "lost, relu", "lost, mse", "zero, smoothing"],
 )
 def test_thresholds(counts: list[int], critical: float, kind: dict[str, Any], seen: Any) -> None:
-    """A few per cent below the weight t of the formula nothing has happened yet, above it has."""
+    """Classes change a few per cent above the weight t of the formula, and not below it."""
     for side in (0.94, 1.06):
         t = critical * side
         ends = [whole_problem(counts, (t, t), seed=seed, **kind) for seed in (0, 1)]
@@ -149,15 +149,15 @@ def test_given_norms(product: float, least: float) -> None:
 @pytest.mark.parametrize("counts", [[10, 10, 1, 1], [9, 4, 1]])
 @pytest.mark.parametrize("biased", [False, True])
 def test_limit_of_no_weight_decay(counts: list[int], biased: bool) -> None:
-    """It has the least norm that gives every class a margin of 1."""
-    found = nclab.target(counts=counts, weight_decay=0.0, bias=0.0 if biased else None)
+    """The limit has the least norm that gives every class a margin of 1."""
+    optimum = nclab.target(counts=counts, weight_decay=0.0, bias=0.0 if biased else None)
     ends = [least_norm_with_margins(counts, biased=biased, seed=seed) for seed in range(3)]
     best = min(ends, key=lambda one: one.value)
-    norm = float(torch.linalg.svdvals(found.logits * found.counts.sqrt()).sum())
+    norm = float(torch.linalg.svdvals(optimum.logits * optimum.counts.sqrt()).sum())
     assert best.value == pytest.approx(norm, rel=1e-6)
     for one, other in (
-        (best.classifier_gram, found.classifier_gram),
-        (best.mean_gram, found.mean_gram),
+        (best.classifier_gram, optimum.classifier_gram),
+        (best.mean_gram, optimum.mean_gram),
     ):
         assert torch.allclose(one / one.norm(), other / other.norm(), atol=2e-4)
 
@@ -165,30 +165,31 @@ def test_limit_of_no_weight_decay(counts: list[int], biased: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.2, 0.4, 3.0])
 def test_penalised_bias_if_balanced(penalty: float) -> None:
-    """The simplex ETF until nt/(sqrt m - nt) = .269, then on to the orthogonal frame."""
+    """The optimum is the simplex ETF until nt/(sqrt m - nt) = .269, then moves to the orthogonal
+    frame."""
     t, m, C = 0.05, 2, 3
     n = C * m
     s1 = math.sqrt(m) - n * t
     s0 = max(math.sqrt(m) - n * t * (1 + penalty) / penalty, 0.0)
     ends = [whole_problem([m] * C, (t, t), seed=k, loss="mse", bias=penalty) for k in (0, 1)]
     best = min(ends, key=lambda one: one.value)
-    found = nclab.target(counts=[m] * C, weight_decay=(t, t), loss="mse", bias=penalty)
-    assert best.value == pytest.approx(found.objective, rel=1e-9)
+    optimum = nclab.target(counts=[m] * C, weight_decay=(t, t), loss="mse", bias=penalty)
+    assert best.value == pytest.approx(optimum.objective, rel=1e-9)
     cosine = (s0 - s1) / (s0 + (C - 1) * s1)
-    assert float(found.classifier_cosines[0, 1]) == pytest.approx(cosine, abs=1e-12)
+    assert float(optimum.classifier_cosines[0, 1]) == pytest.approx(cosine, abs=1e-12)
     gram = best.classifier_gram
     assert float(gram[0, 1] / gram[0, 0]) == pytest.approx(cosine, abs=1e-4)
     bias = (1 - s0 / math.sqrt(m)) / (C * (1 + penalty))
-    assert found.bias.tolist() == pytest.approx([bias] * C, rel=1e-12)
+    assert optimum.bias.tolist() == pytest.approx([bias] * C, rel=1e-12)
     assert best.bias.tolist() == pytest.approx([bias] * C, abs=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_unit_spheres(temperature: float) -> None:
-    found = nclab.target(10, norms=(1.0, 1 / temperature))
+    optimum = nclab.target(10, norms=(1.0, 1 / temperature))
     best = min(on_unit_spheres(10, temperature, seed=seed) for seed in (0, 1))
-    assert best == pytest.approx(found.loss, rel=1e-6)
+    assert best == pytest.approx(optimum.loss, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -206,22 +207,22 @@ def test_softmax_codes(C: int, d: int) -> None:
 @pytest.mark.parametrize("F", [2, 3, 4])
 @pytest.mark.parametrize("decay", [0.02, 0.07, 0.12])
 def test_deep_squared_error(F: int, decay: float) -> None:
-    """Beyond the jump nothing is best, though descent may end elsewhere."""
+    """Above the critical decay zero is best, though descent may end elsewhere."""
     kind = {"loss": "mse", "depth": F - 1}
-    found = target_like([2, 2, 2], (decay, decay), kind)
+    optimum = target_like([2, 2, 2], (decay, decay), kind)
     ends = [whole_problem([2, 2, 2], (decay, decay), seed=k, **kind).value for k in range(9)]
     best = min(*ends, 0.5)  # zero costs a half
-    assert best == pytest.approx(found.objective, rel=1e-6)
-    assert min(ends) > found.objective * (1 - 1e-7)
+    assert best == pytest.approx(optimum.objective, rel=1e-6)
+    assert min(ends) > optimum.objective * (1 - 1e-7)
 
 
 @pytest.mark.slow
 def test_deep_cross_entropy() -> None:
-    """Descent on all three factors ends at the orthoplex; on four at rank 4, above our rank 3."""
-    found = target_like([1] * 6, (0.001, 0.001), {"depth": 2})
+    """Descent on three factors ends at the orthoplex; on four at rank 4, above our rank 3."""
+    optimum = target_like([1] * 6, (0.001, 0.001), {"depth": 2})
     ends = [whole_problem([1] * 6, (0.001, 0.001), seed=k, depth=2).value for k in range(6)]
-    assert min(ends) == pytest.approx(found.objective, rel=1e-6)
-    assert min(ends) > found.objective * (1 - 1e-7)
+    assert min(ends) == pytest.approx(optimum.objective, rel=1e-6)
+    assert min(ends) > optimum.objective * (1 - 1e-7)
     deeper = [whole_problem([1] * 10, (0.001, 0.001), seed=k, depth=3) for k in range(4)]
     best = min(deeper, key=lambda one: one.value)
     assert best.value == pytest.approx(0.0414437, abs=5.1e-8)
@@ -234,12 +235,12 @@ def test_deep_relu_heads() -> None:
     """With four maps descent ends below orthogonal frames; with two it ends at them."""
     for depth, below in ((4, True), (2, False)):
         kind = {"loss": "mse", "depth": depth, "between": True}
-        found = target_like([1] * 4, (0.001, 0.001), kind)
+        optimum = target_like([1] * 4, (0.001, 0.001), kind)
         ends = [whole_problem([1] * 4, (0.001, 0.001), seed=k, **kind).value for k in range(4)]
-        assert min(ends) > found.objective * (1 - 1e-4)
+        assert min(ends) > optimum.objective * (1 - 1e-4)
         collapse = deep_relu(4, depth, 0.001, refine=False).collapse
-        assert (found.objective < collapse * (1 - 1e-3)) == below
-        assert found.objective <= collapse * (1 + 1e-12)
+        assert (optimum.objective < collapse * (1 - 1e-3)) == below
+        assert optimum.objective <= collapse * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -247,10 +248,10 @@ def test_deep_relu_heads() -> None:
     [(3, {1: 2, 2: 1}, 0.02), pytest.param(5, {1: 3, 2: 1}, 0.005, marks=pytest.mark.slow)],
 )
 def test_several_labels(C: int, copies: dict[int, int], t: float) -> None:
-    found = multi_label_target(C, copies, t)
+    optimum = multi_label_target(C, copies, t)
     best = min(many_labels(C, copies, (t / 2, t * 2), seed=seed) for seed in (0, 1))
-    assert best == pytest.approx(found.objective, rel=1e-7)
-    assert best > found.objective * (1 - 1e-8)
+    assert best == pytest.approx(optimum.objective, rel=1e-7)
+    assert best > optimum.objective * (1 - 1e-8)
 
 
 def test_regression() -> None:
@@ -269,11 +270,11 @@ def test_regression() -> None:
 
     covariance = y.T @ y / 40
     best, place = descended(function, rng.normal(size=2 * d + 40 * d + 2))
-    found = regression_target(covariance, (on_weights, on_features))
-    assert best == pytest.approx(found.objective, rel=1e-6)
+    optimum = regression_target(covariance, (on_weights, on_features))
+    assert best == pytest.approx(optimum.objective, rel=1e-6)
     W = place[: 2 * d].view(2, d)
-    assert pytest.approx(found.weight_gram, abs=1e-4) == (W @ W.T).numpy()
-    assert found.mse == pytest.approx(2 * on_weights * on_features)
+    assert pytest.approx(optimum.weight_gram, abs=1e-4) == (W @ W.T).numpy()
+    assert optimum.mse == pytest.approx(2 * on_weights * on_features)
     values, vectors = np.linalg.eigh(covariance)
     rest = -math.sqrt(on_weights * on_features) * y @ (vectors / np.sqrt(values)) @ vectors.T
     assert residuals(place).numpy() == pytest.approx(rest, abs=1e-4)

@@ -72,7 +72,8 @@ def class_bounds(
         return None
     if absent:
         raise DataError(
-            f"Expected class_losses, class_alphas and class_betas, or none of them; {absent[0]} is missing."
+            "Expected class_losses, class_alphas and class_betas together, or none of them; "
+            f"{absent[0]} is missing."
         )
     losses, alphas, betas = (
         _class_array(name, values, inputs.num_classes) for name, values in arrays.items()

@@ -128,7 +128,7 @@ def bounds_from_probabilities(
     Args:
         residuals: (C, C) sums of q - e_c over the samples of class c, in row c.
         product: alpha beta, with alpha the root mean square norm of all features.
-        bias_norm: norm of the centred bias; the bound covers networks with a bias of at most this norm.
+        bias_norm: norm of the centred bias; the bound covers all biases up to this norm.
 
     The cost is the eigenvalues of one C x C matrix.
 
@@ -239,23 +239,8 @@ def count_aware_bounds(
     for name, value in (("alpha * beta", product), ("loss", loss)):
         if as_number(name, value) <= 0:
             raise DataError(f"Expected a positive {name}, got {value}.")
-    plain = {
-        "features": "free",
-        "depth": 1,
-        "smoothing": None,
-        "focal_gamma": None,
-        "average": "samples",
-    }
     setting = check_setting(
-        None,
-        counts,
-        dim=None,
-        loss="cross_entropy",
-        weight_decay=None,
-        norms=(1.0, product),
-        bias=0.0 if bias else None,
-        targets=targets,
-        **plain,
+        None, counts, norms=(1.0, product), bias=0.0 if bias else None, targets=targets
     )
     if targets is None:
         program, _ = program_of_counts(setting.counts, 0.0, bias=setting.bias)

@@ -2,9 +2,9 @@
 
 The largest cosine of two class means at a given loss is found by averaging over the symmetries
 that keep the pair: swap its two classes, permute the others. Three sectors remain, in which every
-logit, norm and cosine is a quadratic form of 24 numbers: the trivial sector (pair and other classes,
-four coordinates each), the sign of the pair (two) and the standard sector of the other classes
-(two), for weights and for features. Any point gives a dual bound; it need not be optimal.
+logit, norm and cosine is a quadratic form of 24 numbers: the trivial sector (the pair and the other
+classes, four coordinates each), the sign of the pair (two) and the standard sector of the other
+classes (two), for weights and for features. Any point gives a dual bound; it need not be optimal.
 """
 
 import math
@@ -69,7 +69,7 @@ class WorstPair:
         self.pair[12:16] = self.sign[20:22] = 1.0
         scale = math.sqrt(product * num_classes / (num_classes - 1))
         for half in (0, 12):
-            # The centring projection has rank one in the trivial sector and is the identity elsewhere.
+            # Centring has rank one in the trivial sector and is the identity elsewhere.
             self.etf[half] = scale * math.sqrt(others / num_classes)
             self.etf[half + 4] = -scale * math.sqrt(2 / num_classes)
             self.etf[half + 8] = scale
@@ -113,7 +113,7 @@ class WorstPair:
         """Return the point of largest cosine within the norms and the loss, from one start."""
         best = optimal_loss(self.classes, self.product)
         total, norms = self.classes * self.product, (self.norm_w, self.norm_h)
-        # In units of the distance from the ETF that the excess allows, all variables are of order one.
+        # In units of the distance from the ETF that the excess allows, variables are of order one.
         unit = min(1.0, math.sqrt(excess / best))
 
         def at(y: FloatArray) -> FloatArray:

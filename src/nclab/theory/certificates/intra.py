@@ -150,7 +150,7 @@ def class_intra_lower(
     values = jensen_intra(alignments)
     sharp = np.array(
         [
-            # A bias lowers g by at most its effect at `shift`, which is the worst case for this class.
+            # A bias lowers g by at most its effect at `shift`, the worst case for this class.
             float(sharp_holds(num_classes, float(rho), rho * p, rho * p, shift=-shift))
             for rho, p in zip(alignments, products, strict=True)
         ]

@@ -38,7 +38,7 @@ def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
 
     $$\min_\gamma\; (1-p)^{\gamma_f}\,(-\log p) + c\gamma,\qquad p = 1/(1+(C-1)e^{-\gamma})$$
 
-    It is not convex: a scan, then refined.
+    The objective is not convex: a scan finds the region, a root finder refines the gap.
 
     >>> round(focal_gap(4, 0.01 * 3 / 4 * 2, 2.0) * 3 / 4, 9)  # alpha beta
     1.988561044
@@ -56,9 +56,7 @@ def focal_gap(num_classes: int, cost: float, focal_gamma: float) -> float:
     low, high = (max(0.0, minimum.x - NEAR), minimum.x + NEAR)
     slopes = (_slope(low, others, focal_gamma) + cost, _slope(high, others, focal_gamma) + cost)
     gap = float(minimum.x)
-    if (
-        slopes[0] < 0 < slopes[1]
-    ):  # the search knows the gap to 1e-8 only, the root of its slope is it
+    if slopes[0] < 0 < slopes[1]:  # the minimiser is exact to 1e-8, the root of the slope to 1e-14
         gap = float(brentq(lambda x: _slope(x, others, focal_gamma) + cost, low, high, xtol=1e-14))
     return gap if objective(gap) < objective(0.0) else 0.0
 
@@ -84,7 +82,7 @@ def solve_balanced(setting: Setting, weight: float | None) -> Solution:
     """Return the simplex ETF of balanced classes, for a weight t or for the setting's norms."""
     C = setting.num_classes
     root = math.sqrt(float(setting.metric[0]))
-    fixed_norms = weight is None  # norms, which have no penalty
+    fixed_norms = weight is None  # given norms have no penalty
     if weight is None:
         gap = setting.norm / (root * (C - 1))
         if setting.smoothing:
@@ -192,10 +190,10 @@ def multi_label_target(
     $$\min_a \sum_m \tfrac{n_m\binom Cm}{N}\,m\log\bigl(m+(C-m)e^{-a_m}\bigr)
     + t(C-1)\sqrt{\textstyle\sum_m n_m\binom{C-2}{m-1}a_m^2}$$
 
-    Convex. Derived in docs/targets.md; cf. Li et al. 2023.
+    The problem is convex. Derived in docs/targets.md; cf. Li et al. 2023.
 
     Args:
-        copies: how often every set of m labels is there, by m.
+        copies: number of samples with each set of m labels, by m.
 
     >>> minimum = multi_label_target(4, {1: 1, 2: 1}, 0.01)
     >>> round(minimum.objective, 9), round(minimum.sizes[1], 6), round(minimum.sizes[2], 6)

@@ -35,7 +35,7 @@ def shapes(num_classes: int) -> list[Geometry]:
         pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
         half = torch.eye(C // 2, dtype=torch.float64)
         geometries.append(Geometry("orthoplex", torch.kron(pair, half)))
-    if C > 4:  # of four it is the orthoplex
+    if C > 4:  # for four classes the polygon is the orthoplex
         angles = torch.arange(C, dtype=torch.float64) * 2 * math.pi / C
         geometries.append(Geometry("polygon", (angles[:, None] - angles).cos()))
     return geometries

@@ -36,10 +36,10 @@ def from_graph(num_classes: int, vertices: int, depth: int, scale: float) -> lis
 def plane() -> tuple[Tensor, Tensor]:
     """Return the matrices of seven classes on four vertices: carried (4, 7) and readers (7, 4).
 
-    One class is the last vertex, three are edges to it, three the edges of the triangle of the
-    others. The units of a column read its own class and, each with one other sign, the lines of a
-    Fano plane: {ij, i, j}, {i, none}, {all pairs}; the last map undoes the mixture. Seen where
-    random descents end below collapse; the numbers are rounded, descent finds their digits.
+    One class is the last vertex, three are edges to it, three are the edges of the triangle of the
+    other vertices. Each unit reads its own class and, with one sign reversed, a line of a Fano
+    plane: {ij, i, j}, {i, none}, {all pairs}; the last map separates the classes again. The
+    construction was found by random descents that end below collapse; its entries are rounded.
 
     >>> carried, readers = plane()
     >>> torch.linalg.matrix_rank((readers @ carried).relu()).item()
@@ -60,7 +60,7 @@ def plane() -> tuple[Tensor, Tensor]:
 def from_plane(num_classes: int, depth: int, scale: float, *, seeds: range) -> Iterator[Tensor]:
     """Yield weights with seven classes on a plane and the others on random vertex sets.
 
-    A new vertex for every three other classes. Needs C >= 7 and three maps.
+    There is one new vertex for every three other classes. Needs C >= 7 and three maps.
     """
     carried, readers = plane()
     others = num_classes - PLANE
@@ -127,7 +127,7 @@ def deep_relu(num_classes: int, depth: int, decay: float, *, refine: bool = True
 
     Collapse: C times the problem of one singular value 1. Graph: X the incidence of the edges of
     the complete graph of r vertices, $\mathrm{ReLU}(XX^\top - 11^\top) = I$, so that
-    $X^\top$, of rank r, is all that layers before the last carry:
+    the layers before the last carry $X^\top$ only, which has rank r:
 
     $$\min_p \tfrac{(1-p)^2}{2} + \tfrac F2\lambda\Bigl(C\cdot\tfrac{Cr}4\cdot r^{L-3}\cdot
     \bigl(\sqrt{2(r-1)}+(r-1)\sqrt{r-2}\bigr)^2p^2\Bigr)^{1/F}$$
@@ -159,8 +159,10 @@ def vertices(num_classes: int) -> int | None:
 
 
 def _cost(C: int, r: int, depth: int) -> float:
-    """Return the product of the squared norms of all factors at p = 1, the first two by nuclear
-    norm."""
+    """Return the product of the squared norms of all factors at p = 1.
+
+    The first two factors enter with the nuclear norm of their product.
+    """
     first = math.sqrt(2 * (r - 1)) + (r - 1) * math.sqrt(r - 2)
     return C * (C * r / 4) * float(r) ** (depth - 3) * first**2
 
@@ -183,12 +185,14 @@ def _end(
 ) -> DescentResult:
     """Return the end of a descent over features and maps, all (C, C), with `each` samples a class.
 
-    Features are multiplied by the root of `each`, so that all factors have one penalty. With
-    `steps` it ends there, or where a step wins little.
+    Features are multiplied by the root of `each`, so that all factors have the same penalty. With
+    `steps`, the descent ends after that many steps, or when a step improves little.
     """
     labels, root = torch.eye(C, dtype=torch.float64), math.sqrt(each)
 
-    def function(x: Tensor) -> tuple[float, Tensor]:  # by hand: a third of autograd's time
+    def function(
+        x: Tensor,
+    ) -> tuple[float, Tensor]:  # a third of autograd's time
         chain = x.view(factors, C, C)
         outputs = [chain[0] / root]
         for weight in chain[1:-1]:
@@ -227,12 +231,15 @@ def _read(chain: Tensor, each: float) -> Tensor:
 def solve_deep_relu(setting: Setting, weight: float) -> Solution:
     """Return the lowest of collapse, graph and descents from graph, plane and random starts."""
     if not setting.balanced or setting.bias is not None:
-        raise DataError("Expected equal counts= and bias=None for deep ReLU heads, got others.")
+        raise DataError(
+            "Expected equal counts= and bias=None for deep ReLU heads: "
+            "other settings have no known optimum."
+        )
     C, F, m = setting.num_classes, setting.factors, float(setting.counts[0])
     if setting.dim is not None and setting.dim < C:
         raise DataError(
-            f"Expected dim of at least {C}, one a class, for deep ReLU heads, got {setting.dim}: "
-            "narrower ones have no known optimum."
+            f"Expected dim of at least {C}, the number of classes, for deep ReLU heads, got "
+            f"{setting.dim}: narrower heads have no known optimum."
         )
     sigma = shrunk(setting.counts.sqrt(), setting.samples, weight, F)
     loss = float((sigma - math.sqrt(m)).square().sum()) / (2 * setting.samples)

@@ -1,7 +1,7 @@
 """L-BFGS for smooth functions of one vector, with few function calls.
 
-scipy's L-BFGS-B passes the reference tests as well at the same CPU time, but ends at other last
-digits, so recorded distances to targets would change."""
+scipy's L-BFGS-B also passes the reference tests, in the same CPU time, but its last digits differ:
+distances to targets in existing records would no longer be reproduced exactly."""
 
 from collections import deque
 from collections.abc import Callable
@@ -29,10 +29,8 @@ def descend(
 ) -> DescentResult:
     """Minimise until three steps in a row improve by less than `tolerance`, or for `steps`.
 
-    Improvements are relative.
-
-    Each step costs one or two calls and 4 `memory` products of vectors; a step of the line search
-    satisfies the weak conditions of Wolfe by bisection.
+    Improvements are relative. Each step costs one or two calls and 4 `memory` products of vectors;
+    the line search finds a step with the weak Wolfe conditions by bisection.
 
     >>> found = descend(lambda x: (float(x @ x), 2 * x), torch.ones(3, dtype=torch.float64),
     ...                 steps=50, tolerance=1e-15, memory=5)
@@ -45,7 +43,7 @@ def descend(
     while taken_steps < steps and small_steps < 3:
         direction = _direction(slope, pairs)
         directional = float(slope @ direction)
-        if directional >= 0:  # rounding has spoiled the pairs
+        if directional >= 0:  # rounding errors have spoiled the pairs
             pairs.clear()
             direction, directional = -slope, -float(slope @ slope)
         low, high, size = 0.0, float("inf"), 1.0

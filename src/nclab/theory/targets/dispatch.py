@@ -59,23 +59,23 @@ def target(
     $$\min_{W,H,b}\; \tfrac1n\sum_i \ell(Wh_i+b, y_i) + \tfrac{\lambda_W}2\|W\|^2
     + \tfrac{\lambda_H}2\|H\|^2 + \tfrac{\lambda_b}2\|b\|^2$$
 
-    docs/targets.md has every formula. For balanced classes and cross-entropy it is the simplex ETF.
+    All formulas are in docs/targets.md. Balanced classes under cross-entropy give the simplex ETF.
 
     Args:
-        num_classes: C with one sample each; or `counts`, the samples of every class.
-        dim: dimension of the features; None for as many as the optimum wants.
+        num_classes: number of classes, with one sample each; or pass `counts`, samples per class.
+        dim: dimension of the features; None for as many as the optimum needs.
         loss: cross_entropy, label_smoothing, focal or mse (half the squared error).
-        weight_decay: (λ_W, λ_H); one number λ is a penalty of the mean squared feature, that is
-            (λ, λ/n), or (λ, λ/C) where classes count once; 0 is the limit.
-        norms: (α, β) instead: root mean square norm of all features, and of the classifier's rows.
-        bias: penalty of the bias, 0 for a free one, None for no bias.
-        features: free, or relu for features that are not negative.
-        depth: linear maps behind the features; with relu features and mse, ReLU between them, and
-            the features before the first map are free.
-        smoothing: of label_smoothing, 0.1 unless given.
-        focal_gamma: the exponent of focal, 2 unless given.
-        targets: (C, C) soft targets of cross_entropy, a column for each class.
-        average: norms of features by samples, or by classes (a class counts once).
+        weight_decay: (λ_W, λ_H). One number λ penalises the mean squared feature: (λ, λ/n), or
+            (λ, λ/C) with average="classes". 0 gives the limit of vanishing weight decay.
+        norms: (α, β) instead of weight_decay: rms norms of the features and the classifier rows.
+        bias: penalty of the bias, 0 for a free bias, None for no bias.
+        features: free, or relu for non-negative features.
+        depth: number of linear maps after the features. With relu features and mse there is a ReLU
+            between the maps, and the features before the first map are free.
+        smoothing: amount of label_smoothing, 0.1 by default.
+        focal_gamma: exponent γ of focal, 2 by default.
+        targets: (C, C) soft targets of cross_entropy, one column per class.
+        average: whether feature norms average over samples or over classes.
 
     >>> found = target(10, weight_decay=5e-4)
     >>> found.geometry, round(found.loss, 9)
@@ -125,7 +125,7 @@ def _share(setting: Setting, solution: Solution) -> float:
     if setting.norms is not None:
         alpha, beta = setting.norms
         share = beta / alpha * math.sqrt(setting.num_classes / float(setting.metric.sum()))
-        weights = float(solution.left.diagonal().sum())  # a search may end with unequal halves
+        weights = float(solution.left.diagonal().sum())  # a search may end with unequal norms
         features = float((setting.metric * solution.right.diagonal()).sum())
         return share * (math.sqrt(features / weights) if weights > 0 else 1.0)
     assert setting.weight_decay is not None
@@ -144,8 +144,8 @@ def solve_setting(setting: Setting) -> Solution:
         smallest = WEAKEST * float(setting.metric.max().sqrt()) / setting.samples
         if setting.weight < smallest:
             raise DataError(
-                f"Expected weight_decay=0, for the limit, or t = sqrt(lambda_W lambda_H) from "
-                f"{smallest:.3g} on, got {setting.weight:.3g}: smaller ones are lost in rounding."
+                f"Expected weight_decay=0, for the limit, or t = sqrt(lambda_W lambda_H) >= "
+                f"{smallest:.3g}, got {setting.weight:.3g}: smaller ones are lost in rounding."
             )
     if setting.depth > 1:
         return _deep(setting)
@@ -170,8 +170,7 @@ def solve_setting(setting: Setting) -> Solution:
 
 
 def _closed(solver: Callable[[Setting, float], Solution], setting: Setting) -> Solution:
-    """Return a closed-form solution, at the given weight decays or at the weight that gives the
-    norms."""
+    """Return a closed-form solution, for the weight decays or for the norms of the setting."""
     if setting.norms is None:
         return solver(setting, setting.weight)
     largest = float((setting.counts / setting.metric.sqrt()).max()) / setting.samples * 2
@@ -179,8 +178,8 @@ def _closed(solver: Callable[[Setting, float], Solution], setting: Setting) -> S
     slack = weight == 0
     if slack and setting.loss != "mse":
         raise DataError(
-            "Expected norms of which the least loss can be computed, got "
-            f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}: too large."
+            "Expected norms small enough to compute the least loss, got "
+            f"alpha, beta = {setting.norms[0]:.4g}, {setting.norms[1]:.4g}."
         )
     solution = solver(setting, weight or 1e-12 * largest)
     note = ("smaller norms have the same loss",) if slack else ()
@@ -199,7 +198,7 @@ def _limit(setting: Setting) -> Solution:
     if setting.dim is None or setting.dim >= C - 1:
         return solve_limit(setting)
     if not setting.balanced:
-        raise DataError(f"Expected equal counts= with dim= below {C - 1}, got others.")
+        raise DataError(f"Expected equal counts= with dim= below {C - 1}, got different counts.")
     code = softmax_code(C, setting.dim)
     means = code_means(code)
     known, reached = best_margin(C, setting.dim), softmax_margin(code)
@@ -218,7 +217,7 @@ def _limit(setting: Setting) -> Solution:
         source="docs/targets.md, few dimensions; cf. Jiang et al. 2024",
         norm=1.0,
         weight=0.0,
-        notes=(margin_note, "a limit for unit rows and features: only directions mean something"),
+        notes=(margin_note, "a limit for unit rows and features: only directions are meaningful"),
     )
 
 

@@ -20,7 +20,7 @@ def gram_distance(gram: Tensor, other: Tensor) -> float | None:
 
     $$\|G/\|G\|_F - G^*/\|G^*\|_F\|_F$$
 
-    Range: [0, sqrt 2]; 0 for the same geometry at any scale. None where one is zero.
+    Range: [0, sqrt 2]; 0 for the same geometry at any scale. None if one is zero.
 
     >>> gram_distance(torch.eye(3), 2 * torch.eye(3))
     0.0
@@ -76,11 +76,11 @@ class TargetDistance(Printed):
         to_target, to_etf = self.means, self.etf["means"]
         if to_target is None or to_etf is None:
             return "The target or the network is zero: there is no distance."
-        sentence = f"Class means: {number(to_target)} from their own optimum ({self.geometry})"
+        sentence = f"Class means: distance {number(to_target)} to their optimum ({self.geometry})"
         if self.nearer == "the same":
-            return sentence + ", as far as from the simplex ETF."
+            return sentence + ", as far as to the simplex ETF."
         nearer = "nearer than" if self.nearer == "target" else "farther than"
-        return f"{sentence}, {nearer} from the simplex ETF ({number(to_etf)})."
+        return f"{sentence}, {nearer} to the simplex ETF ({number(to_etf)})."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; an undefined ratio is None."""
@@ -143,7 +143,7 @@ def distance_to(
 ) -> TargetDistance:
     """Return the distances of class means (C, d) and classifier rows (C, d) to a target.
 
-    `counts` (C,) are those of the samples; a note says where the target has others.
+    `counts` (C,) are the measured ones; a note says whether the target has different ones.
 
     >>> from nclab.theory.targets.dispatch import target
     >>> corners = torch.eye(3, dtype=torch.float64)
@@ -153,7 +153,7 @@ def distance_to(
     """
     C = target.num_classes
     if len(means) != C or (weight is not None and len(weight) != C):
-        raise DataError(f"Expected {len(means)} classes as measured, got a target of {C}.")
+        raise DataError(f"Expected a target of {len(means)} classes, as measured, got one of {C}.")
     P = torch.eye(C, dtype=torch.float64) - 1 / C
     limit = target.setting.weight_decay == (0.0, 0.0)
     etf: dict[str, float | None] = {}
@@ -184,11 +184,13 @@ def distance_to(
     assert ratios[0] is not None
     notes = []
     if limit:
-        notes.append("The target is a limit: norms are compared up to scale, its loss of 0 is not.")
+        notes.append(
+            "The target is a limit: norms are compared up to scale, and losses are not compared."
+        )
         loss = None
     if counts is not None and not _proportional(counts.detach().double().cpu(), target.counts):
         notes.append(
-            "The target is one of other counts than those measured: it is not where this goes."
+            "The target has other counts than the network, which will not reach this target."
         )
     return TargetDistance(
         geometry=target.geometry,

@@ -51,7 +51,7 @@ class LeastLoss(NamedTuple):
 def least_loss(program: Program, norm: float) -> LeastLoss:
     """Return the smallest loss with |W|_F |H|_F at most `norm`; the program's weight is ignored.
 
-    Costs about a dozen solutions of the program, of averaged counts if there are many.
+    The cost is about a dozen solutions of the program, with averaged counts if there are many.
     """
     with one_thread():
         near_weight, slope = None, 0.0
@@ -78,11 +78,11 @@ def least_loss(program: Program, norm: float) -> LeastLoss:
             weight, reached = find_weight(norm_at, norm, critical_weight(program))
         point = start[-1]
         if not weight and bool((program.own_target == 1).all()):
-            # Of hard targets the loss falls with the norms without end.
+            # With hard targets the loss decreases in the norms without end.
             raise DataError(
-                f"Expected norms of which the least loss can be computed, up to |W| |H| = "
-                f"{reached:.4g} with these counts; got {norm:.4g}. weight_decay=0 gives the "
-                "limit of large norms."
+                f"Expected norms up to |W| |H| = {reached:.4g}, for which the least loss of these "
+                f"counts can be computed, got {norm:.4g}. weight_decay=0 gives the limit of "
+                "large norms."
             )
         if weight and reached > 0:
             size = norm / reached
@@ -98,7 +98,7 @@ def find_weight(
 ) -> tuple[float, float]:
     """Return the weight below `most` at which a decreasing function has a value, and that value.
 
-    (0, the value next to 0) where even the weakest penalty has a smaller norm.
+    Return (0, the value next to 0) if even the weakest penalty gives a smaller norm.
 
     >>> weight, reached = find_weight(lambda t: 1 - t, 0.75, 1.0)
     >>> round(weight, 6), round(reached, 6)
@@ -111,7 +111,7 @@ def find_weight(
         low_value = norm_at(low)
         if low_value >= norm:
             break
-        if low <= WEAKEST * most:  # also where nothing can be gained at any weight: most is 0
+        if low <= WEAKEST * most:  # also if all weights give zero, so that most is 0
             return 0.0, low_value
         high, high_value = low, low_value
     weight, value = low, low_value
@@ -171,26 +171,26 @@ class TargetPath:
         self.program, self.group = program_of_counts(self.counts, 0.0, bias=0.0 if biased else None)
         if self.program.groups > MOST_GROUPS:
             raise DataError(
-                f"Expected at most {MOST_GROUPS} different counts beside a measurement, got "
-                f"{self.program.groups}. Ask for it: collapse.target()"
+                f"Expected at most {MOST_GROUPS} different counts in a measurement, got "
+                f"{self.program.groups}. Call collapse.target() instead."
             )
         self.critical = critical_weight(self.program)
         self.size = nuclear_norm(self.program, initial_point(self.program, 1.0))
         smallest = self.critical * STEP**LAST
         self.largest_norm = (
             self._simple(smallest * self.size)[1] / smallest
-        )  # t |W||H| is below any objective
+        )  # t |W||H| is at most the objective
         self._solved: dict[int, _PathPoint] = {}
 
     def at(self, norm: float) -> Solution:
         """Return the solution between the two solved optima whose norms enclose `norm`.
 
-        Logits and Grams are interpolated, which loses the square of a step; the loss is the dual's
-        bound at the given norm, the better of the two.
+        Logits and Grams are interpolated, with an error of the order of a squared step. The loss is
+        the larger of the two dual bounds at the given norm.
         """
         if not norm <= self.largest_norm:
             raise DataError(self._too_large(norm))
-        # As if logits were a multiple of the centred identity, then by what a step adds in the end.
+        # Start at the index for multiples of the centred identity; use the asymptotic rate.
         cost = -math.log1p(math.exp(norm / self.size) / (len(self.counts) - 1))
         index = round((cost - math.log(self.critical * self.size)) / math.log(STEP))
         low, high, trials = 0, LAST + 1, 0
@@ -265,7 +265,7 @@ def _zero(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _grams(program: Program, point: LogitPoint) -> tuple[Tensor, ...]:
     """Return common part and lift of both Grams of `factor_grams`, without C x C matrices."""
     left, values, right = torch.linalg.svd(point.rooted(program))
-    lift = point.lift * program.roots  # singular values that sum to 0 in a group
+    lift = point.lift * program.roots  # singular values on vectors that sum to 0 in a group
     sizes, metric = torch.outer(program.sizes, program.sizes).sqrt(), program.metric
     first, second = ((side * values) @ side.T / sizes for side in (left, right.T))
     for gram in (first, second):

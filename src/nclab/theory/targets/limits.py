@@ -23,8 +23,8 @@ def limit_grams(counts: Tensor, *, biased: bool = False) -> tuple[Tensor, Tensor
     $$WW^\top \propto (PDP)^{1/2},\qquad \bar H^\top\bar H \propto (PDP)^{-1/2}$$
 
     With D the counts, P the centring; the logits become proportional to P. Derived in
-    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes what all
-    samples share: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
+    docs/targets.md for all counts; cf. Thrampoulidis et al. 2022 (SELI). A free bias takes over the
+    mean of all samples: $WW^\top \propto (D - nn^\top/\textstyle\sum n)^{1/2}$ with n the counts.
 
     >>> W, H = limit_grams(torch.tensor([10.0, 10.0, 1.0, 1.0]))
     >>> round(float((W[0, 0] / W[2, 2]).sqrt()), 8)
@@ -60,8 +60,8 @@ def solve_limit(setting: Setting) -> Solution:
         norm=float(values.sum()),
         weight=0.0,
         notes=(
-            "a limit: norms grow without bound, only directions and ratios mean something",
-            "it is approached like 1 / log(1 / weight decay): compare networks with their own",
+            "a limit: norms grow without bound, only directions and ratios are meaningful",
+            "the distance falls like 1 / log(1 / weight decay): use a target of your weight decay",
         ),
     )
 
@@ -128,7 +128,7 @@ def softmax_margin(rows: ArrayLike) -> float:
     $$\rho = \min_k \operatorname{dist}(w_k, \operatorname{conv}\{w_j: j\ne k\})
     = \min_k\max_{\|h\|\le1}\min_{j\ne k}\langle w_k-w_j, h\rangle$$
 
-    By non-negative least squares, exact; costs C of them.
+    It is exact: C problems of non-negative least squares.
 
     >>> round(softmax_margin([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 12)
     1.0
@@ -198,8 +198,8 @@ def _known(C: int, d: int) -> tuple[float, str] | None:
 def softmax_code(num_classes: int, dim: int, *, starts: int = 6, seed: int = 0) -> Tensor:
     """Return (C, d) unit rows with the largest known margin.
 
-    A smoothed margin is climbed from random starts while it is made sharper; the known codes are
-    starts as well, since random ones miss them.
+    Known optimal codes are returned as they are. For other sizes, ascent from random starts
+    maximises a smoothed margin that becomes sharper and sharper.
 
     >>> rows = softmax_code(4, 2)
     >>> round(softmax_margin(rows), 6)

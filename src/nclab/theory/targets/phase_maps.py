@@ -23,7 +23,8 @@ STEPS = 25
 def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict[str, Any]:
     r"""Return the cosine between minority classifier rows by imbalance and weight decay.
 
-    `large` classes of R samples, `small` of one; the weight decay is $t\sqrt n$. Minority classes
+    There are `large` classes of R samples and `small` classes of one; the weight decay is
+    $t\sqrt n$. Minority classes
     merge from $t = \sqrt{n_g}/n$ on, everything is zero from
     $\|PD^{1/2}\|_2/n$ on.
     """
@@ -42,7 +43,7 @@ def imbalance_map(*, large: int = 5, small: int = 5, steps: int = STEPS) -> dict
                 row.append(None)
                 continue
             program, group = program_of_counts(counts, decay / math.sqrt(n))
-            if not bool(program.distinct[-1]):  # they coincide, perhaps at zero
+            if not bool(program.distinct[-1]):  # the minority classes coincide, perhaps at zero
                 row.append(1.0)
                 continue
             gram, _, _ = factor_grams(class_logits(solve(program, gap=1e-7).point, group), counts)
@@ -65,7 +66,7 @@ def bias_map(*, num_classes: int = 10, steps: int = 2 * STEPS) -> dict[str, Any]
     $$\cos = \frac{s_0-s_1}{s_0+(C-1)s_1},\qquad s_1 = (\sqrt m-nt)_+,\quad
     s_0 = (\sqrt m - nt(1+\lambda_b)/\lambda_b)_+$$
 
-    with u = nt / sqrt m the weight decay relative to the one that makes everything zero.
+    with u = nt / sqrt m, the weight decay relative to the critical one, at which all is zero.
     """
     shares = [0.01 + 0.98 * k / (steps - 1) for k in range(steps)]
     penalties = [10 ** (-3 + 5 * k / (steps - 1)) for k in range(steps)]
@@ -89,28 +90,15 @@ def bias_map(*, num_classes: int = 10, steps: int = 2 * STEPS) -> dict[str, Any]
 def depth_map(*, decay: float = 1e-3, largest: int = 20, deepest: int = 8) -> dict[str, Any]:
     """Return which known geometry is lowest under cross-entropy, by factors F and classes C.
 
-    One sample a class. Zero wins where the penalty is too strong. No proof that nothing is lower.
+    Every class has one sample. Zero wins if the penalty is too strong. There is no proof that no
+    other geometry is lower.
     """
     classes, factors = list(range(3, largest + 1)), list(range(2, deepest + 1))
     names, rows = ["zero", "simplex ETF", "orthoplex", "polygon"], []
     for F in factors:
         row = []
         for C in classes:
-            setting = check_setting(
-                C,
-                None,
-                dim=None,
-                loss="cross_entropy",
-                weight_decay=(decay, decay),
-                norms=None,
-                bias=None,
-                features="free",
-                depth=F - 1,
-                smoothing=None,
-                focal_gamma=None,
-                targets=None,
-                average="samples",
-            )
+            setting = check_setting(C, None, weight_decay=(decay, decay), depth=F - 1)
             values = {"zero": math.log(C)}
             for shape in shapes(C):
                 values[shape.name] = shape_value(setting, shape, decay)[1]
@@ -168,8 +156,8 @@ MERGED = 0.99
 def with_points(numbers: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the numbers of a map with networks on it, one row with `COLUMNS` and `state` each.
 
-    On the map of imbalance a row without a state has that of its `minority_cosine`: merged or
-    apart. Other columns are left alone. The `weight_decay` of a sweep's table is that of the
+    On the map of imbalance a row without a state is merged or apart by its `minority_cosine`.
+    Other columns are ignored. The `weight_decay` of a sweep's table is that of the
     weights, not t sqrt n: `nclab.training.sweep.networks_on_map.sweep_points` places its networks.
 
     >>> numbers = with_points({"map": "depth"}, [{"classes": 6, "depth": 2, "state": "orthoplex"}])
@@ -203,14 +191,14 @@ def read_points(path: Path) -> list[Mapping[str, Any]]:
         table = csv.DictReader(text.splitlines())
         if set(table.fieldnames or ()) >= SWEEP:
             raise DataError(
-                f"Expected weight_decay as t sqrt n, got the table of a sweep, {path.name}, which "
-                "has that of the weights: pass its folder as --runs."
+                f"Expected weight_decay as t sqrt n, got {path.name}, a table of a sweep with the "
+                "weight decay of the weights. Pass the folder of the sweep as --runs."
             )
         return list(table)
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise DataError(f"Expected JSON in {path.name}, got something else: {error}.") from error
+        raise DataError(f"Expected JSON in {path.name}, got text that is not: {error}.") from error
     rows = (content.get("rows") or content.get("points")) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(f"Expected a list of rows in {path.name}, or one under rows or points.")

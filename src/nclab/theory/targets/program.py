@@ -1,7 +1,8 @@
 r"""The program behind every target of a softmax: logits of classes with a nuclear norm.
 
-Classes of equal count are alike, so an optimum has logits $M_{gg} = a_g I + b_{gg} 11^\top$ and
-$M_{gh} = b_{gh} 11^\top$ in blocks of groups g, h: G + G^2 numbers for G distinct counts.
+Classes of equal count are interchangeable, so an optimum has the logits
+$M_{gg} = a_g I + b_{gg} 11^\top$ and $M_{gh} = b_{gh} 11^\top$ in blocks of groups g, h: G + G^2
+numbers for G distinct counts.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    r"""Minimise over logits of groups of classes, `sizes` many with `counts` samples each,
+    r"""Minimisation problem over logits of groups of `sizes` classes with `counts` samples each,
 
     $$\sum_c \tfrac{n_c}{n}\ell_c(m_c+b) + t\,\|M D^{1/2}\|_* + \tfrac{\lambda_b}{2}\|b\|^2.$$
     """
@@ -160,7 +161,7 @@ def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
         top > 0, top + ((-top).exp() + sum_of_others).clamp(min=TINY).log(), sum_of_others.log1p()
     )
     others /= (-top).exp() + sum_of_others
-    wrong = others.sum(0)  # 1 - p of the own class
+    wrong = others.sum(0)  # 1 - p of the correct class
     share = program.share
     if program.focal_gamma:
         p = (1 - wrong).clamp(min=TINY)
@@ -183,7 +184,7 @@ def evaluate(program: Program, point: LogitPoint) -> LossAndGradient:
 def gradient_blocks(program: Program, value: LossAndGradient) -> GradientBlocks:
     """Return the gradient of the loss by M D^{1/2}; at the optimum its norm is at most t."""
     common = value.common / program.scale
-    correct = value.lift / program.share  # p - T of the own class
+    correct = value.lift / program.share  # p - T of the correct class
     peers = (value.common.diagonal() / program.share - correct) / (program.sizes - 1).clamp(min=1)
     within = torch.where(
         program.sizes > 1, (peers - correct) * program.steepness, torch.zeros_like(correct)
@@ -213,7 +214,7 @@ def zero_point(program: Program) -> LogitPoint:
     mean_target = (program.mass @ program.share) / program.sizes  # mean target of a class
     best = mean_target.clamp(min=TINY).log()
     best = best - best @ program.sizes / program.sizes.sum()
-    for _ in range(200 if program.bias else 0):  # Newton's steps, halved until they go down
+    for _ in range(200 if program.bias else 0):  # Newton's steps of at most 1
         p = (best - best.max()).exp()
         p = p / (p @ program.sizes)
         slope = p - mean_target + program.bias * best

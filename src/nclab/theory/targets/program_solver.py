@@ -33,8 +33,7 @@ BANDS = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
 
 
 class Distributions(NamedTuple):
-    """Distributions: (G, G) probabilities of other classes in each group, (G,) of the correct
-    class."""
+    """Class probabilities by groups: (G, G) of other classes, (G,) of the correct class."""
 
     others: Tensor
     own: Tensor
@@ -44,8 +43,8 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
     """Return a lower bound on the objective of every network of the program.
 
     The probabilities of the point are made feasible in two ways: all are moved towards the targets
-    until |G| <= t, and the singular values of G next to t are set to t. The second loses only the
-    square of the point's distance to the optimum. Costs an SVD of G x G.
+    until |G| <= t, and the singular values of G next to t are set to t. The second bound is
+    below the optimum by the square of the point's distance only. The cost is an SVD of G x G.
     """
     blocks = gradient_blocks(program, evaluate(program, point))
     even = (program.sizes * program.metric).sqrt()
@@ -53,11 +52,11 @@ def lower_bound(program: Program, point: LogitPoint) -> float:
     level = blocks.common - torch.outer(blocks.common @ even, even)  # G 1 = 0
     if program.bias is None:
         return _feasible(program, blocks)
-    if program.bias == 0:  # else a free bias could gain without end
+    if program.bias == 0:  # otherwise a free bias makes the bound -inf
         return _feasible(program, blocks._replace(common=level))
     return max(
         _feasible(program, blocks),
-        _feasible(program, blocks._replace(common=level)),  # better where the penalty is tiny
+        _feasible(program, blocks._replace(common=level)),  # better if the penalty is tiny
     )
 
 
@@ -94,8 +93,7 @@ def _distributions(program: Program, blocks: GradientBlocks) -> Distributions:
 
 
 def _mixed(base: Distributions, wanted: Distributions) -> Distributions:
-    """Return the point nearest to `wanted` on the line from `base` without negative
-    probabilities."""
+    """Return the last point without negative probabilities on the line from `base` to `wanted`."""
     share = 1.0
     for old, new in zip(base, wanted, strict=True):
         below = new < 0
@@ -144,7 +142,7 @@ def solve(
 ) -> Optimum:
     """Return the optimum by descent on factors A B = M D^{1/2} with penalty t (|A|^2 + |B|^2) / 2.
 
-    Costs three products of G x G matrices a step; for a thousand distinct counts seconds.
+    A step costs three products of G x G matrices; a thousand distinct counts take seconds.
     """
     with one_thread():
         if program.weight >= critical_weight(program) and not program.focal_gamma:
@@ -259,8 +257,8 @@ def _packed(program: Program, point: LogitPoint) -> Tensor:
 def _lift_unit(program: Program) -> Tensor:
     """Return (G,) units of the square roots of lifts in the packed vector.
 
-    A step there is then as long as in both factors of the whole C x C matrix, where a root stands
-    k_g - 1 times; else those of large groups are so steep that descent crawls.
+    In these units a step is as long as in both factors of the full C x C matrix, where each root
+    occurs k_g - 1 times. Without them descent is slow for large groups.
     """
     return 1 / (2 * (program.sizes - 1).clamp(min=1) * program.roots).sqrt()
 

@@ -284,22 +284,28 @@ def lines(target: Target) -> list[str]:
     if gap is not None and target.proof == "duality gap":
         proof += f" {gap:.1e} of the value"
     elif gap is not None and "no proof" in target.proof:
-        proof += f"; a bound leaves {gap:.1e} of the value open"
+        proof += f"; a lower bound is {gap:.1e} of the value below it"
     text.append(f"{proof} ({target.source})")
     if target.is_zero:
-        why = "The penalty is too strong" if target.setting.norms is None else "Nothing is gained"
-        text.append(f"{why}: at the optimum everything but a bias is zero.")
+        why = (
+            "The penalty is too strong"
+            if target.setting.norms is None
+            else "The norms cannot lower the loss"
+        )
+        text.append(f"{why}: at the optimum everything except the bias is zero.")
     elif target.lost:
-        text.append(f"Lost, with a mean of zero: {_some(target.lost)}.")
+        text.append(f"Lost classes (mean of zero): {_some(target.lost)}.")
     if target.merged:
-        text += [f"Merged into one mean: {_some(classes)}." for classes in target.merged[:5]]
+        text += [
+            f"Merged classes (one shared mean): {_some(classes)}." for classes in target.merged[:5]
+        ]
     return [*text, *target.notes]
 
 
 def _some(classes: tuple[int, ...]) -> str:
     """Return the first ten classes as text."""
-    numbers = ", ".join(str(c) for c in classes[:10])
-    return f"classes {numbers}" + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+    indices = ", ".join(str(c) for c in classes[:10])
+    return indices + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
 
 
 def _cells(group: CountGroup) -> tuple[str, ...]:

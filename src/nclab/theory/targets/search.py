@@ -27,9 +27,9 @@ RANK = 1e-3
 def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Solution:
     """Return the lowest solution that random starts find, with the means of all classes free.
 
-    Features that are not negative are squares. Samples of a class share one feature, which is no
-    restriction for losses that are convex in the logits. Where unequal classes are crowded, the
-    best is tried again with the places of two classes exchanged, until no exchange is better.
+    Non-negative features are squares. Samples of a class share one feature, without loss of
+    generality for losses that are convex in the logits. With unequal classes and few dimensions,
+    the best point is improved by exchanging pairs of classes until no exchange helps.
     """
     C, starts = setting.num_classes, starts or number_of_starts(setting)
     with one_thread():
@@ -39,7 +39,7 @@ def search(setting: Setting, *, starts: int | None = None, seed: int = 0) -> Sol
         exchanged = setting.dim is not None and setting.dim < C - 1 and not setting.balanced
         if exchanged := exchanged and C <= SMALL:
             point = _exchanged(setting, point)
-        suffix = " and of classes exchanged" if exchanged else ""
+        suffix = " and exchanges of classes" if exchanged else ""
         return _found(setting, point)._replace(
             lower=_relaxed(setting), proof=f"best of {starts} starts{suffix}: no proof"
         )
@@ -51,8 +51,7 @@ def number_of_starts(setting: Setting) -> int:
 
 
 def _relaxed(setting: Setting) -> float | None:
-    """Return the lower bound of the convex program without limits on dimension and sign, or
-    None."""
+    """Return the bound of the convex program, which ignores dimension and sign, or None."""
     if (
         setting.depth > 1
         or setting.focal_gamma
@@ -94,7 +93,7 @@ def _one(setting: Setting, seed: int) -> tuple[float, Tensor]:
         start = torch.cat([start, torch.zeros(C).double()])
     if setting.depth > 1:
         largest = max(min(dim, C - 1), 1)
-        # On a line only a bias, or a class too small to be told apart, has classes in between.
+        # On a line, only a bias or a very small class allows classes between two others.
         smallest = 1 if setting.bias is not None or not setting.balanced else min(2, largest)
         rank = largest - seed % (largest - smallest + 1)
         start[: C * dim].view(C, dim)[:, rank:] = 0.0
@@ -127,8 +126,7 @@ def _without_small(setting: Setting, point: Tensor) -> Tensor:
 
 
 def _exchanged(setting: Setting, point: Tensor) -> Tensor:
-    """Return the best descent from points with two classes exchanged, repeated until none
-    improves."""
+    """Return the best point after exchanges of two classes, until no exchange improves it."""
     value, better = _objective(setting)(point)[0], True
     while better:
         better = False

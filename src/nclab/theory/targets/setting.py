@@ -14,8 +14,8 @@ from nclab.theory.certificates.norms_and_loss import as_number
 LOSSES = ("cross_entropy", "label_smoothing", "focal", "mse")
 FEATURES = ("free", "relu")
 AVERAGES = ("samples", "classes")
-FOCUS = 2.0
-SMOOTHING = 0.1
+LOSS_OPTIONS = {"smoothing": ("label_smoothing", 0.1, 1.0), "focal_gamma": ("focal", 2.0, 100.0)}
+"""Option -> the loss that has it, its default and its upper limit."""
 MOST_CLASSES = 5000
 """Largest number of classes: an optimum has several C x C matrices in memory."""
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -106,21 +106,22 @@ def check_setting(
     num_classes: int | None,
     counts: Any,
     *,
-    dim: int | None,
-    loss: str,
-    weight_decay: Any,
-    norms: Any,
-    bias: float | None,
-    **rest: Any,
+    dim: int | None = None,
+    loss: str = "cross_entropy",
+    weight_decay: Any = None,
+    norms: Any = None,
+    bias: float | None = None,
+    features: str = "free",
+    depth: int = 1,
+    smoothing: float | None = None,
+    focal_gamma: float | None = None,
+    targets: Any = None,
+    average: str = "samples",
 ) -> Setting:
     """Return the setting, or raise an error that says what is wrong with it."""
-    for name, value, known in (
-        ("loss", loss, LOSSES),
-        ("features", rest["features"], FEATURES),
-        ("average", rest["average"], AVERAGES),
-    ):
-        if not isinstance(value, str) or value not in known:
-            raise DataError(f"Expected {name} {' or '.join(known)}, got {value!r}.")
+    _check_choice("loss", loss, LOSSES)
+    _check_choice("features", features, FEATURES)
+    _check_choice("average", average, AVERAGES)
     sizes = _counts(num_classes, counts)
     C = len(sizes)
     least = 1 if loss == "mse" else min(2, C - 1)
@@ -128,7 +129,6 @@ def check_setting(
         raise DataError(
             f"Expected dim of at least {least} for {C} classes and loss {loss}, got {dim!r}."
         )
-    depth = rest["depth"]
     if not _is_integer(depth) or depth < 1:
         raise DataError(f"Expected depth as a number of linear maps, at least 1, got {depth!r}.")
     if (weight_decay is None) == (norms is None):
@@ -137,45 +137,53 @@ def check_setting(
     if bias is not None:
         _check_bias(bias, norms)
     if weight_decay is not None:
-        features = float(sizes.sum()) if rest["average"] == "samples" else float(C)
-        weight_decay = _decays(weight_decay, features)
+        weight_decay = _decays(weight_decay, float(sizes.sum()) if average == "samples" else C)
     if norms is not None:
-        norms = _pair("norms", norms)
-        if min(norms) <= 0:
-            raise DataError(f"Expected norms=(α, β) above 0, got {norms}.")
-        _check_size("norms", *norms)
-        if depth > 1:
-            raise DataError(f"Expected weight_decay= beside depth={int(depth)}, got norms=.")
-    smoothing = _between("smoothing", rest["smoothing"], SMOOTHING, loss == "label_smoothing", 1.0)
-    focal_gamma = _between("focal_gamma", rest["focal_gamma"], FOCUS, loss == "focal", 100.0)
-    targets = _targets(rest["targets"], C, loss)
+        norms = _norms(norms, depth)
     return Setting(
-        sizes,
-        None if dim is None else int(dim),
-        loss,
-        smoothing,
-        focal_gamma,
-        targets,
-        weight_decay,
-        norms,
-        None if bias is None else float(bias),
-        rest["features"],
-        int(depth),
-        rest["average"],
+        counts=sizes,
+        dim=None if dim is None else int(dim),
+        loss=loss,
+        smoothing=_loss_option("smoothing", smoothing, loss),
+        focal_gamma=_loss_option("focal_gamma", focal_gamma, loss),
+        targets=_targets(targets, C, loss),
+        weight_decay=weight_decay,
+        norms=norms,
+        bias=None if bias is None else float(bias),
+        features=features,
+        depth=int(depth),
+        average=average,
     )
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise if a value is not one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise DataError(f"Expected {name} {' or '.join(choices)}, got {value!r}.")
+
+
+def _norms(values: Any, depth: int) -> tuple[float, float]:
+    """Return the two norms, or raise."""
+    norms = _pair("norms", values)
+    if min(norms) <= 0:
+        raise DataError(f"Expected norms=(α, β) above 0, got {norms}.")
+    _check_size("norms", *norms)
+    if depth > 1:
+        raise DataError(f"Expected weight_decay= with depth={int(depth)}, got norms=.")
+    return norms
 
 
 def _check_bias(bias: Any, norms: Any) -> None:
     """Raise if the bias penalty is negative, out of range, or combined with norms."""
     penalty = as_number("bias", bias)
     if penalty < 0:
-        raise DataError(f"Expected bias as its penalty >= 0, or bias=None without one, got {bias}.")
+        raise DataError(f"Expected bias as a penalty >= 0, or bias=None for no bias, got {bias}.")
     if penalty and norms is not None:
-        raise DataError(f"Expected bias=0 or bias=None beside norms=, got its penalty {bias}.")
+        raise DataError(f"Expected bias=0 or bias=None with norms=, got the penalty {bias}.")
     if penalty and not CHEAPEST <= penalty <= DEAREST:
         raise DataError(
-            f"Expected bias as its penalty from {CHEAPEST:g} to {DEAREST:g}, bias=0 for a free one "
-            f"or bias=None without one, got {bias}."
+            f"Expected bias as a penalty from {CHEAPEST:g} to {DEAREST:g}, bias=0 for a free bias "
+            f"or bias=None for no bias, got {bias}."
         )
 
 
@@ -234,8 +242,6 @@ def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
     """Return the two weight decays; one number λ, on mean squared features, is λ and λ/`features`.
 
     The mean is over n samples or, with `average="classes"`, over C classes.
-
-    The mean is over n samples or, where every class counts once, over C classes.
     """
     single = isinstance(weight_decay, Real)
     if single:
@@ -245,7 +251,9 @@ def _decays(weight_decay: Any, features: float) -> tuple[float, float]:
         pair = _pair("weight_decay", weight_decay)
     if min(pair) < 0 or (min(pair) == 0) != (max(pair) == 0):
         got = weight_decay if single else pair
-        raise DataError(f"Expected weight_decay above 0, or 0 for the limit of none, got {got}.")
+        raise DataError(
+            f"Expected weight_decay above 0, or 0 for the limit without weight decay, got {got}."
+        )
     if max(pair) > 0:
         _check_size("weight_decay", *pair)
     return pair
@@ -260,11 +268,12 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
     return as_number(name, first), as_number(name, second)
 
 
-def _between(name: str, value: float | None, default: float, used: bool, limit: float) -> float:
-    """Return an option of a loss, its default, or 0 if the loss does not have it."""
-    if not used:
+def _loss_option(name: str, value: float | None, loss: str) -> float:
+    """Return an option of one loss: the value, its default, or 0 with other losses."""
+    owner, default, limit = LOSS_OPTIONS[name]
+    if loss != owner:
         if value is not None:
-            raise DataError(f"Expected {name} only with the loss that has it, got {value}.")
+            raise DataError(f"Expected {name} only with loss {owner}, got {value} with {loss}.")
         return 0.0
     number = default if value is None else as_number(name, value)
     if not 0 <= number < limit:
@@ -284,11 +293,11 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
         raise DataError(f"Expected targets as a matrix of numbers, got {values!r}.") from error
     if targets.shape != (num_classes, num_classes):
         raise DataError(
-            f"Expected targets of shape ({num_classes}, {num_classes}), a column for each class, "
+            f"Expected targets of shape ({num_classes}, {num_classes}), one column per class, "
             f"got {tuple(targets.shape)}."
         )
     if not bool((targets >= 0).all()) or float((targets.sum(0) - 1).abs().max()) > 1e-6:
-        raise DataError("Expected targets whose columns are distributions, got others.")
+        raise DataError("Expected targets whose columns are probabilities that sum to 1.")
     return targets / targets.sum(0)
 
 

@@ -20,8 +20,8 @@ def shrunk(values: Tensor, samples: float, decay: float, factors: int) -> Tensor
 
     $$\arg\min_\sigma \tfrac{(s-\sigma)^2}{2n} + \tfrac F2\lambda\sigma^{2/F}$$
 
-    For F = 2 that is $(s - n\lambda)_+$; for more it jumps to 0 from $s(F-2)/(F-1)$, when the
-    decay reaches `critical_decay`. Derived in docs/targets.md.
+    For F = 2 the result is $(s - n\lambda)_+$. For larger F it jumps from $s(F-2)/(F-1)$ to 0 when
+    the decay reaches `critical_decay`. Derived in docs/targets.md.
 
     >>> shrunk(torch.tensor([3.0, 1.0]), 2.0, 1.0, 2).tolist()
     [1.0, 0.0]
@@ -130,7 +130,7 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
         return others * (torch.eye(C).double() - flat) + common * flat, math.inf
     direction = roots / roots.norm()
 
-    def without_bias(matrix: Tensor) -> Tensor:  # what is left after the best bias
+    def without_bias(matrix: Tensor) -> Tensor:  # the residual after the best bias
         return matrix - torch.outer(matrix @ direction, direction) / (1 + penalty)
 
     fit, extrapolated, speed, lower = (
@@ -152,7 +152,7 @@ def _with_bias(setting: Setting, weight: float) -> tuple[Tensor, float]:
             slope = residual / n * min(1.0, weight / max(size, 1e-300))
             level = slope - torch.outer(
                 slope @ direction, direction
-            )  # better where the penalty is tiny
+            )  # better if the penalty is tiny
             for dual in (slope, level):
                 bound = -float((dual * labels).sum()) - n / 2 * float(dual.square().sum())
                 bound -= n / (2 * penalty) * float((dual @ direction).square().sum())
@@ -203,11 +203,13 @@ def regression_target(covariance: ArrayLike, weight_decay: tuple[float, float]) 
         raise DataError(f"Expected positive weight decays, got {weight_decay}.")
     values, vectors = np.linalg.eigh(S)
     if values.min() < -1e-9 * max(values.max(), 1e-300):
-        raise DataError(f"Expected a covariance without negative directions, got {values.min():g}.")
+        raise DataError(
+            f"Expected a covariance without negative eigenvalues, got {values.min():g}."
+        )
     roots = np.sqrt(np.maximum(values, 0.0))
     c = math.sqrt(on_weights * on_features)
     kept = np.maximum(roots - c, 0.0)
-    lost_part = np.minimum(roots, c)  # what is not fitted of each root
+    lost_part = np.minimum(roots, c)  # the part of each root that is not fitted
     gram = (vectors * (kept * math.sqrt(on_features / on_weights))) @ vectors.T
     ratio = np.divide(lost_part, roots, out=np.zeros_like(lost_part), where=roots > 0)
     mse = float((lost_part**2).sum())
