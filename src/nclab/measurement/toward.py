@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nclab.measurement.collapse import Collapse
 
 MOST_CLASSES = 1000
-PLAIN = {"features": "free", "depth": 1, "smoothing": None, "focal_gamma": None, "targets": None}
 ASK = "collapse.target() and collapse.distance_to() find it"
 
 
@@ -87,16 +86,6 @@ def _target(collapse: "Collapse", counts: "Tensor", norms: tuple[float, float]) 
     bias = 0.0 if collapse.bias_norm > 0 else None
     if len(counts.unique()) == 1:
         return solved_target(counts=counts, norms=norms, bias=bias)
-    setting = check_setting(
-        None,
-        counts,
-        dim=None,
-        loss="cross_entropy",
-        weight_decay=None,
-        norms=norms,
-        bias=bias,
-        average="samples",
-        **PLAIN,
-    )
+    setting = check_setting(None, counts, norms=norms, bias=bias)
     path = target_path(tuple(counts.tolist()), bias is not None)
     return target_of(setting, path.at(setting.norm))

@@ -145,19 +145,8 @@ def etf_value(model: Model, decay: float) -> float | None:
     """
     if model.kind != "linear" or model.loss != "cross_entropy":
         return None
-    usual: dict[str, Any] = dict.fromkeys(("smoothing", "focal_gamma", "targets"))
     setting = check_setting(
-        model.classes,
-        None,
-        dim=None,
-        loss=model.loss,
-        weight_decay=(decay, decay),
-        norms=None,
-        bias=None,
-        features="free",
-        depth=model.layers,
-        average="samples",
-        **usual,
+        model.classes, None, loss=model.loss, weight_decay=(decay, decay), depth=model.layers
     )
     return shape_value(setting, shapes(model.classes)[0], decay)[1]
 
