@@ -85,7 +85,7 @@ def main(epochs: int) -> None:
         print(f"epoch {row['epoch']:.0f}   loss {row['loss']:.3f}   cdnv {row['cdnv']:.3f}")
 
     print(report.last.strata(groups=4))
-    print(*report.last.lines(), sep="\n")
+    print(*report.last.summary(), sep="\n")
     report.to_html(folder / "measured.html")
     print("pages:", folder / "measured.html", write_report(folder).page)
 

@@ -19,7 +19,7 @@ print("least alike class:", int(collapse.intra_cosine.argmin()))
 
 # How sure, and compared with what: ± 95 %, the same with shuffled labels, and the dearer metrics.
 careful = nclab.measure_features(
-    features, labels, weight=means, intervals=True, null=True, metrics="all"
+    features, labels, weight=means, intervals=True, shuffled_labels=True, metrics="all"
 )
 print(careful)
 print(careful.verdict)

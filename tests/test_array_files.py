@@ -1,4 +1,4 @@
-"""Reading .npz and .safetensors files, good and bad."""
+"""Reading .npz, .safetensors, .npy and .csv files, good and bad."""
 
 from pathlib import Path
 
@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 import nclab
-from nclab.array_files import pick, read_arrays
-from nclab.class_columns import FEATURES
+from nclab.array_files import FEATURES, pick, read_arrays
+from nclab.errors import DataError
+from nclab.training.data.samples import read_samples
 
 
 def test_both_formats_round_trip(tmp_path: Path) -> None:
@@ -72,3 +73,44 @@ def test_bad_files_give_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_missing_name_lists_what_is_there() -> None:
     with pytest.raises(nclab.NclabError, match=r"features or X or inputs in f\.npz, found a, b"):
         pick({"b": 1, "a": 2}, FEATURES, "f.npz")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5,2,0\n3,4,1\n",
+        "a,b,c\n1.5,2,0\n3,4,1\n",
+        "class,a,b\n0,1.5,2\n1,3,4\n",
+        '\ufeff"a","y","b"\r\n1.5,0,2\r\n3,1.0,4\r\n',
+    ],
+)
+def test_the_label_is_last_or_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.csv").write_text(text, encoding="utf-8", newline="")
+    samples = read_samples(tmp_path / "mine.csv")
+    assert samples.inputs.tolist() == [[1.5, 2.0], [3.0, 4.0]]
+    assert samples.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("1,2,0\n3,x,1\n", "expected numbers in column 2, got 'x'"),
+        ("1,2,0\n3,1\n", "Expected a label in column 3 .* got none in row 1"),
+        ("1,2,0.5\n3,1,1\n", "integer labels in column 3 .* got 0.5 in row 0"),
+        ("0\n1\n", "got 2 rows of 1"),
+        ("", "got 0 rows of 1"),
+        ("\n\n", "got 0 rows of 1"),
+        ("1,2,9223372036854775808\n3,1,1\n", "integer labels .* got 9.22337e.18 in row 0"),
+        ("1,2,inf\n3,1,1\n", "integer labels .* got inf"),
+        ("nan,2,0\n3,1,1\n", "got nan in row 0, column 0"),
+        ("1,2,nan\n3,1,1\n", "Expected a label in column 3 .* got none in row 0"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_bad_csv_files_give_one_clear_line(tmp_path: Path, text: str, pattern: str) -> None:
+    (tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(DataError, match=pattern) as caught:
+        read_samples(tmp_path / "mine.csv")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="does not exist"):
+        read_samples(tmp_path / "other.csv")

@@ -16,7 +16,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 FEATURES = torch.randn(300, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(300) % 3
 COLLAPSE = nclab.measure_features(
-    FEATURES, LABELS, weight=torch.eye(3, 4), intervals=True, null=True
+    FEATURES, LABELS, weight=torch.eye(3, 4), intervals=True, shuffled_labels=True
 )
 
 
@@ -26,9 +26,9 @@ def test_a_layer_has_a_row_for_each_metric() -> None:
     assert frame.loc["cdnv", "value"] == COLLAPSE.cdnv
     assert frame.loc["max_inter", "at_collapse"] == -0.5
     assert COLLAPSE.intervals is not None
-    assert COLLAPSE.null is not None
+    assert COLLAPSE.shuffled_labels is not None
     assert frame.loc["alpha", "low"] == COLLAPSE.intervals["alpha"].low
-    assert frame.loc["cdnv", "labels_shuffled"] == COLLAPSE.null["cdnv"]
+    assert frame.loc["cdnv", "labels_shuffled"] == COLLAPSE.shuffled_labels["cdnv"]
     plain = nclab.measure_features(FEATURES, LABELS).to_frame()
     assert list(plain.columns) == ["value", "at_collapse", "meaning"]
     assert plain["value"].isna()["loss"]

@@ -18,15 +18,11 @@ SRC = Path(nclab.__file__).parents[1]
 PACKAGES = ("nclab", "nclab_papers")
 GROUND = {
     "array_files",
-    "class_columns",
     "compute",
-    "csv_samples",
     "errors",
     "files",
     "folders",
     "frame",
-    "npy",
-    "pickles",
     "plugins",
     "progress",
     "tensor_trees",

@@ -1,6 +1,6 @@
 """nclab, the neural collapse laboratory.
 
-Names are imported on first use, so that `import nclab` and `nclab --help` stay light.
+Names are imported on first use, so that `import nclab` and `nclab --help` are fast.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-_HOME = {
+_MODULES = {
     "Certificate": "nclab.theory.certificates.certificate",
     "ClassMoments": "nclab.statistics.moments",
     "Collapse": "nclab.measurement.collapse",
@@ -45,7 +45,7 @@ _HOME = {
     "target": "nclab.theory.targets.dispatch",
 }
 
-_ROOMS = ("metrics", "monitor", "statistics", "theory", "ulpm")
+_PACKAGES = ("metrics", "monitor", "statistics", "theory", "ulpm")
 
 __all__ = [
     "Certificate",
@@ -74,11 +74,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"nclab.{name}")
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'nclab' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -3,23 +3,40 @@
 import contextlib
 import functools
 import os
+import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nclab.class_columns import FEATURES, LABELS
-from nclab.csv_samples import read_csv, read_csv_labels
-from nclab.errors import DataError
-from nclab.npy import map_array, npz_names, read_npz
-from nclab.pickles import PICKLES, refuse_pickle
+from nclab.errors import DataError, MissingExtra
 
+FEATURES = ("features", "X", "inputs")
+"""Names of an array of features."""
+LABELS = ("labels", "y", "targets")
+"""Names of an array of labels."""
+WEIGHT = ("weight", "W")
+"""Names of the weight of a classifier."""
+BIAS = ("bias", "b")
+"""Names of the bias of a classifier."""
+LABEL_COLUMNS = (*LABELS, "label", "target", "class")
+"""Names of the label column of a .csv file. Without such a column the labels are the last one."""
 KNOWN = "a .npz, .safetensors, .npy or .csv file"
+PICKLES = (".pt", ".pth", ".pkl", ".bin")
+"""Suffixes of files that may hold pickles, which can run code."""
+CONVERT = """\
+    import torch; from safetensors.torch import save_file
+    part = torch.load({name!r}, weights_only=True)
+    save_file({{"features": part["features"], "labels": part["labels"]}}, {new!r})"""
+LARGEST_INTEGER = 2**53
+"""Largest size up to which float64 holds every integer."""
 
 
 class Arrays(Mapping[str, Any]):
-    """The arrays of a file by name, each read when it is asked for."""
+    """The arrays of a file by name. Each array is read when it is used."""
 
     def __init__(self, names: Iterable[str], read: Callable[[str], Any]) -> None:
         self._names = list(names)
@@ -31,7 +48,7 @@ class Arrays(Mapping[str, Any]):
         return self._read(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # that of Mapping would read it
+        return name in self._names  # the method of Mapping would read the array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -41,12 +58,11 @@ class Arrays(Mapping[str, Any]):
 
 
 def read_arrays(path: str | os.PathLike[str]) -> Arrays:
-    """The arrays of a .npz (numpy) or .safetensors (torch) file, by name.
+    """Return the arrays of a .npz (numpy) or .safetensors (torch) file by name.
 
     A .npy file holds features alone, a .csv file features and a label in every row.
 
     >>> import tempfile
-    >>> import numpy as np
     >>> file = Path(tempfile.mkdtemp()) / "points.npz"
     >>> np.savez(file, X=np.zeros((3, 2)), y=[0, 1, 0])
     >>> sorted(read_arrays(file))
@@ -58,35 +74,35 @@ def read_arrays(path: str | os.PathLike[str]) -> Arrays:
     if not file.exists():
         raise DataError(f"Expected {KNOWN}, but {file} does not exist.")
     if not file.is_file():
-        raise DataError(f"Expected {KNOWN}, but {file} is no regular file.")
+        raise DataError(f"Expected {KNOWN}, but {file} is not a regular file.")
     if file.suffix == ".npz":
-        return Arrays(npz_names(file), functools.partial(read_npz, file))
+        return _read_npz(file)
     if file.suffix == ".safetensors":
-        return _safetensors(file)
+        return _read_safetensors(file)
     if file.suffix == ".npy":
-        return Arrays(FEATURES[:1], lambda _: np.array(map_array(file)))
+        return Arrays(FEATURES[:1], lambda _: read_npy(file))
     if file.suffix == ".csv":
         pair = read_csv(file)
         return Arrays((FEATURES[0], LABELS[0]), lambda name: pair[name == LABELS[0]])
     if file.suffix in PICKLES:
-        refuse_pickle(file)
+        reject_pickle(file)
     raise DataError(
         f"Expected {KNOWN}, got {file.name}. Save with numpy.savez(path, features=..., labels=...)."
     )
 
 
 def read_labels(path: str | os.PathLike[str]) -> Any:
-    """The labels of a file of their own: a .npy array, the last column of a .csv, or by name."""
+    """Return the labels of a file without features: .npy, .csv, or an array called "labels"."""
     file = Path(path)
     if file.suffix == ".npy":
         return read_arrays(file)[FEATURES[0]]
     if file.suffix == ".csv" and file.is_file():
-        return read_csv_labels(file)
+        return _csv_labels(file)
     return pick(read_arrays(file), LABELS, file)
 
 
 def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any:
-    """The array under the first of the names that is there, or an error that lists them.
+    """Return the array with the first of the names that exists; raise if none exists.
 
     >>> pick({"y": [1]}, LABELS, "points.npz")
     [1]
@@ -94,27 +110,100 @@ def pick(arrays: Mapping[str, Any], names: Iterable[str], source: object) -> Any
     for name in names:
         if name in arrays:
             return arrays[name]
-    found = ", ".join(repr(name)[1:-1] for name in sorted(arrays)) or "nothing"
-    raise DataError(f"Expected {' or '.join(names)} in {source}, found {found}.")
+    present = ", ".join(repr(name)[1:-1] for name in sorted(arrays)) or "nothing"
+    raise DataError(f"Expected {' or '.join(names)} in {source}, found {present}.")
 
 
 def pick_optional(arrays: Mapping[str, Any], names: Iterable[str]) -> Any | None:
-    """The array under the first of the names that is there, or None."""
+    """Return the array with the first of the names that exists, or None."""
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def _safetensors(file: Path) -> Arrays:
-    def read(name: str) -> Any:
-        with _opened(file) as archive:
-            return plain_tensor(archive.get_tensor(name), file)
+def reject_pickle(file: Path) -> NoReturn:
+    """Raise with the lines that convert a pickle, which can run code and is never opened.
 
-    with _opened(file) as archive:
+    >>> reject_pickle(Path("out/a.pt"))
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected a file without pickle, got a.pt. Convert it:
+        import torch; from safetensors.torch import save_file
+        part = torch.load('out/a.pt', weights_only=True)
+        save_file({"features": part["features"], "labels": part["labels"]}, 'out/a.safetensors')
+    """
+    lines = CONVERT.format(name=str(file), new=str(file.with_suffix(".safetensors")))
+    raise DataError(f"Expected a file without pickle, got {file.name}. Convert it:\n{lines}")
+
+
+# numpy
+
+
+def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
+    """Return the array of a .npy file, memory-mapped if `mapped`."""
+    with _readable(file):
+        array = np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)
+        return _checked(array, file) if mapped else _native(_checked(array, file))
+
+
+def _read_npz(file: Path) -> Arrays:
+    if not zipfile.is_zipfile(file):
+        raise DataError(f"Expected a .npz archive, but {file} is not one (or is cut short).")
+
+    def read(name: str) -> NDArray[Any]:
+        with _readable(file), np.load(file, allow_pickle=False) as archive:
+            return _native(_checked(archive[name], file))
+
+    with _readable(file), np.load(file, allow_pickle=False) as archive:
+        return Arrays(archive.files, read)
+
+
+def _checked(array: Any, file: Path) -> NDArray[Any]:
+    """Return an array of numbers or texts; raise for other types."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufcSU":
+        kind = array.dtype if isinstance(array, np.ndarray) else "no array"
+        raise DataError(f"Expected numbers or texts in {file}, got {kind}.")
+    return array
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in the byte order of this machine."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+@contextlib.contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Turn every error of numpy and zipfile on a damaged or hostile file into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from error
+    except MemoryError as error:
+        raise DataError(f"Cannot read {file}: its arrays do not fit into memory.") from error
+    except Exception as error:
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "allow_pickle" in message:
+            raise DataError(
+                f"Expected plain numeric arrays, but {file} holds pickled objects, which could run "
+                "code. Save the arrays with a numeric dtype."
+            ) from error
+        raise DataError(f"Cannot read {file}: it is damaged ({message:.200}).") from error
+
+
+# safetensors
+
+
+def _read_safetensors(file: Path) -> Arrays:
+    def read(name: str) -> Any:
+        with _open_safetensors(file) as archive:
+            return check_precision(archive.get_tensor(name), file)
+
+    with _open_safetensors(file) as archive:
         return Arrays(archive.keys(), read)
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    """A file of safetensors, whose faults are errors of ours."""
+def _open_safetensors(file: Path) -> Iterator[Any]:
+    """Open a safetensors file; its errors become DataErrors."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -125,14 +214,14 @@ def _opened(file: Path) -> Iterator[Any]:
     except OSError as error:
         raise DataError(f"Cannot read {file}: {error}.") from error
     except MemoryError as error:
-        raise DataError(f"Cannot read {file}: its arrays do not fit the memory.") from error
+        raise DataError(f"Cannot read {file}: its arrays do not fit into memory.") from error
 
 
-def plain_tensor(tensor: Any, where: object) -> Any:
-    """A tensor of numbers that can be calculated with; those of 8 bits and less are refused.
+def check_precision(tensor: Any, source: object) -> Any:
+    """Return a tensor; raise for floating-point numbers of 8 bits or fewer.
 
     >>> import torch
-    >>> plain_tensor(torch.ones(2), "it")
+    >>> check_precision(torch.ones(2), "f.safetensors")
     tensor([1., 1.])
     """
     import torch
@@ -141,6 +230,122 @@ def plain_tensor(tensor: Any, where: object) -> Any:
     if tensor.dtype.is_floating_point and tensor.dtype not in known:
         kind = str(tensor.dtype).removeprefix("torch.")
         raise DataError(
-            f"Expected numbers of 16 bits or more in {where}, got {kind}. Convert them."
+            f"Expected numbers of 16 bits or more in {source}, got {kind}. Convert them."
         )
     return tensor
+
+
+# csv
+
+
+def read_csv(file: Path) -> tuple[Any, Any]:
+    """Return inputs (n, d) and labels (n,), integers or names of classes, of a .csv file.
+
+    A first line without numbers holds the names of the columns.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.csv"
+    >>> _ = file.write_text("y,height,width\\n1,0.5,2\\n0,1.5,3\\n")
+    >>> inputs, labels = read_csv(file)
+    >>> inputs.tolist(), labels.tolist()
+    ([[0.5, 2.0], [1.5, 3.0]], [1, 0])
+    >>> _ = file.write_text("0.5,2,cat\\n1.5,3,dog\\n")
+    >>> read_csv(file)[1].tolist()
+    ['cat', 'dog']
+    """
+    if not file.is_file():
+        raise DataError(f"Expected a .csv file, but {file} does not exist.")
+    first = _first_line(file)
+    has_names = not any(_is_number(cell) for cell in first)
+    column = _label_column(first if has_names else [])
+    table = _csv_table(file, has_names, column % len(first))
+    if table.shape[0] == 0 or table.shape[1] < 2:
+        raise DataError(
+            f"Expected rows of at least one number and a label in {file}, got {len(table)} rows "
+            f"of {table.shape[1] or 1}."
+        )
+    inputs = table.drop(columns=table.columns[column])
+    for number, name in enumerate(inputs.columns):
+        if inputs[name].dtype.kind not in "iuf":
+            words = [word for word in inputs[name] if not _is_number(str(word))]
+            raise DataError(
+                f"Cannot read {file}: expected numbers in column {number + 1}, got "
+                f"{str((words or [''])[0])!r:.60}."
+            )
+    return inputs.to_numpy(np.float64), _labels(table, column % len(first), file)
+
+
+def _csv_labels(file: Path) -> Any:
+    """Return the labels of a .csv file that may have no other column."""
+    first = _first_line(file)
+    has_names = any(name in LABEL_COLUMNS for name in first)
+    column = _label_column(first if has_names else [])
+    table = _csv_table(file, has_names, column % len(first))
+    if not len(table):
+        raise DataError(f"Expected labels in {file}, got no rows.")
+    return _labels(table, column % len(first), file)
+
+
+def _first_line(file: Path) -> list[str]:
+    with _readable(file), file.open(encoding="utf-8-sig") as lines:
+        return [cell.strip().strip('"') for cell in lines.readline().split(",")]
+
+
+def _label_column(names: list[str]) -> int:
+    """Return the index of the label column among column names; -1 for the last column."""
+    return next((index for index, name in enumerate(names) if name in LABEL_COLUMNS), -1)
+
+
+def _csv_table(file: Path, has_names: bool, label_column: int) -> Any:
+    """Return a .csv file as a pandas table with labels as text."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("A .csv file", package="pandas", extra="notebook") from error
+    with _readable(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of pandas deprecate float_precision
+        warnings.simplefilter("error", pandas.errors.ParserWarning)  # rows that are too long
+        try:
+            return pandas.read_csv(
+                file,
+                header=0 if has_names else None,
+                index_col=False,
+                converters={label_column: lambda cell: str(cell).strip(' "')},
+                encoding="utf-8-sig",
+                float_precision="round_trip",
+                skipinitialspace=True,
+            )
+        except pandas.errors.EmptyDataError:
+            return pandas.DataFrame()
+
+
+def _labels(table: Any, column: int, file: Path) -> Any:
+    """Return the labels of a table: integers if all are numbers, else words."""
+    cells = table.iloc[:, column]
+    empty = np.flatnonzero(cells.isna() | (cells == ""))
+    if len(empty):
+        raise DataError(
+            f"Expected a label in column {column + 1} of {file} in every row, got none in row "
+            f"{empty[0]}."
+        )
+    words = np.array(cells.tolist(), dtype=np.str_)
+    try:
+        labels = words.astype(np.float64)
+    except ValueError:
+        return words
+    wrong = np.flatnonzero((labels != np.round(labels)) | ~(np.abs(labels) <= LARGEST_INTEGER))
+    if len(wrong):
+        raise DataError(
+            f"Expected integer labels in column {column + 1} of {file}, got "
+            f"{labels[wrong[0]]:g} in row {wrong[0]}. Name the column of the labels 'label', or "
+            "put it last."
+        )
+    return labels.astype(np.int64)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

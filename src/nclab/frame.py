@@ -1,4 +1,4 @@
-"""Rows as a table of pandas, which is imported when it is asked for."""
+"""Rows as a pandas table; pandas is imported on first use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def as_frame(
     rows: Iterable[Mapping[str, Any]], *, index: Sequence[str] | None = None
 ) -> "DataFrame":
-    """A pandas table, a row for each mapping.
+    """Return a pandas table with one row per mapping.
 
     >>> as_frame([{"cdnv": 0.5}, {"cdnv": 0.25}])["cdnv"].tolist()
     [0.5, 0.25]

@@ -13,7 +13,7 @@ import nclab
 from nclab.engine import Job, Progress
 from nclab.engine.ray import Cluster
 from nclab.files import write_whole
-from nclab.measurement import shard_rounds
+from nclab.measurement import shard_workers
 from nclab.measurement import shards as module
 from nclab.training.sweep import train, train_sweep
 from tests.clouds import cloud
@@ -58,7 +58,7 @@ def noted(report: Any, shards: Any, plan: Any) -> Any:
     folder = Path(shards[0]).parents[1] / "rounds"
     (folder / platform.node()).touch()
     _wait(lambda: len(list(folder.iterdir())) == 2)
-    return shard_rounds.first_round(report, shards, plan)
+    return shard_workers.first_round(report, shards, plan)
 
 
 def job(report: Any, group: Any) -> None:
@@ -121,7 +121,7 @@ def main() -> dict[str, Any]:
 
         setattr(module, "first_round", this.noted)  # noqa: B010
         found = nclab.measure_shards(SHARED / "shards", data.weight, data.bias, engine=cluster)
-        setattr(module, "first_round", shard_rounds.first_round)  # noqa: B010
+        setattr(module, "first_round", shard_workers.first_round)  # noqa: B010
         told["measured"] = found.to_dict()
         told["unshared shards"] = refusal(
             lambda: nclab.measure_shards("/tmp/shards", engine=cluster, skip_bad=True)

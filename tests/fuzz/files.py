@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from nclab.array_files import pick, read_arrays
-from nclab.class_columns import FEATURES, LABELS
+from nclab.array_files import FEATURES, LABELS, pick, read_arrays
 from nclab.errors import NclabError
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.shards import measure_shards

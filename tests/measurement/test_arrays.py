@@ -53,6 +53,18 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "one-dimensional features": (run(features=DATA.features[:, 0]), r"got \(45,\)"),
     "three-dimensional features": (run(features=DATA.features[None]), r"got \(1, 45, 7\)"),
     "integer features": (run(features=DATA.labels[:, None]), "floating-point features, got int64"),
+    "complex labels": (
+        run(labels=torch.ones(45, dtype=torch.cfloat)),
+        "integer labels, got complex64",
+    ),
+    "complex labels with a weight": (
+        run(labels=torch.ones(45, dtype=torch.cfloat), weight=DATA.weight),
+        "integer labels, got complex64",
+    ),
+    "complex soft labels": (
+        run(labels=torch.ones(45, 5, dtype=torch.cfloat), soft=True),
+        "real soft labels",
+    ),
     "complex features": (run(features=np.ones((45, 2), complex)), "numeric features"),
     "ragged features": (run(features=[[1.0], [1.0, 2.0]], labels=[0, 1]), "different lengths"),
     "dimension one": (run(features=DATA.features[:, :1]), "dimension 2 or more for 5 classes"),
@@ -94,7 +106,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no cache": (run(cache_bytes=-1), "cache_bytes of at least 0, got -1"),
     "endless groups": (run(intervals=10**9), "from 5 to 1000 groups"),
     "more groups than samples": (run(intervals=46), "got 45 for 46"),
-    "bias alone": (run(bias=DATA.bias), "weight beside bias"),
+    "bias alone": (run(bias=DATA.bias), "weight together with bias"),
     "bias too short": (run(weight=DATA.weight, bias=DATA.bias[:3]), r"shape \(5,\), got \(3,\)"),
     "bias as a matrix": (
         run(weight=DATA.weight, bias=DATA.bias[None]),
@@ -106,7 +118,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         run(features=np.ma.masked_less(DATA.features.numpy(), 0)),
         "features without masked entries",
     ),
-    "features alone": (run(labels=None), "labels beside the features"),
+    "features alone": (run(labels=None), "labels in addition to the features"),
     "a number": (run(features=3.0, labels=None), "got a float alone"),
     "batches of one": (run(features=[(DATA.features,)], labels=None), "got a tuple"),
     "batches of another width": (

@@ -1,4 +1,4 @@
-"""Numbers that contradict each other, or what stands beside them, are said to."""
+"""Warnings about numbers that contradict each other or the data."""
 
 import pytest
 import torch
@@ -19,8 +19,8 @@ def separated(
     return etf[labels] + 0.05 * noise, labels, 20 * etf
 
 
-def said(collapse: nclab.Collapse, words: str) -> bool:
-    """Whether one of the warnings has these words."""
+def warns(collapse: nclab.Collapse, words: str) -> bool:
+    """Whether one of the warnings contains these words."""
     return any(words in warning for warning in collapse.warnings)
 
 
@@ -34,12 +34,12 @@ def test_noise_in_many_dimensions_is_named_with_its_level() -> None:
     rows, labels = torch.randn(40, 2000, generator=generator), torch.arange(40) % 10
     collapse = nclab.measure_features(rows, labels)
     assert collapse.nc1_trace_pinv == pytest.approx(0.013, abs=0.002)
-    assert said(collapse, "noise of these sizes scores nc1_trace_pinv 0.01357")
-    assert said(collapse, "nc4_ncc_accuracy 1.00")
-    assert "no class structure" in collapse.verdict
+    assert warns(collapse, "pure noise would score nc1_trace_pinv 0.01357")
+    assert warns(collapse, "nc4_ncc_accuracy 1.00")
+    assert "No class structure" in collapse.verdict
     etf = simplex_etf(10, 2000, generator=generator)
     collapsed = nclab.measure_features(etf[labels] + 1e-4 * rows / 45, labels)
-    assert not said(collapsed, "noise of these sizes")
+    assert not warns(collapsed, "pure noise")
 
 
 @pytest.mark.parametrize("wrong", ["labels off by one", "rows of W permuted"])
@@ -51,7 +51,7 @@ def test_a_classifier_of_other_labels_is_noticed(wrong: str) -> None:
         labels = (labels + 1) % 10
     collapse = nclab.measure_features(features, labels, weight)
     assert collapse.accuracy == 0.0
-    assert said(collapse, "right on 0.0% of the samples, the nearest class mean on 100.0%")
+    assert warns(collapse, "right on 0.0% of the samples, the nearest class mean on 100.0%")
 
 
 def test_an_accuracy_at_chance_is_named() -> None:
@@ -59,7 +59,7 @@ def test_an_accuracy_at_chance_is_named() -> None:
     generator = torch.Generator().manual_seed(1)
     shuffled = labels[torch.randperm(len(labels), generator=generator)]
     collapse = nclab.measure_features(features, shuffled, weight)
-    assert said(collapse, "is that of guessing among the classes, 0.1")
+    assert warns(collapse, "is that of random guessing, 0.1")
 
 
 def test_always_naming_the_largest_class_is_named() -> None:
@@ -68,21 +68,21 @@ def test_always_naming_the_largest_class_is_named() -> None:
     bias = torch.zeros(10, dtype=torch.float64)
     bias[0] = 1e4
     collapse = nclab.measure_features(features[keep], labels[keep], weight, bias)
-    assert said(collapse, "no better than always naming the largest class")
+    assert warns(collapse, "no better than always predicting the largest class")
 
 
 def test_outputs_instead_of_features_are_noticed() -> None:
     features, labels, weight = separated()
     logits = features @ weight.T
-    assert said(nclab.measure_features(logits, labels), "look like logits")
-    assert said(nclab.measure_features(logits.softmax(1), labels), "look like softmax outputs")
+    assert warns(nclab.measure_features(logits, labels), "look like logits")
+    assert warns(nclab.measure_features(logits.softmax(1), labels), "look like softmax outputs")
 
 
 def test_imbalance_beside_balanced_ideals_is_named() -> None:
     features, labels, weight = separated(num_classes=3, per_class=300)
     keep = (labels != 2) | (torch.arange(len(labels)) < 9)
     collapse = nclab.measure_features(features[keep], labels[keep], weight)
-    assert said(collapse, "The largest class has 100 times the samples of the smallest")
+    assert warns(collapse, "The largest class has 100 times the samples of the smallest")
 
 
 def test_ideals_that_relu_features_cannot_reach_are_named() -> None:
@@ -92,8 +92,8 @@ def test_ideals_that_relu_features_cannot_reach_are_named() -> None:
     collapse = nclab.measure_features(means[labels], labels)
     assert collapse.max_inter == pytest.approx(0.9, abs=0.1)
     assert collapse.non_negative
-    assert said(collapse, "cannot reach -0.1111")
-    assert said(collapse, "around the centre max_inter is -0.1111")
+    assert warns(collapse, "cannot reach -0.1111")
+    assert warns(collapse, "after centring, max_inter is -0.1111")
     row = next(line for line in str(collapse).splitlines() if " max_inter " in line)
     assert "≥ 0" in row
     assert "-0.1111" not in row

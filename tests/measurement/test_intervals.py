@@ -10,10 +10,18 @@ import torch
 from torch import Tensor
 
 import nclab
-from nclab.measurement import intervals
+from nclab.measurement import resampling
 from nclab.measurement.gather import Extras
-from nclab.measurement.interval import Interval, jackknife, share_interval
-from nclab.measurement.intervals import EXTREME, FIXED, OTHER_ORDER, SINGLE, Groups
+from nclab.measurement.resampling import (
+    EXTREME,
+    FIXED,
+    OTHER_ORDER,
+    SINGLE,
+    GroupJackknife,
+    jackknife,
+    share_interval,
+)
+from nclab.measurement.results import Interval
 from nclab.metrics.catalogue import EXTRAS, METRICS
 from tests.clouds import cloud
 
@@ -23,7 +31,7 @@ DATA = cloud(per_class=30, noise=0.8)
 def dealt(labels: Tensor, count: int = 10) -> Tensor:
     """The groups of the samples, as the measurement deals them."""
     moments = nclab.ClassMoments(int(labels.max()) + 1, 2)
-    return Groups(moments, None, Extras(), count=count)._deal(labels)
+    return GroupJackknife(moments, None, Extras(), count=count)._assign(labels)
 
 
 def test_every_interval_is_that_of_leaving_out_groups_by_hand() -> None:
@@ -128,7 +136,7 @@ def test_a_floor_of_noise_gets_no_interval_that_excludes_the_truth() -> None:
     rows = means[labels] + torch.randn(400, 30, generator=generator, dtype=torch.float64)
     collapse = nclab.measure_features(rows, labels, means, intervals=True)
     assert collapse.intervals is not None
-    assert "finite samples alone" in collapse.no_interval["nc3_self_duality"]
+    assert "finite-sample bias" in collapse.no_interval["nc3_self_duality"]
     assert "nc1_trace_ratio" in collapse.intervals
 
 
@@ -142,7 +150,7 @@ def test_shares_without_an_error_have_an_interval() -> None:
 
 
 def test_memory_is_announced_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "MUCH", 1000)
+    monkeypatch.setattr(resampling, "ANNOUNCED", 1000)
     with pytest.warns(nclab.NclabWarning, match="about .* GB for 5 classes in dimension 7"):
         nclab.measure_features(DATA.features, DATA.labels, intervals=True)
 
@@ -158,9 +166,11 @@ def test_models_have_them_too_and_tables_show_them() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(7, 9), torch.nn.ReLU(), torch.nn.Linear(9, 9))
     net = torch.nn.Sequential(net, torch.nn.ReLU(), torch.nn.Linear(9, 5))
     loader = list(zip(DATA.features.float().split(25), DATA.labels.split(25), strict=True))
-    report = nclab.measure(net, loader, layers="all", intervals=True, null=True, metrics="all")
+    report = nclab.measure(
+        net, loader, layers="all", intervals=True, shuffled_labels=True, metrics="all"
+    )
     assert report.last.intervals is not None
-    assert report.last.null is not None
+    assert report.last.shuffled_labels is not None
     assert "±" in str(report)
     assert "±" in str(report.last)
     assert "labels shuffled" in str(report.last)

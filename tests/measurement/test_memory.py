@@ -23,7 +23,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
-classes, dim, second_pass = 16_500, 256, sys.argv[1] == "look"
+classes, dim, second_pass = 16_500, 256, sys.argv[1] == "two"
 torch.set_num_threads(1)
 labels = torch.arange(classes)
 features = torch.randn(classes, dim, generator=torch.Generator().manual_seed(0))
@@ -57,8 +57,8 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
         Budget(as_bytes("1GB")).plan("layer", sizes)
     with pytest.raises(DataError, match=r"metrics='default' takes"):
         Budget(as_bytes("9GB")).plan("layer", sizes._replace(directional=True))
-    with pytest.raises(DataError, match=r"leaving out intervals, null and reference takes"):
-        Budget(as_bytes("9GB")).plan("layer", sizes._replace(beside=10**10))
+    with pytest.raises(DataError, match=r"without intervals, shuffled_labels and reference takes"):
+        Budget(as_bytes("9GB")).plan("layer", sizes._replace(observers=10**10))
     with pytest.raises(DataError, match=r"workers=0 takes"):
         Budget(as_bytes("9GB")).plan("layer", sizes, elsewhere=worker_bytes(sizes, 2))
 
@@ -76,7 +76,7 @@ def test_layers_share_the_budget() -> None:
     left = budget.left()
     assert left is not None
     assert left < 900e6
-    with pytest.raises(DataError, match="and 2 layers more"):
+    with pytest.raises(DataError, match="and 2 more layers"):
         Budget(budget.limit, planned={**budget.planned}).plan("three", Sizes(9000, 1000))
 
 
@@ -95,7 +95,9 @@ def test_all_doors_refuse_in_one_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=r"Expected a plan within memory 0\.001 GB"):
             refused()
-    done = call("measure", file, file, "--memory", "1MB")
+    other = tmp_path / "other.safetensors"
+    save_file({"features": DATA.features, "labels": DATA.labels}, other)
+    done = call("measure", file, other, "--memory", "1MB")
     assert done.code == 2
     assert "Expected a plan within memory" in " ".join(done.err.split())
 
@@ -110,10 +112,10 @@ def test_error_bars_of_shards_are_planned_for(tmp_path: Path) -> None:
         lambda **options: nclab.measure_shards(tmp_path, workers=0, **options),
     ):
         assert door(memory="290MB", second_pass=False).samples == 1200
-        with pytest.raises(DataError, match=r"error bars and null 0\.1"):
+        with pytest.raises(DataError, match=r"intervals and shuffled labels 0\.1"):
             door(memory="290MB", intervals=True)
-    sizes = Sizes(400, 300, beside=10**8)
-    assert worker_bytes(sizes, 3) == worker_bytes(sizes._replace(beside=0), 3) + 6 * 10**8
+    sizes = Sizes(400, 300, observers=10**8)
+    assert worker_bytes(sizes, 3) == worker_bytes(sizes._replace(observers=0), 3) + 6 * 10**8
 
 
 def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:
@@ -126,10 +128,10 @@ def test_a_plan_that_fits_changes_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells no peak")
-@pytest.mark.parametrize("passes", ["one", "look"])
+@pytest.mark.parametrize("passes", ["one", "two"])
 def test_no_more_is_used_than_planned(passes: str) -> None:
     """In a process of its own, at the smallest size that is worked on in parts."""
-    sizes = Sizes(16_500, 256, second_pass=passes == "look")
+    sizes = Sizes(16_500, 256, second_pass=passes == "two")
     planned = sum(sizes.parts().values())
     command = [sys.executable, "-c", PEAK, passes, str(planned)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -148,6 +150,6 @@ def test_closest_pairs_are_named() -> None:
     first = found.to_dict()["closest_pairs"][0]
     assert first["classes"] == list(found.max_inter_pair)
     assert first["names"] == [names[number] for number in found.max_inter_pair]
-    line = next(line for line in found.lines() if line.startswith("closest classes: "))
+    line = next(line for line in found.summary() if line.startswith("closest classes: "))
     assert line.count(" – ") == 5
     assert " – ".join(first["names"]) in line

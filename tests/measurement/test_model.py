@@ -291,7 +291,7 @@ def test_a_cache_for_some_of_the_layers() -> None:
     ("options", "reason"),
     [
         ({"cache_bytes": 0}, "exceed cache_bytes=0 and the loader can be read only once"),
-        ({"second_pass": False}, "not asked for (second_pass=False)"),
+        ({"second_pass": False}, "not requested (second_pass=False)"),
     ],
 )
 def test_without_a_second_pass_the_rest_is_there(options: dict[str, Any], reason: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nclab
-from nclab.measurement.noise import (
+from nclab.measurement.diagnosis import (
     noise_nc1_trace_pinv,
     noise_nc1_trace_ratio,
     noise_ncc_accuracy,

@@ -122,11 +122,14 @@ def test_nc5_is_the_angle_of_the_other_mean() -> None:
     ("use", "words"),
     [
         (lambda: CollapseDetector(score="knn"), "Expected score='neco' or 'nci', got 'knn'"),  # type: ignore[arg-type]
-        (lambda: CollapseDetector().predict_features(torch.ones(1, 2)), "Expected fit"),
-        (lambda: CollapseDetector().predict(torch.ones(1, 2)), "got none. Or pass features"),
+        (
+            lambda: CollapseDetector().predict_features(torch.ones(1, 2)),
+            "Expected a fitted detector",
+        ),
+        (lambda: CollapseDetector().predict(torch.ones(1, 2)), "got no model. Or pass features"),
         (lambda: CollapseDetector(score="nci").fit_features(torch.eye(2), [0, 1]), "weight"),
         (lambda: CollapseDetector(dim=9).fit_features(torch.eye(2), [0, 1]), "dim from 1 to 2"),
-        (lambda: CollapseDetector(nn.Conv2d(1, 1, 1)).nc5([]), "Expected fit"),
+        (lambda: CollapseDetector(nn.Conv2d(1, 1, 1)).nc5([]), "a fitted detector"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(use: object, words: str) -> None:

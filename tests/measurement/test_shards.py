@@ -17,13 +17,14 @@ from safetensors.torch import save_file
 
 import nclab
 from nclab.errors import DataError, NclabError
-from nclab.measurement import shard_rounds
+from nclab.measurement import shard_workers
 from nclab.measurement import shards as module
-from nclab.measurement.asked import Asked
-from nclab.measurement.kept_parts import KeptParts, _tell
-from nclab.measurement.shard_rounds import Plan, ReadPart, first_round
+from nclab.measurement.options import MeasureOptions
+from nclab.measurement.shard_workers import Plan, ReadPart, first_round
+from nclab.measurement.shards import PartStore, _add_to_digest
+from tests.cli.runner import call
 from tests.clouds import cloud
-from tests.measurement import killed_driver
+from tests.measurement import stuck_driver
 from tests.torchrun import environment
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
@@ -161,7 +162,7 @@ def dies_once(report: Any, shards: Any, plan: Any) -> Any:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return shard_rounds.first_round(report, shards, plan)
+    return shard_workers.first_round(report, shards, plan)
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
@@ -174,7 +175,7 @@ def test_a_driver_that_is_killed_loses_nothing(
     shards, kept = tmp_path / "shards", tmp_path / "kept"
     shards.mkdir()
     write(shards, parts=16)
-    command = [sys.executable, "-m", "tests.measurement.killed_driver", str(tmp_path), engine]
+    command = [sys.executable, "-m", "tests.measurement.stuck_driver", str(tmp_path), engine]
     driver = subprocess.Popen(command, env=environment(), start_new_session=True)
     patience = time.monotonic() + 240
     while not (tmp_path / "second").exists():
@@ -186,7 +187,7 @@ def test_a_driver_that_is_killed_loses_nothing(
     parts = len(list(kept.iterdir()))
     assert parts >= 8  # those of the first round
 
-    monkeypatch.setattr(module, "first_round", killed_driver.never_again)
+    monkeypatch.setattr(module, "first_round", stuck_driver.never_again)
     found = nclab.measure_shards(
         shards, DATA.weight, DATA.bias, workers=2, engine=engine, keep=kept
     )
@@ -197,15 +198,14 @@ def test_a_driver_that_is_killed_loses_nothing(
 
 def test_kept_parts_are_those_of_the_same_files_and_options(tmp_path: Path) -> None:
     [file, *_] = write(tmp_path)
-    asked = Asked.checked("default", intervals=False, null=False)
-    plan = Plan(None, 3, -100, None, False, False, asked, None, None)
-    kept = KeptParts(tmp_path / "kept")
+    plan = Plan(None, MeasureOptions(num_classes=3))
+    kept = PartStore(tmp_path / "kept")
     key = kept.key("work", plan, [file])
     assert key == kept.key("work", plan, [file])
     assert kept.read(key) is None
-    part = ReadPart({"x": "é"}, {"a": torch.arange(3)}, look={"b": torch.eye(2)})
+    part = ReadPart({"x": "é"}, {"a": torch.arange(3)}, second_pass={"b": torch.eye(2)})
     kept.write(key, part)
-    again = KeptParts(tmp_path / "kept").read(key)
+    again = PartStore(tmp_path / "kept").read(key)
     assert again is not None
     assert again.bad == part.bad
     assert again.logits is None
@@ -234,13 +234,13 @@ def test_keys_of_kept_parts_are_the_same_in_every_process() -> None:
             self.told.append(bytes(told))
 
     reference = nclab.measure_features(*DATA, metrics="all", intervals=True)
-    asked = Asked.checked("all", intervals=True, null=False)
-    plan = Plan(None, 3, -100, None, False, False, asked, reference, None)
+    options = MeasureOptions.checked(metrics="all", intervals=True, reference=reference)
+    plan = Plan(None, options)
     spy = Spy()
-    _tell(spy, plan)
+    _add_to_digest(spy, plan)
     assert not [told for told in spy.told if b" at 0x" in told]
     other = Spy()
-    _tell(other, replace(plan, asked=Asked.checked(["rankme"], intervals=True, null=False)))
+    _add_to_digest(other, replace(plan, options=replace(options, extra_metrics=())))
     assert spy.told != other.told
 
 
@@ -315,7 +315,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
             nclab.measure_shards(door)
     alone = tmp_path / "b.features.npy"
     np.save(alone, np.zeros((3, 2)))
-    with pytest.raises(DataError, match=r"labels beside it in b\.labels\.npy"):
+    with pytest.raises(DataError, match=r"labels next to it in b\.labels\.npy"):
         nclab.measure_shards(alone)
 
 
@@ -338,18 +338,22 @@ def test_no_label_is_ignored_where_none_is_to_be(tmp_path: Path) -> None:
     same(found, nclab.measure_shards(tmp_path, workers=0))
 
 
-def test_a_file_by_two_names_is_read_once(tmp_path: Path) -> None:
+def test_a_file_that_is_given_twice_is_named(tmp_path: Path) -> None:
     files = write(tmp_path)
-    again = tmp_path / "x" / ".." / files[0].name
+    same_file = tmp_path / "x" / ".." / files[0].name
     (tmp_path / "x").mkdir()
-    found = nclab.measure_shards([*files, again], workers=0)
-    assert found.samples == len(DATA.labels)
+    for twice in ([*files, same_file], [tmp_path, files[0]], [files[0], files[0]]):
+        with pytest.raises(DataError, match=rf"each file once, got .*{files[0].name} twice"):
+            nclab.measure_shards(twice, workers=0)
+    done = call("measure", files[0], files[0])
+    assert done.code == 2
+    assert f"{files[0].name} twice" in " ".join(done.err.split())
 
 
 def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
     file = tmp_path / "part-0.safetensors"
     save(file, DATA.features, DATA.labels[:-1])
-    with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*one label a row"):
+    with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*one label per row"):
         nclab.measure_shards(tmp_path, workers=0, skip_bad=True)
     file.write_bytes(b"{}")
     with pytest.raises(DataError, match=r"can be read, got none: .*part-0.*cut short"):
@@ -358,10 +362,9 @@ def test_where_all_files_are_left_out_it_says_why(tmp_path: Path) -> None:
 
 def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [file] = write(tmp_path, parts=1)
-    monkeypatch.setattr(shard_rounds, "COMPILED_SIZE", 1)
-    monkeypatch.setattr(shard_rounds, "PRODUCTS", 5 * 7 * 19)
-    asked = Asked.checked("default", intervals=False, null=False)
-    plan = Plan(None, 5, -100, None, False, False, asked, None, None)
+    monkeypatch.setattr(shard_workers, "COMPILED_SIZE", 1)
+    monkeypatch.setattr(shard_workers, "PRODUCTS", 5 * 7 * 19)
+    plan = Plan(None, MeasureOptions(num_classes=5))
     told: list[int] = []
     first_round(told.append, [str(file)], plan)
     assert told == [20, 40, 45]

@@ -290,7 +290,7 @@ def test_next_tokens_of_a_model_that_has_time_first(turned: bool) -> None:
     pair = (x[:-1], x[1:]) if turned else (x[:, :-1], x[:, 1:])
     with pytest.raises(nclab.DataError, match="already shifted to the next token"):
         nclab.measure(model, [pair], labels="next")
-    with pytest.raises(nclab.DataError, match="other numbers of sequences and tokens"):
+    with pytest.raises(nclab.DataError, match="different numbers of sequences and tokens"):
         nclab.measure(model, [x[:LENGTH, :LENGTH]], labels="next")
 
 
@@ -406,8 +406,8 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             "2 classes with min_count=9999 samples, the largest has",
         ),
         (
-            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, null=True),
-            "min_count without intervals and null, got null=True",
+            lambda m: nclab.measure(m, [TOKENS], labels="next", min_count=2, shuffled_labels=True),
+            "min_count without intervals and shuffled_labels, got shuffled_labels=True",
         ),
         (
             lambda m: nclab.measure_features(torch.ones(2, 3, 4), TOKENS[:2, :2]),
@@ -417,7 +417,7 @@ def test_rare_classes_have_names_and_test_data_follow() -> None:
             lambda m: nclab.measure_features(torch.ones(2, 4), [0, 1], next_tokens=True),
             r"hidden states \(B, T, d\)",
         ),
-        (lambda m: nclab.Monitor(m, rows=0), "rows=1 or more"),
+        (lambda m: nclab.Monitor(m, rows=0), "rows= 1 or more"),
         (lambda m: nclab.Monitor(m, labels=WRONG), "Expected labels="),
         (lambda m: nclab.Monitor(m, min_count=WRONG), "min_count=1 or more"),
     ],

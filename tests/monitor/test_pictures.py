@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import nclab
-from nclab.measurement.geometry import geometry
-from nclab.measurement.kept_points import KeptPoints
+from nclab.measurement.geometry import PointSample, geometry
 from nclab.monitor import RecordSink
 from nclab.records import read_run
 from nclab.report.run_data import run_data
@@ -71,7 +70,7 @@ def test_training_is_the_same_with_pictures() -> None:
 
 
 def test_ignored_lost_and_surplus_classes_have_no_points() -> None:
-    kept = KeptPoints(3)
+    kept = PointSample(3)
     labels = torch.tensor([0, -1, 1, 5, 0, 2])
     kept.add(torch.arange(6.0)[:, None], labels, num_classes=6)
     assert kept.labels.tolist() == [0, 1, 2]

@@ -54,12 +54,13 @@ def test_screened_decisions_equal_float64_decisions(
     monkeypatch.setattr(blocks, "COMPILED_SIZE", 0 if compiled else 10**12)
     monkeypatch.setattr(nearest, "SCREENED_SIZE", 0)
     screened = nclab.measure_features(rows, labels, weight)
-    assert expected.look is not None
-    assert screened.look is not None
+    assert expected.second_pass is not None
+    assert screened.second_pass is not None
     # With an offset of 1e9, differences of angles are mere rounding, even in float64.
     lost = {"nc4_cosine_accuracy", "nc4_cosine_agreement"} if kind == "offset" else set()
     for name in ("nearest_correct", "zero_counts", *(() if lost else ("cosine_correct",))):
-        assert torch.equal(getattr(screened.look, name), getattr(expected.look, name)), name
+        sums = getattr(screened.second_pass, name)
+        assert torch.equal(sums, getattr(expected.second_pass, name)), name
     assert_same(screened.scalars(), expected.scalars(), relative=1e-10, leaving_out=lost)
 
 

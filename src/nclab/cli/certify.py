@@ -107,8 +107,7 @@ def command(
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
-    from nclab.array_files import pick, pick_optional, read_arrays
-    from nclab.class_columns import BIAS, FEATURES, LABELS, WEIGHT
+    from nclab.array_files import BIAS, FEATURES, LABELS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.arrays import measure_features
 
     arrays = read_arrays(file)

@@ -52,8 +52,9 @@ def command(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
     ] = False,
-    null: Annotated[
-        bool, typer.Option("--null", help="Show what shuffled labels would score, too.")
+    shuffled_labels: Annotated[
+        bool,
+        typer.Option("--shuffled-labels", help="Show also the scores of shuffled labels."),
     ] = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
@@ -131,7 +132,7 @@ def command(
     if labels is not None and shards:
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
     others = [] if test is None else _shards([test])
-    whole = {"null": null, "soft": soft, "next_tokens": next_tokens}
+    whole = {"shuffled_labels": shuffled_labels, "soft": soft, "next_tokens": next_tokens}
     many = {
         "--engine": engine is not EngineName.local,
         "--address": address is not None,
@@ -140,7 +141,9 @@ def command(
         "--keep": keep is not None,
     }
     _refuse(
-        {f"--{name}": given for name, given in whole.items()} if shards or others else many,
+        {f"--{name.replace('_', '-')}": given for name, given in whole.items()}
+        if shards or others
+        else many,
         shards or others,
     )
     weight, bias = _head(files[0], head, shards)
@@ -185,8 +188,7 @@ def command(
 
 def _measured(file: Path, shards: list[Path], beside: Path | None, **options: Any) -> "Collapse":
     """One file that is read whole, its labels perhaps in another, or shards."""
-    from nclab.array_files import pick, read_arrays, read_labels
-    from nclab.class_columns import FEATURES, LABELS
+    from nclab.array_files import FEATURES, LABELS, pick, read_arrays, read_labels
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.shards import measure_shards
 
@@ -200,8 +202,7 @@ def _measured(file: Path, shards: list[Path], beside: Path | None, **options: An
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
     """Weight and bias: of the file of their own, else of FILE, else what all shards hold."""
-    from nclab.array_files import pick, pick_optional, read_arrays
-    from nclab.class_columns import BIAS, WEIGHT
+    from nclab.array_files import BIAS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.shard_files import common_head
 
     if head is not None:
@@ -215,17 +216,12 @@ def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
 
 
 def _both(collapse: "Collapse", held_out: "Collapse") -> Any:
-    """Training and test data side by side."""
+    """Return training and test data side by side."""
     from dataclasses import replace
 
-    from rich.console import Group
-    from rich.text import Text
+    from nclab.measurement.display import train_and_test
 
-    from nclab.measurement.table import side_by_side
-
-    both = replace(collapse, split="train"), replace(held_out, split="test")
-    rows = [row for one in both for row in one.table_rows()]
-    return Group(side_by_side(rows), *(Text(line) for one in both for line in one.lines()))
+    return train_and_test(replace(collapse, split="train"), replace(held_out, split="test"))
 
 
 def _shards(files: list[Path]) -> list[Path]:

@@ -1,7 +1,24 @@
-"""The doors: arrays, batches and models go in, a measurement comes out."""
+"""Measurements of neural collapse: from arrays, models or files to `Collapse` and `Report`."""
 
 from nclab.measurement.arrays import measure_features
+from nclab.measurement.collapse import Collapse
 from nclab.measurement.model import measure
+from nclab.measurement.ood import CollapseDetector
 from nclab.measurement.report import Report
+from nclab.measurement.results import ClassPair, Interval, Strata, Stratum
+from nclab.measurement.shards import measure_shards
+from nclab.measurement.theory import OptimumDistance
 
-__all__ = ["Report", "measure", "measure_features"]
+__all__ = [
+    "ClassPair",
+    "Collapse",
+    "CollapseDetector",
+    "Interval",
+    "OptimumDistance",
+    "Report",
+    "Strata",
+    "Stratum",
+    "measure",
+    "measure_features",
+    "measure_shards",
+]

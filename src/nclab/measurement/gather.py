@@ -1,21 +1,29 @@
-"""gather: every metric of the catalogue that given statistics allow."""
+"""Metrics of a layer from its statistics, and what is left out of them."""
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from nclab import metrics
-from nclab.measurement.collapse import ClassPair, Collapse
-from nclab.measurement.contradictions import contradictions
-from nclab.measurement.rare import Rare
-from nclab.measurement.rounding import lost_to_rounding
-from nclab.metrics.catalogue import METRICS, Metric, plugin_metrics
+from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.diagnosis import (
+    contradictions,
+    reference_rounding_warnings,
+    rounding_warnings,
+)
+from nclab.measurement.results import ClassPair
+from nclab.metrics.catalogue import METRICS, REFERENCE_METRICS, Metric, plugin_metrics
 from nclab.metrics.cosine import closest_inter
 from nclab.metrics.view import View, parameters
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics.second_pass import ReferencePass
 
+NO_WEIGHT = "no classifier weights were given"
 NO_DIRECTION = "undefined: a class mean or classifier row has no direction"
 COINCIDE = "infinite: class means coincide while features vary around them"
 UNDEFINED = {
@@ -25,20 +33,112 @@ UNDEFINED = {
     "largest",
     "lidar": "undefined: nothing varies within classes",
 }
-"""By name or group."""
+"""Name or group of a metric -> why its value is nan."""
+REFERENCE_ERROR_UNKNOWN = "the sampling error of the reference is unknown"
+NO_REFERENCE_SPREAD = "undefined: the reference has no spread to compare with"
+NO_BOUND = "the bound holds for hard labels, but the loss is that of soft labels"
+BOUNDS = ("optimal_loss", "excess_loss")
+"""Metrics that hold for hard labels only."""
+LISTED = 10
+"""Largest number of classes that a warning lists."""
+NO_SAMPLES = "Left out {} classes without samples:"
+"""Start of the warning about classes without samples."""
+
+
+@dataclass
+class RareClasses:
+    """Classes with too few samples, which are left out between the first and second pass."""
+
+    classes: Tensor
+    """(k,) class numbers in increasing order."""
+    samples: int
+    """Number of samples of all these classes together."""
+    min_count: int
+    loss: float | None = None
+    """Mean cross-entropy of their samples, if it is known."""
+    means: Tensor | None = None
+    """(k, d) class means; None if their rows were never counted."""
+    scatter: Tensor | None = None
+    """(d, d) scatter around these means, as far as the second pass has seen it; None if unused."""
+
+    @classmethod
+    def among(cls, counts: Tensor, min_count: int) -> "RareClasses | None":
+        """Find the classes with at least one sample but fewer than `min_count`.
+
+        Raise if fewer than two other classes remain.
+
+        >>> RareClasses.among(torch.tensor([5, 0, 1, 3]), 2).classes.tolist()
+        [2]
+        """
+        classes = ((counts > 0) & (counts < min_count)).nonzero().flatten()
+        if not len(classes):
+            return None
+        if int((counts >= min_count).sum()) < 2:
+            raise DataError(
+                f"Expected 2 classes with min_count={min_count} samples, the largest has "
+                f"{int(counts.max())}. Use more data, or a smaller min_count."
+            )
+        return cls(classes, int(counts[classes].sum()), min_count)
+
+    @classmethod
+    def removed_from(
+        cls, moments: ClassMoments, logits: LogitStatistics | None, min_count: int
+    ) -> "RareClasses | None":
+        """Find the rare classes and subtract them from the sums."""
+        rare = cls.among(moments.counts, min_count)
+        if rare is None:
+            return None
+        if logits is not None:
+            samples = int(logits.counts[rare.classes].sum())
+            if samples:
+                rare.loss = float(logits.loss_sums[rare.classes].sum()) / samples
+            for sums in (logits.counts, logits.correct, logits.loss_sums):
+                sums[rare.classes] = 0
+            logits.margins[rare.classes] = torch.inf
+        rare.means = moments.remove_classes(rare.classes)
+        rare.scatter = rare.means.new_zeros(moments.dim, moments.dim)
+        return rare
+
+    def filter(
+        self, rows: Tensor, labels: Tensor, predicted: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return a batch of the second pass without these classes; add their rows to `scatter`."""
+        labels = labels.to(self.classes.device)
+        index = torch.searchsorted(self.classes, labels).clamp_max(len(self.classes) - 1)
+        is_rare = self.classes[index] == labels
+        if not bool(is_rare.any()):
+            return rows, labels, predicted
+        rare_rows = is_rare.to(rows.device)
+        if self.scatter is not None and self.means is not None:
+            centred = rows[rare_rows].to(self.means) - self.means[index[is_rare]]
+            self.scatter.addmm_(centred.T, centred)
+        kept = None if predicted is None else predicted[~is_rare.to(predicted.device)]
+        return rows[~rare_rows], labels[~is_rare], kept
+
+    def drop_scatter(self) -> None:
+        """Stop summing the scatter, because no second pass can complete it."""
+        self.scatter = None
+
+    @property
+    def warning(self) -> str:
+        """Warning that names the classes and counts their samples."""
+        loss = "" if self.loss is None else f", mean loss {self.loss:.4g}"
+        return (
+            f"Left out {len(self.classes)} classes with fewer than {self.min_count} samples "
+            f"({self.samples} samples{loss}): {self.classes[:LISTED].tolist()}."
+        )
 
 
 class Extras(NamedTuple):
-    """Metrics that were asked for beyond those of every measurement, and what they need."""
+    """Optional metrics, the statistics they need, and classes that were left out."""
 
     metrics: tuple[Metric, ...] = ()
     spread: DirectionalSpread | None = None
-    rare: Rare | None = None
-    """Classes with too few samples, which are no longer in the statistics."""
+    rare: RareClasses | None = None
 
     @property
     def directional(self) -> bool:
-        """Whether they need a `DirectionalSpread`."""
+        """Whether a metric needs a `DirectionalSpread`."""
         return any("spread" in parameters(metric.function) for metric in self.metrics)
 
 
@@ -51,73 +151,47 @@ def gather(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     logits: LogitStatistics | None = None,
-    look: SecondPass | None = None,
+    second_pass: SecondPass | None = None,
     layer: str | None = None,
     reasons: Mapping[str, str] | None = None,
     extras: Extras = NO_EXTRAS,
 ) -> Collapse:
-    """Every metric that the given statistics allow.
+    """Compute every metric that the given statistics allow.
 
     Args:
-        moments: may lack classes; they are left out and a warning says so.
+        moments: may lack classes; they are left out with a warning.
         weight: (C, d) classifier of all classes, with its bias (C,) if it has one.
         logits: statistics of this classifier's outputs.
-        reasons: for each of "scatter", "second pass" and "weight" that is missing, why.
+        reasons: why each of "scatter", "second pass" and "weight" is missing.
         extras: metrics beyond those of every measurement; rare classes that are left out.
 
-    Costs half a C x C x d GEMM for each of: unit means (of many classes the next one serves them,
-    see `BoundedClosestPairs`), centred means, weights, second pass.
+    Costs half a C x C x d matrix product for each of: unit means (for many classes shared with the
+    next, see `BoundedClosestPairs`), centred means, weights, second pass.
 
     >>> moments = ClassMoments(2, 2)
     >>> moments.update([[1.0, 0.0], [-1.0, 0.0]], [0, 1])
     >>> gather(moments).max_inter
     -1.0
     """
-    missing, all_counts = moments.missing, moments.counts
-    classes = (all_counts > 0).nonzero().flatten()
+    missing = moments.missing
+    classes = (moments.counts > 0).nonzero().flatten()
     if missing and len(classes) >= 2:
         moments = moments.select(classes)
-    cautions = _cautions(moments)
     rare = extras.rare
     left_out = () if rare is None else tuple(rare.classes.tolist())
-    if rare is not None:
-        cautions.insert(0, str(rare))
-    known = set(left_out)
-    if absent := [own for own in missing if own not in known]:
-        cautions.insert(0, f"Left out {len(absent)} classes without samples: {absent[:10]}.")
+    absent = [number for number in missing if number not in set(left_out)]
+    cautions = [f"{NO_SAMPLES.format(len(absent))} {absent[:LISTED]}."] if absent else []
+    cautions += [] if rare is None else [rare.warning]
+    cautions += _cautions(moments)
     logits = None if weight is None else logits
-    view = View(moments, classes, weight, logits, look, extras.spread)
-    given: dict[str | None, bool] = {
-        "scatter": moments.has_scatter,
-        "both": look is not None and look.predictions > 0,
-    }
-    values: dict[str, float | None] = {}
-    notes: dict[str, str] = {}
-    foreign = plugin_metrics()
-    for metric in (*METRICS, *foreign, *extras.metrics):
-        measured = given.get(metric.also, True) and view.allows(metric.function)
-        value, why = None, ""
-        if measured and metric in foreign:
-            value, why = _foreign(view, metric)
-        elif measured:
-            value = view(metric.function)
-        if why:
-            notes[metric.name] = why
-        elif value is None:
-            notes[metric.name] = _why_missing(metric, reasons or {}, incomplete=bool(missing))
-        elif math.isnan(value):
-            notes[metric.name] = UNDEFINED.get(metric.name) or UNDEFINED.get(
-                metric.group, NO_DIRECTION
-            )
-            value = None
-        elif math.isinf(value):
-            notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
-        values[metric.name] = value
-    said = [*view.remarks, *lost_to_rounding(view, values)]
+    view = View(moments, classes, weight, logits, second_pass, extras.spread)
+    values, notes = _values(view, extras.metrics, reasons or {}, incomplete=bool(missing))
+    warnings = (*cautions, *view.remarks, *rounding_warnings(view, values))
     closest = tuple(
         ClassPair(int(classes[pair.row]), int(classes[pair.col]), pair.value)
         for pair in view(closest_inter).pairs
     )
+    complete = not missing and not left_out
     return Collapse(
         layer=layer,
         num_classes=moments.num_classes,
@@ -138,26 +212,59 @@ def gather(
         class_loss=None if view.logits is None else metrics.class_loss(view.logits)[classes],
         nc3_alignment=None if view.weight is None else view(metrics.nc3_alignment),
         notes=notes,
-        warnings=(*cautions, *said, *contradictions(view, values)),
+        warnings=(*warnings, *contradictions(view, values)),
         moments=moments,
-        look=look,
+        second_pass=second_pass,
         weight=None if weight is None else weight[classes],
-        class_accuracy=None if view.logits is None else _shares(view.logits, classes),
+        class_accuracy=None if view.logits is None else _class_accuracy(view.logits, classes),
         left_out=left_out,
-        residuals=None if missing or left_out or view.logits is None else view.logits.residuals,
+        residuals=view.logits.residuals if complete and view.logits is not None else None,
     )
 
 
-def _foreign(view: View, metric: Metric) -> tuple[float | None, str]:
-    """The value of a plugin's metric, or why there is none: it must not end a measurement."""
+def _values(
+    view: View, extra_metrics: tuple[Metric, ...], reasons: Mapping[str, str], *, incomplete: bool
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Return the metrics by name, and the reason for each that is missing."""
+    second_pass = view.second_pass
+    available: dict[str | None, bool] = {
+        "scatter": view.moments.has_scatter,
+        "both": second_pass is not None and second_pass.predictions > 0,
+    }
+    values: dict[str, float | None] = {}
+    notes: dict[str, str] = {}
+    from_plugins = plugin_metrics()
+    for metric in (*METRICS, *from_plugins, *extra_metrics):
+        measured = available.get(metric.also, True) and view.allows(metric.function)
+        value, failure = None, ""
+        if measured and metric in from_plugins:
+            value, failure = _plugin_value(view, metric)
+        elif measured:
+            value = view(metric.function)
+        if failure:
+            notes[metric.name] = failure
+        elif value is None:
+            notes[metric.name] = _why_missing(metric, reasons, incomplete=incomplete)
+        elif math.isnan(value):
+            by_group = UNDEFINED.get(metric.group, NO_DIRECTION)
+            notes[metric.name] = UNDEFINED.get(metric.name) or by_group
+            value = None
+        elif math.isinf(value):
+            notes[metric.name] = COINCIDE if metric.group == "NC1" else "infinite: out of range"
+        values[metric.name] = value
+    return values, notes
+
+
+def _plugin_value(view: View, metric: Metric) -> tuple[float | None, str]:
+    """Return the value of a plugin's metric, or its error, which must not end a measurement."""
     try:
         return float(view(metric.function)), ""
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, f"its plugin failed: {type(error).__name__}: {error}".splitlines()[0]
 
 
-def _shares(logits: LogitStatistics, classes: Tensor) -> Tensor:
-    """(C,) how often the classifier is right about every class."""
+def _class_accuracy(logits: LogitStatistics, classes: Tensor) -> Tensor:
+    """(C,) share of correct predictions per class."""
     return logits.correct[classes].double() / logits.counts[classes]
 
 
@@ -172,6 +279,7 @@ def _why_missing(metric: Metric, reasons: Mapping[str, str], *, incomplete: bool
 
 
 def _cautions(moments: ClassMoments) -> list[str]:
+    """Return warnings about the data that concern all metrics."""
     cautions = []
     if zeros := int(moments.zero_counts.sum()):
         cautions.append(
@@ -187,5 +295,49 @@ def _cautions(moments: ClassMoments) -> list[str]:
             f"{singles} classes have one sample: they show no spread, collapsed or not."
         )
     if not moments.centred_means.any():
-        cautions.append("All class means coincide: the features do not tell the classes apart.")
+        cautions.append("All class means coincide: the features do not separate the classes.")
     return cautions
+
+
+def with_reference(collapse: Collapse, reference_pass: ReferencePass) -> Collapse:
+    """Return the measurement with the metrics that compare it with a reference."""
+    statistics: Mapping[str, Any] = {"reference": reference_pass, "moments": collapse.moments}
+    values, notes, no_interval = {**collapse.values}, {**collapse.notes}, {**collapse.no_interval}
+    for metric in REFERENCE_METRICS:
+        arguments = [statistics[name] for name in parameters(metric.function)]
+        value: float | None = metric.function(*arguments)
+        if value is None or not math.isfinite(value):
+            no_weight = metric.name == "reference_ncc_agreement" and not reference_pass.predictions
+            notes[metric.name] = NO_WEIGHT if no_weight else NO_REFERENCE_SPREAD
+            value = None
+        elif collapse.intervals is not None:
+            no_interval[metric.name] = REFERENCE_ERROR_UNKNOWN
+        values[metric.name] = value
+    rounding = reference_rounding_warnings(reference_pass, collapse.moments, values)
+    warnings = (*collapse.warnings, *rounding)
+    return replace(collapse, values=values, notes=notes, no_interval=no_interval, warnings=warnings)
+
+
+def without_bounds(collapse: Collapse) -> Collapse:
+    """Return the measurement without the metrics that hold for hard labels only."""
+    values = {**collapse.values, **dict.fromkeys(BOUNDS)}
+    notes = {**collapse.notes, **dict.fromkeys(BOUNDS, NO_BOUND)}
+    return replace(collapse, values=values, notes=notes)
+
+
+def with_class_names(
+    collapse: Collapse, names: tuple[str, ...] | None, split: str | None = None
+) -> Collapse:
+    """Return the measurement with the names of its classes and of its data."""
+    if names is None:
+        return collapse if split is None else replace(collapse, split=split)
+    measured = tuple(names[number] for number in collapse.classes)
+    rare = [names[number] for number in collapse.left_out]
+    absent = [name for name in names if name not in {*measured, *rare}]
+    warnings = list(collapse.warnings)
+    for index, warning in enumerate(warnings):
+        if absent and warning.startswith(NO_SAMPLES.format(len(absent))):
+            warnings[index] = f"{NO_SAMPLES.format(len(absent))} {', '.join(absent[:LISTED])}."
+        elif rare and warning.startswith(f"Left out {len(rare)} classes with fewer"):
+            warnings[index] = f"{warning.rpartition(': ')[0]}: {', '.join(rare[:LISTED])}."
+    return replace(collapse, class_names=measured, split=split, warnings=tuple(warnings))

@@ -1,4 +1,4 @@
-"""The picture of neural collapse: features, class means, classifier and simplex in 3-D."""
+"""The 3-D picture of neural collapse: features, class means, classifier and simplex."""
 
 import math
 from typing import Any, NamedTuple
@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nclab.statistics import ClassMoments
 from nclab.statistics.checks import IGNORE_INDEX, as_features, as_labels, as_tensor
 
 DIGITS = 4
-GOLDEN = math.pi * (3 - math.sqrt(5))
+"""Decimal digits of the coordinates."""
+GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 TINY = 1e-7
-"""Directions of the means this much weaker than the strongest are rounding."""
+"""Relative strength below which a direction of the means is rounding."""
 
 
 def geometry(
@@ -22,24 +24,26 @@ def geometry(
     points: int = 200,
     means: Tensor | None = None,
 ) -> dict[str, Any]:
-    r"""Features and what they collapse to, in three dimensions, as plain JSON values.
+    r"""Project features, class means, classifier and simplex to 3-D, as plain JSON values.
 
-    Means M are centred. With their Gram matrix $G = M M^\top$ and fixed vertices K, columns
-    orthonormal and orthogonal to 1, the axes are $B = M^\top G^{-1/2} K$, so the means appear as
-    $G^{1/2} K$ and the simplex nearest to them as K itself: no picture of a training flips or
-    jumps against the one before. For C = 4 this is exact, as four centred means span three
-    dimensions; `share` says how much of their variance is seen. For C = 2 and 3 the leading
-    directions of what is left of the features fill up.
+    The means M are centred. With their Gram matrix $G = M M^\top$ and fixed vertices K, whose
+    columns are orthonormal and orthogonal to 1, the axes are $B = M^\top G^{-1/2} K$. So the means
+    appear as $G^{1/2} K$ and the nearest simplex as K itself, and successive pictures of a training
+    do not flip or jump. For C = 4 the projection is exact, because four centred means span three
+    dimensions; `share` is the visible share of their variance. For C = 2 and 3 the leading
+    directions of the residuals of the features are the remaining axes.
 
-    Means and features are on one scale, on which the means have root mean square norm 1 before
-    the projection; the rows of the classifier are scaled to the same. Points are the first of
-    every class. `means`, a row for every label, are those of more features than are given here.
+    Means and features have one scale, on which the means have root mean square norm 1 before
+    the projection. The rows of the classifier are scaled to the same norm. Points are the first
+    samples of every class. Pass `means`, a row per label, if they come from more features than
+    these.
 
     Source: pan2023, Fig. 1.2
 
     >>> corners = torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
-    >>> seen = geometry(corners.repeat(5, 1), [0, 1, 2, 3] * 5, corners, points=8)
-    >>> seen["share"], seen["means"] == seen["etf"] == seen["weights"], len(seen["points"])
+    >>> picture = geometry(corners.repeat(5, 1), [0, 1, 2, 3] * 5, corners, points=8)
+    >>> same = picture["means"] == picture["etf"] == picture["weights"]
+    >>> picture["share"], same, len(picture["points"])
     (1.0, True, 8)
     """
     H = as_features(features)
@@ -52,31 +56,33 @@ def geometry(
         M = means[present].double()
     centre = M.mean(0)
     M = M - centre
-    chosen = _first_of_each(y, present, max(1, points // max(1, len(present))))
+    per_class = max(1, points // max(1, len(present)))
+    first = [(y == label).nonzero().flatten()[:per_class] for label in present]
+    chosen = torch.cat(first).sort().values
     cloud = H[chosen].double() - centre
-    places = torch.searchsorted(present, y[chosen])
-    axes = _axes(M, cloud - M[places])
+    axes = _axes(M, cloud - M[torch.searchsorted(present, y[chosen])])
     size = _rms(M)
     rows = torch.empty(0, M.shape[1], dtype=torch.float64)
     if weight is not None:
         W = as_tensor(weight, "weight").detach().to(M)
         rows = (W - W.mean(0))[present]
-    seen = M @ axes.basis
+    projected = M @ axes.basis
+    share = float(projected.square().sum() / M.square().sum()) if size else 0.0
     return {
-        "share": round(float(seen.square().sum() / M.square().sum()), DIGITS) if size else 0.0,
+        "share": round(share, DIGITS),
         "classes": len(present),
         "points": _rounded(cloud @ axes.basis, size),
         "labels": y[chosen].tolist(),
-        "means": _rounded(seen, size),
+        "means": _rounded(projected, size),
         "weights": _rounded(rows.to(M) @ axes.basis, _rms(rows)),
         "etf": _rounded(axes.vertices, 1.0),
     }
 
 
 def vertices(classes: int) -> Tensor:
-    """(C, 3) the vertices K: a segment, a triangle, a tetrahedron; then evenly over a sphere.
+    """Return the (C, 3) vertices K of a segment, triangle or tetrahedron, or points on a sphere.
 
-    Columns are orthogonal to 1 and orthonormal but for those that a segment or a triangle lacks.
+    Columns are orthogonal to 1 and orthonormal; a segment and a triangle have zero columns.
 
     >>> bool(torch.allclose(vertices(7).T @ vertices(7), torch.eye(3, dtype=torch.float64)))
     True
@@ -91,8 +97,8 @@ def vertices(classes: int) -> Tensor:
         spread = [[0.0, 0.0, 1.0], *([out * math.cos(a), out * math.sin(a), low] for a in thirds)]
     else:
         heights = [1 - (2 * k + 1) / classes for k in range(classes)]
-        turns = [(math.sqrt(1 - z * z), GOLDEN * k, z) for k, z in enumerate(heights)]
-        spread = [[out * math.cos(a), out * math.sin(a), z] for out, a, z in turns]
+        spiral = [(math.sqrt(1 - z * z), GOLDEN_ANGLE * k, z) for k, z in enumerate(heights)]
+        spread = [[out * math.cos(a), out * math.sin(a), z] for out, a, z in spiral]
     points = torch.tensor(spread, dtype=torch.float64)
     points = points - points.mean(0)
     values, vectors = torch.linalg.eigh(points.T @ points)
@@ -101,10 +107,12 @@ def vertices(classes: int) -> Tensor:
 
 
 class _Axes(NamedTuple):
+    """Axes of the picture."""
+
     basis: Tensor
-    """(d, 3)."""
+    """(d, 3) directions of the axes."""
     vertices: Tensor
-    """(C, 3) the nearest simplex with root mean square norm 1."""
+    """(C, 3) vertices of the nearest simplex, with root mean square norm 1."""
 
 
 def _axes(M: Tensor, residuals: Tensor) -> _Axes:
@@ -121,20 +129,14 @@ def _axes(M: Tensor, residuals: Tensor) -> _Axes:
 
 
 def _leading(residuals: Tensor, basis: Tensor, count: int) -> Tensor:
-    """(d, count) principal directions of the residuals off the axes found, with fixed signs."""
-    off = residuals - residuals @ basis @ basis.T
-    found = torch.linalg.svd(off, full_matrices=False).Vh[:count]
-    skew = (off @ found.T).pow(3).sum(0)
-    found = found * torch.where(skew < 0, -1.0, 1.0)[:, None]
+    """Return (d, count) principal directions of residuals outside `basis`, with fixed signs."""
+    outside = residuals - residuals @ basis @ basis.T
+    directions = torch.linalg.svd(outside, full_matrices=False).Vh[:count]
+    skewness = (outside @ directions.T).pow(3).sum(0)
+    directions = directions * torch.where(skewness < 0, -1.0, 1.0)[:, None]
     padded = torch.zeros(count, basis.shape[0], dtype=basis.dtype, device=basis.device)
-    padded[: len(found)] = found
+    padded[: len(directions)] = directions
     return padded.T
-
-
-def _first_of_each(labels: Tensor, present: Tensor, each: int) -> Tensor:
-    """Rows of the first samples of every class, in the order of the data."""
-    rows = [(labels == label).nonzero().flatten()[:each] for label in present]
-    return torch.cat(rows).sort().values
 
 
 def _rms(rows: Tensor) -> float:
@@ -144,3 +146,55 @@ def _rms(rows: Tensor) -> float:
 def _rounded(rows: Tensor, size: float) -> list[list[float]]:
     scaled = rows / size if size else torch.zeros_like(rows)
     return [[round(value, DIGITS) + 0.0 for value in row] for row in scaled.tolist()]
+
+
+class PointSample:
+    """The newest features of every class, kept for the 3-D picture: about `points` in all.
+
+    If there are more classes than points, each class has one feature, up to `points` classes.
+
+    >>> sample = PointSample(4)
+    >>> sample.add(torch.arange(10.0)[:, None], torch.arange(10) % 2, num_classes=2)
+    >>> sample.rows.flatten().tolist(), sample.labels.tolist()
+    ([6.0, 8.0, 7.0, 9.0], [0, 0, 1, 1])
+    """
+
+    def __init__(self, points: int) -> None:
+        self.points = points
+        self.rows = torch.empty(0)
+        """(n, d) sorted by class, so that a class has the same rows in every picture."""
+        self.labels = torch.empty(0, dtype=torch.int64)
+
+    def add(self, rows: Tensor, labels: Tensor, *, num_classes: int) -> None:
+        """Keep the newest rows of a batch; labels below 0 or from `points` on are skipped."""
+        per_class = max(1, self.points // max(1, num_classes))
+        labels = labels.to("cpu", torch.int64)
+        new = _newest(torch.where(labels < self.points, labels, -1), per_class)
+        new_rows = rows.detach()[new.to(rows.device)].to("cpu", torch.float32, copy=True)
+        all_labels = torch.cat([self.labels, labels[new]])
+        kept = _newest(all_labels, per_class)
+        if len(self.labels):
+            self.rows = torch.cat([self.rows, new_rows])[kept]
+        else:
+            self.rows = new_rows[kept]
+        self.labels = all_labels[kept]
+
+    def picture(self, moments: ClassMoments, weight: Tensor | None) -> dict[str, Any] | None:
+        """Return the picture with the class means of all samples; None for one class alone."""
+        counted = (moments.counts > 0).cpu()
+        known = counted[self.labels] if len(self.labels) else self.labels.bool()
+        rows, labels = self.rows[known], self.labels[known]
+        if len(labels.unique()) < 2:
+            return None
+        classifier = None if weight is None else weight.cpu()
+        means = moments.means.cpu()
+        return geometry(rows, labels, classifier, points=len(rows), means=means)
+
+
+def _newest(labels: Tensor, per_class: int) -> Tensor:
+    """Return the indices of the last samples of every class, sorted by class."""
+    order = labels.argsort(stable=True)
+    sizes = torch.unique_consecutive(labels[order], return_counts=True)[1]
+    ends = sizes.cumsum(0).repeat_interleave(sizes)
+    last = torch.arange(len(order)) >= ends - per_class
+    return order[last & (labels[order] >= 0)]

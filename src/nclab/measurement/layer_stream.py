@@ -1,340 +1,338 @@
-"""LayerStream: all that is accumulated about one layer, over one pass or two."""
+"""LayerStream: the statistics of one layer over one or two passes, in one or several processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from nclab.errors import DataError
-from nclab.measurement.asked import NOTHING_MORE, Asked, Beside
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.gather import gather
-from nclab.measurement.held_out import compared
-from nclab.measurement.intervals import group_bytes
-from nclab.measurement.kept_points import KeptPoints
-from nclab.measurement.memory import Budget, Sizes, reference_bytes
-from nclab.measurement.rare import Rare
-from nclab.measurement.soft_labels import without_bounds
+from nclab.measurement.gather import Extras, RareClasses, gather, with_reference, without_bounds
+from nclab.measurement.geometry import PointSample
+from nclab.measurement.memory import Budget, Sizes, group_bytes, reference_bytes
+from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
+from nclab.measurement.resampling import (
+    GroupJackknife,
+    RowObserver,
+    State,
+    merged_sums,
+    row_observers,
+)
 from nclab.progress import track
 from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
 from nclab.statistics.blocks import compiles
-from nclab.statistics.checks import (
-    HUGE,
-    IGNORE_INDEX,
-    as_features,
-    as_labels,
-    as_tensor,
-    check_sizes,
-    finite_rows,
-)
+from nclab.statistics.checks import as_features, as_labels, check_sizes, finite_rows
 from nclab.statistics.logits import is_wide, logit_blocks
+from nclab.statistics.process_group import Group, ProcessGroup, is_distributed
 from nclab.statistics.residuals import MOST_ASKED, MOST_CLASSES, MOST_SOFT
 from nclab.statistics.second_pass import ReferencePass
 
-SCATTER_LIMIT = 4096
-"""Up to this dimension the d x d scatter is kept unless the caller says otherwise (128 MiB)."""
-CACHE_BYTES = 2**30
-"""Default memory for features kept for the second pass."""
-NO_SCATTER = "min_count leaves classes out, whose part of the scatter only a second pass shows"
+NO_SCATTER = "min_count leaves classes out, and only a second pass can subtract their scatter"
+NOT_REQUESTED = "not requested (second_pass=False)"
 
-
-@dataclass(frozen=True)
-class Head:
-    """The linear classifier that reads a layer: logits = W h + b, in float64."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    @classmethod
-    def checked(cls, weight: Any, bias: Any, num_classes: int | None) -> "Head":
-        """Accept (C, d) weights and (C,) biases, or say what is wrong with them."""
-        rows = _matrix(weight, "weight", "(classes, dimension)", ndim=2)
-        if len(rows) < 2:
-            raise DataError(
-                f"Expected weight with one row per class, got {len(rows)}. A sigmoid classifier "
-                "with weight w is that of the rows 0 and w."
-            )
-        if num_classes is not None and len(rows) != num_classes:
-            raise DataError(
-                f"Expected weight with one row per class, {num_classes}, got {len(rows)}. "
-                "A (dimension, classes) matrix must be transposed."
-            )
-        if bias is None:
-            return cls(rows, None)
-        offset = _matrix(bias, "bias", "(classes,)", ndim=1)
-        if len(offset) != len(rows):
-            raise DataError(f"Expected bias of shape ({len(rows)},), got ({len(offset)},).")
-        return cls(rows, offset)
-
-    def check_dim(self, dim: int) -> None:
-        """Refuse features that this classifier cannot read."""
-        if self.weight.shape[1] != dim:
-            raise DataError(
-                f"Expected weight of shape (classes, {dim}) for features of dimension {dim}, "
-                f"got {tuple(self.weight.shape)}. Transpose it or pass the layer it reads."
-            )
-
-    def to(self, device: torch.device) -> "Head":
-        """The same on a device."""
-        bias = None if self.bias is None else self.bias.to(device)
-        return Head(self.weight.to(device), bias)
-
-    def logits(self, block: Tensor) -> Tensor:
-        """(B, C) logits of float64 rows."""
-        if self.bias is None:
-            return block @ self.weight.T
-        return torch.addmm(self.bias, block, self.weight.T)
-
-
-def _matrix(values: Any, what: str, shape: str, *, ndim: int) -> Tensor:
-    """A finite float64 tensor of the given number of dimensions."""
-    tensor = as_tensor(values, what)
-    if tensor.dtype.is_complex:
-        raise DataError(f"Expected real {what}, got complex numbers.")
-    tensor = tensor.double()
-    if tensor.ndim != ndim:
-        raise DataError(f"Expected {what} of shape {shape}, got {tuple(tensor.shape)}.")
-    if not torch.isfinite(tensor).all():
-        place = [int(i) for i in (~torch.isfinite(tensor)).nonzero()[0]]
-        raise DataError(f"Expected finite {what}, got {float(tensor[tuple(place)])} at {place}.")
-    if tensor.numel() and float(tensor.abs().max()) > HUGE:
-        raise DataError(f"Expected {what} below {HUGE:g} in size. Rescale features and weights.")
-    return tensor
-
-
-Kept = tuple[Tensor, Tensor, Tensor | None]
+Batch = tuple[Tensor, Tensor, Tensor | None]
 """Rows, classes and predictions of a batch."""
 
 
-@dataclass
 class Cache:
-    """Memory for the batches that are kept for the second pass, shared by all layers."""
+    """Memory for batches that are kept for the second pass, shared by all layers."""
 
-    bytes_left: int
+    def __init__(self, size: int) -> None:
+        self._bytes_left = size
+
+    def limit(self, size: int) -> None:
+        """Reduce the memory to at most `size` bytes."""
+        self._bytes_left = min(self._bytes_left, size)
+
+    def take(self, batch: Batch) -> bool:
+        """Reserve memory for a batch; return False if the memory is used up."""
+        self._bytes_left -= _size(batch)
+        return self._bytes_left >= 0
+
+    def release(self, batches: Sequence[Batch]) -> None:
+        """Return the memory of batches that are not kept."""
+        self._bytes_left += sum(map(_size, batches))
 
 
-def check_cache(size: Any) -> None:
-    """Refuse a size of a cache that is none."""
-    if not isinstance(size, int) or size < 0:
-        raise DataError(f"Expected cache_bytes of at least 0, got {size!r}.")
+def _size(batch: Batch) -> int:
+    return sum(part.nbytes for part in batch if part is not None)
 
 
 class LayerStream:
-    """The statistics of one layer: moments, logits if its classifier is known, a second pass.
+    """Sums over the samples of one layer: moments, logits, and a second pass.
 
-    `update` computes logits itself and refuses rows that are not finite. `add` is for a training
-    under way: it is given the logits, and counts and leaves out such rows.
+    `update` adds a batch of the first pass, `update_second` one of the second pass. `collapse`
+    computes the measurement.
 
     Args:
-        same_order: the second pass reads the rows in the order of the first, so that the
-            classifier's decisions are kept instead of made again.
+        head: the classifier that reads the layer, to compute its logits.
+        cache: memory for batches that are kept for the second pass.
+        budget: plans memory before it is used.
+        same_order: True if the second pass reads the rows in the order of the first, so that the
+            classifier's decisions are kept instead of computed again.
+        known_labels: all labels, if they are known before the first pass.
+        points: number of features to keep for the 3-D picture.
     """
 
     def __init__(
         self,
+        options: MeasureOptions,
         *,
-        num_classes: int | None,
         head: Head | None = None,
-        ignore_index: int | None = IGNORE_INDEX,
-        scatter: bool | None = None,
-        cache: Cache | None = None,
-        same_order: bool = False,
         layer: str | None = None,
-        asked: Asked = NOTHING_MORE,
+        cache: Cache | None = None,
+        budget: Budget | None = None,
+        same_order: bool = False,
+        known_labels: Tensor | None = None,
+        points: int = 0,
     ) -> None:
-        self.layer = layer
-        self.budget: Budget | None = None
-        """What plans memory before it is used."""
-        self.expected = 2
-        """Classes to plan for where only labels will tell how many there are."""
-        self.asked = asked
-        self.head = head
-        self.num_classes = num_classes if head is None else len(head.weight)
-        self.ignore_index = ignore_index
-        self.scatter = scatter
-        self.cache = cache
-        self._kept: list[Kept] | None = None if cache is None else []
-        self._decided: list[Tensor] | None = [] if same_order else None
+        self.options, self.layer, self.head = options, layer, head
+        self.num_classes = options.class_count(head)
+        self.ignore_index = options.ignore_index
         self.moments: ClassMoments
-        """Of all rows so far; there from the first of them on."""
+        """Moments of all rows so far. They exist from the first batch on."""
         self.logits: LogitStatistics | None = None
-        self.look: SecondPass | None = None
-        self.spread: DirectionalSpread | None = None
-        self.beside: list[Beside] = []
-        """What sees every row that counts, for error bars and the null."""
-        self.points: KeptPoints | None = None
-        """Where some features are kept for a picture."""
-        self.against: ReferencePass | None = None
-        """Other data whose class means these features are compared with."""
-        self.soft = False
-        """Whether the loss is that of distributions over the classes."""
         self.nonfinite = torch.zeros(0, dtype=torch.int64)
-        """(C,) rows that `add` has left out."""
+        """(C,) rows with nan or infinity that were skipped."""
+        self._second_pass: SecondPass | None = None
+        self._spread: DirectionalSpread | None = None
+        self._reference = options.reference_pass(layer)
+        self._observers: list[RowObserver] = []
+        self._points = PointSample(points) if points else None
+        self._rare: RareClasses | None = None
+        self._soft = False
+        self._budget = budget
+        self._cache = cache
+        self._kept: list[Batch] | None = None if cache is None else []
+        self._predictions: list[Tensor] | None = [] if same_order else None
+        self._known_labels = known_labels
+        self._expected_classes = 2
+        if known_labels is not None and self.num_classes is None:
+            self._expected_classes = self._count_classes(known_labels)
         self._largest_label = -1
-        self.rows_before = 0
-        """Rows of other files, which an error about a row of this one does not count."""
-        self.only_known = False
-        """Whether rows of classes that `against` does not have are left out."""
-        self.rare: Rare | None = None
+        self._rows_of_other_files = 0
 
     @property
     def started(self) -> bool:
-        """Whether there are sums."""
+        """Whether any batch has been added."""
         return hasattr(self, "moments")
 
     @property
     def cached(self) -> bool:
-        """Whether the whole first pass has been kept for the second pass."""
+        """Whether all batches of the first pass are kept for the second pass."""
         return self._kept is not None
 
+    @property
+    def jackknife(self) -> GroupJackknife | None:
+        """The groups for the intervals, if intervals are measured."""
+        groups = (one for one in self._observers if isinstance(one, GroupJackknife))
+        return next(groups, None)
+
+    def _count_classes(self, labels: Tensor) -> int:
+        """Return how many classes the labels show; other checks report wrong labels."""
+        if labels.ndim != 1 or labels.dtype.is_floating_point or labels.dtype.is_complex:
+            return 2
+        used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
+        return max(2, int(used.max()) + 1) if used.numel() else 2
+
+    # First pass
+
     def start(self, dim: int, device: torch.device, *, logits: bool = False) -> None:
-        """Open the sums; with `logits` also those of a classifier that is known only later."""
+        """Create empty sums; with `logits` also for a classifier that is known only later."""
         if self.head is not None:
             self.head.check_dim(dim)
-        scatter = dim <= SCATTER_LIMIT if self.scatter is None else self.scatter
+        scatter = dim <= SCATTER_LIMIT if self.options.scatter is None else self.options.scatter
         size = 2 if self.num_classes is None else self.num_classes
-        self._plan(max(size, self.expected), dim, scatter=scatter)
+        self._plan(max(size, self._expected_classes), dim, scatter=scatter)
         self.moments = ClassMoments(
             size, dim, scatter=scatter, ignore_index=self.ignore_index, device=device
         )
-        here = self.moments.device
-        self.nonfinite = torch.zeros(size, dtype=torch.int64, device=here)
+        device = self.moments.device
+        self.nonfinite = torch.zeros(size, dtype=torch.int64, device=device)
         if self.head is not None:
-            self.head = self.head.to(here)
+            self.head = self.head.to(device)
         if self.head is not None or logits:
             self.logits = self.new_logits()
-        self.beside = self.asked.beside(self.moments, self.head, self.num_classes)
+        if self.options.groups or self.options.shuffled_labels:
+            self._observers = row_observers(
+                self.options, self.moments, self.head, self._known_labels, self.num_classes
+            )
 
     def new_logits(self) -> LogitStatistics:
-        """Empty sums of logits, beside the moments."""
+        """Return empty statistics of logits."""
         size, device = self.moments.num_classes, self.moments.device
-        usual = min(MOST_SOFT if self.soft else MOST_CLASSES, self.moments.dim)
-        most = MOST_ASKED if self.asked.residuals else usual
-        soft = self.soft if size <= most else None
-        return LogitStatistics(size, ignore_index=self.ignore_index, device=device, residuals=soft)
+        usual = min(MOST_SOFT if self._soft else MOST_CLASSES, self.moments.dim)
+        most = MOST_ASKED if self.options.all_residuals else usual
+        residuals = self._soft if size <= most else None
+        return LogitStatistics(
+            size, ignore_index=self.ignore_index, device=device, residuals=residuals
+        )
 
     def update(
         self,
         features: Any,
         labels: Any,
-        targets: Tensor | None = None,
         *,
+        targets: Tensor | None = None,
+        logits: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        in_training: bool = False,
     ) -> None:
-        """First pass: add a batch, computed in `dtype` if that is not the type of the rows.
+        """Add a batch of the first pass.
 
-        `targets` (B, C) are its labels where these are soft.
+        Args:
+            targets: (B, C) soft labels.
+            logits: outputs of the classifier in a training; otherwise `head` computes them.
+            dtype: type in which the rows were computed, if that is not their own type.
+            in_training: True while a model trains: rows with nan or infinity are skipped and
+                counted instead of raising an error, and nothing is kept for a second pass. The
+                labels must have passed the checks.
         """
-        rows, classes = self._checked(features, labels)
-        self.soft = targets is not None
+        self._soft = targets is not None
+        if in_training:
+            rows, classes = self._skip_nonfinite(features, labels)
+        else:
+            rows, classes = self._checked(features, labels)
         if not self.started:
             self.start(rows.shape[1], rows.device)
         if self.num_classes is None and len(classes):
-            self._largest_label = max(self._largest_label, int(classes.max()))
-            self.grow(self._largest_label + 1)
+            self.grow(int(classes.max()) + 1)
         self.moments.add_checked(rows, classes, dtype=dtype)
+        self._sample_points(rows, classes)
+        if in_training:
+            if logits is not None:
+                self._add_logits(logits, labels)
+            return
         if targets is not None and self.ignore_index is not None:
             targets = targets[(classes != self.ignore_index).to(targets.device)]
-        rows, classes = self._counted(rows, classes)
-        for one in self.beside:
-            one.add(rows, classes.to(self.moments.device))
-        self._keep_points(rows, classes)
+        rows, classes = self._without_ignored(rows, classes)
+        for observer in self._observers:
+            observer.add(rows, classes.to(self.moments.device))
         predicted = self._predict(rows, classes, targets=targets)
-        if self._decided is not None and predicted is not None:
-            self._decided.append(predicted)
-        if self.against is not None:
-            self.against.add(rows, classes, predicted)
+        if self._predictions is not None and predicted is not None:
+            self._predictions.append(predicted)
+        if self._reference is not None:
+            self._reference.add(rows, classes, predicted)
         self._keep(rows, classes, predicted)
 
-    def add(
-        self,
-        rows: Tensor,
-        labels: Tensor,
-        logits: Tensor | None,
-        *,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        """First pass over labels that are checked and, if all rows have them, their logits."""
-        usable, own = finite_rows(rows), labels
-        if usable is not None:
-            out = labels[~usable]
-            out = out if self.ignore_index is None else out[out != self.ignore_index]
-            self.nonfinite += out.bincount(minlength=len(self.nonfinite))
-            rows, own = rows[usable], labels[usable]
-        self.moments.add_checked(rows, own, dtype=dtype)
-        self._keep_points(rows, own)
-        if self.logits is None or logits is None:
+    def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
+        dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
+        rows = as_features(features, dim=dim, first_row=seen - self._rows_of_other_files)
+        classes = as_labels(
+            labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
+        )
+        reference, ignored = self._reference, self.ignore_index
+        if self.options.min_count is not None and reference is not None and ignored is not None:
+            known = torch.isin(classes, reference.classes.to(classes.device))
+            classes = classes.masked_fill(~known, ignored)
+        return rows, classes
+
+    def _skip_nonfinite(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        usable = finite_rows(rows)
+        if usable is None:
+            return rows, labels
+        skipped = labels[~usable]
+        skipped = skipped if self.ignore_index is None else skipped[skipped != self.ignore_index]
+        self.nonfinite += skipped.bincount(minlength=len(self.nonfinite))
+        return rows[usable], labels[usable]
+
+    def _add_logits(self, logits: Tensor, labels: Tensor) -> None:
+        if self.logits is None:
             return
         usable = finite_rows(logits)
         if usable is not None:
             logits, labels = logits[usable], labels[usable.to(labels.device)]
         if is_wide(logits):
-            self.logits.add_wide(*self._counted(logits, labels))
+            self.logits.add_wide(*self._without_ignored(logits, labels))
         else:
             self.logits.update(logits, labels)
 
-    def _keep_points(self, rows: Tensor, classes: Tensor) -> None:
-        if self.points is not None and len(rows):
+    def _without_ignored(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        if self.ignore_index is None:
+            return rows, classes
+        keep = classes != self.ignore_index
+        return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
+
+    def _predict(
+        self,
+        rows: Tensor,
+        classes: Tensor,
+        *,
+        count: bool = True,
+        targets: Tensor | None = None,
+    ) -> Tensor | None:
+        """Return the classifier's decisions; with `count` add its logits to the statistics."""
+        if self.head is None or self.logits is None:
+            return None
+        predicted = []
+        device, done = self.moments.device, 0
+        # No float32 logit overflows: features below 1e39 times weights below 1e150.
+        compiled = rows.dtype != torch.float64 and compiles(rows, device)
+        weight, bias = self.head
+        for logits, labels in logit_blocks(rows, classes.to(device), weight, bias):
+            if count:
+                part = None if targets is None else targets[done : done + len(labels)].to(logits)
+                done += len(labels)
+                predicted.append(self.logits.add_checked(logits, labels, part, compiled=compiled))
+            else:
+                predicted.append(logits.argmax(1))
+        return torch.cat(predicted) if predicted else classes[:0]
+
+    def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Keep a copy of a batch; free all batches once the memory is used up."""
+        if self._cache is None or self._kept is None:
+            return
+        if self._cache.take((rows, classes, predicted)):
+            self._kept.append((rows.clone(), classes.clone(), predicted))
+        else:
+            self._cache.release([*self._kept, (rows, classes, predicted)])
+            self._kept = None
+
+    def _sample_points(self, rows: Tensor, classes: Tensor) -> None:
+        if self._points is not None and len(rows):
             if self.ignore_index is not None:
                 classes = torch.where(classes == self.ignore_index, -1, classes)
-            self.points.add(rows, classes, num_classes=self.moments.num_classes)
-
-    def picture(self) -> dict[str, Any] | None:
-        """Features, class means and classifier in 3-D, if some features were kept."""
-        weight = None if self.head is None else self.head.weight
-        found = None if self.points is None else self.points.picture(self.moments, weight)
-        return None if found is None else {"layer": self.layer, **found}
+            self._points.add(rows, classes, num_classes=self.moments.num_classes)
 
     def grow(self, classes: int) -> None:
-        """Make room for labels up to so many, where no classifier tells how many there are."""
+        """Extend the sums to a larger number of classes, if no classifier determines it."""
         self._largest_label = max(self._largest_label, classes - 1)
         if classes > self.moments.num_classes:
-            if classes > self.expected:
+            if classes > self._expected_classes:
                 self._plan(classes, self.moments.dim, scatter=self.moments.has_scatter)
             self.moments.grow(classes)
             self.nonfinite = torch.nn.functional.pad(
                 self.nonfinite, (0, classes - len(self.nonfinite))
             )
 
+    def start_file(self) -> None:
+        """Count rows in error messages from here on, since another file begins."""
+        self._rows_of_other_files = self.moments.rows_seen if self.started else 0
+
+    def count_ignored(self, rows: int) -> None:
+        """Add rows that were skipped elsewhere to the number of ignored rows."""
+        self.moments.ignored += rows
+
     def _plan(self, classes: int, dim: int, *, scatter: bool) -> None:
-        """Plan the memory of this layer, and leave the cache what remains."""
-        if self.budget is None:
+        """Plan the memory of this layer, and leave the rest to the cache."""
+        if self._budget is None:
             return
-        asked, directional = self.asked, self.asked.extras.directional
+        options = self.options
+        directional = Extras(options.extra_metrics).directional
         sizes = Sizes(classes, dim, self.head is not None, scatter, directional=directional)
-        again = sum(sizes.parts().values()) if asked.null else 0
-        beside = again + group_bytes(classes, dim, asked.groups, scatter=scatter)
-        if self.against is not None:
-            beside += reference_bytes(len(self.against.classes), dim)
-        self.budget.plan(self, sizes._replace(beside=beside))
-        left = self.budget.left()
-        if self.cache is not None and left is not None:
-            self.cache.bytes_left = min(self.cache.bytes_left, left)
+        observers = sum(sizes.parts().values()) if options.shuffled_labels else 0
+        observers += group_bytes(classes, dim, options.groups, scatter=scatter)
+        if self._reference is not None:
+            observers += reference_bytes(len(self._reference.classes), dim)
+        self._budget.plan(self, sizes._replace(observers=observers))
+        left = self._budget.left()
+        if self._cache is not None and left is not None:
+            self._cache.limit(left)
 
-    def look_again(self, features: Any, labels: Any) -> None:
-        """Second pass over the source: look at a batch once more."""
-        rows, classes = self._counted(*self._checked(features, labels))
-        if self._decided:
-            predicted: Tensor | None = self._decided.pop(0)
-        else:
-            predicted = self._predict(rows, classes, count=False)
-        self._look_at(rows, classes, predicted)
-
-    def look_at_cache(self) -> None:
-        """Second pass over what the first has kept."""
-        kept = self._kept or []
-        for _ in track(range(len(kept)), "second pass"):
-            self._look_at(*kept.pop(0))  # let go as soon as it was seen
-
-    def finish_second_pass(self) -> None:
-        """After the second pass: refuse one that has seen other data than the first."""
-        self.look = self.look or SecondPass(self.moments)
-        self.look.require_same_data(self.moments)
-
-    def require_classes(self, *, allow_missing: bool) -> None:
-        """After the first pass: refuse no data, one class, or absent classes."""
+    def require_classes(self, *, allow_missing: bool = False) -> None:
+        """Raise if there are no samples, fewer than two classes, or absent classes."""
         if self.started and self.moments.total == 0 and self.moments.ignored:
             raise DataError(
                 f"Expected at least one sample, got none: all {self.moments.ignored} labels are "
@@ -350,117 +348,266 @@ class LayerStream:
         if present < 2:
             raise DataError(f"Expected samples of at least 2 classes, got {present}.")
 
-    def leave_out(self, min_count: int, *, whole: bool = True) -> None:
-        """After the first pass: forget classes with fewer samples.
+    def leave_out_rare(self, *, second_pass: bool = True) -> None:
+        """Leave out classes with fewer than `min_count` samples, after the first pass.
 
-        Their part of the d x d scatter is taken off by the second pass, if that sees the `whole`
-        data; else the scatter is given up.
+        Other data instead follow the classes of their reference. The second pass subtracts the
+        rare classes from the d x d scatter; without a `second_pass` the scatter is dropped.
         """
-        self.rare = Rare.forgotten(self.moments, self.logits, min_count)
-        if self.rare is not None and not (whole and self.moments.has_scatter):
-            self.rare.scatter = None
+        min_count = self.options.min_count
+        if min_count is None or self._reference is not None:
+            return
+        self._rare = RareClasses.removed_from(self.moments, self.logits, min_count)
+        if self._rare is not None and not (second_pass and self.moments.has_scatter):
+            self._rare.drop_scatter()
 
-    def collapse(self, reasons: Mapping[str, str]) -> Collapse:
-        """The measurement of this layer; `reasons` as for `gather`."""
-        if self.rare is not None and self.rare.means is not None and self.moments.has_scatter:
-            self.moments.subtract_scatter(None if self.look is None else self.rare.scatter)
-            if not self.moments.has_scatter:
+    # Second pass
+
+    def update_second(self, features: Any, labels: Any) -> None:
+        """Add a batch of the second pass, read again from the source."""
+        rows, classes = self._without_ignored(*self._checked(features, labels))
+        if self._predictions:
+            predicted: Tensor | None = self._predictions.pop(0)
+        else:
+            predicted = self._predict(rows, classes, count=False)
+        self._add_second(rows, classes, predicted)
+
+    def second_pass_from_cache(self) -> None:
+        """Make the second pass over the batches that the first pass has kept."""
+        kept = self._kept or []
+        for _ in track(range(len(kept)), "second pass"):
+            self._add_second(*kept.pop(0))  # frees its memory immediately
+
+    def finish_second_pass(self) -> None:
+        """Raise unless both passes had the same data."""
+        if self._second_pass is None:
+            self._second_pass = SecondPass(self.moments)
+        self._second_pass.require_same_data(self.moments)
+
+    def _add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        self._second_pass = self._second_pass or SecondPass(self.moments)
+        if self._rare is not None:
+            rows, classes, predicted = self._rare.filter(rows, classes, predicted)
+        self._second_pass.add_checked(rows, classes, predicted)
+        if Extras(self.options.extra_metrics).directional:
+            self._spread = self._spread or DirectionalSpread(self.moments)
+            self._spread.add_checked(rows, classes)
+        for observer in self._observers:
+            observer.add_second(rows, classes.to(self.moments.device), predicted)
+
+    # Results
+
+    def collapse(self, reasons: Mapping[str, str], *, head: Head | None = None) -> Collapse:
+        """Return the measurement of this layer.
+
+        Args:
+            reasons: why "scatter", "second pass" or "weight" is missing, as for `gather`.
+            head: the classifier, if it was not known at the start.
+        """
+        if head is not None:
+            self.head = head.to(self.moments.device)
+        moments, second_pass, rare = self.moments, self._second_pass, self._rare
+        if rare is not None and rare.means is not None and moments.has_scatter:
+            moments.subtract_scatter(None if second_pass is None else rare.scatter)
+            if not moments.has_scatter:
                 reasons = {**reasons, "scatter": NO_SCATTER}
-        if self.look is None:
-            reasons = {"second pass": "not asked for (second_pass=False)", **reasons}
-        if not self.moments.has_scatter:
-            limit = (
-                f"d = {self.moments.dim} is above {SCATTER_LIMIT}, too wide for a d x d scatter; "
-                "measure_features(..., scatter=True) keeps one"
+        if second_pass is None:
+            reasons = {"second pass": NOT_REQUESTED, **reasons}
+        if not moments.has_scatter:
+            too_wide = (
+                f"d = {moments.dim} is above {SCATTER_LIMIT}, too large for a d x d scatter; "
+                "pass scatter=True to measure_features to keep it"
             )
-            reasons = {"scatter": limit if self.scatter is None else "scatter=False", **reasons}
+            why = too_wide if self.options.scatter is None else "scatter=False"
+            reasons = {"scatter": why, **reasons}
         logits = self.logits
-        if logits is not None and not torch.equal(logits.counts, self.moments.counts):
+        if logits is not None and not torch.equal(logits.counts, moments.counts):
             logits, reasons = None, {**reasons, "weight": "some logits are not finite"}
         collapse = gather(
-            self.moments,
+            moments,
             weight=None if self.head is None else self.head.weight,
             bias=None if self.head is None else self.head.bias,
             logits=logits,
-            look=self.look,
+            second_pass=second_pass,
             layer=self.layer,
             reasons=reasons,
-            extras=self.asked.extras._replace(spread=self.spread, rare=self.rare),
+            extras=Extras(self.options.extra_metrics, self._spread, rare),
         )
-        for one in self.beside:
-            collapse = one.attached(collapse)
-        if left_out := int(self.nonfinite.sum()):
-            warning = f"Left out {left_out} feature vectors with nan or infinity."
+        for observer in self._observers:
+            collapse = observer.attach(collapse)
+        if skipped := int(self.nonfinite.sum()):
+            warning = f"Skipped {skipped} feature vectors with nan or infinity."
             collapse = replace(collapse, warnings=(warning, *collapse.warnings))
-        collapse = without_bounds(collapse) if self.soft else collapse
-        return collapse if self.against is None else compared(collapse, self.against)
+        collapse = without_bounds(collapse) if self._soft else collapse
+        return collapse if self._reference is None else with_reference(collapse, self._reference)
 
-    def _checked(self, features: Any, labels: Any) -> tuple[Tensor, Tensor]:
-        dim, seen = (self.moments.dim, self.moments.rows_seen) if self.started else (None, 0)
-        rows = as_features(features, dim=dim, first_row=seen - self.rows_before)
-        classes = as_labels(
-            labels, rows=len(rows), ignore_index=self.ignore_index, num_classes=self.num_classes
-        )
-        if self.only_known and self.against is not None and self.ignore_index is not None:
-            known = torch.isin(classes, self.against.classes.to(classes.device))
-            classes = classes.masked_fill(~known, self.ignore_index)
-        return rows, classes
+    def picture(self) -> dict[str, Any] | None:
+        """Return features, class means and classifier in 3-D, if features were kept."""
+        weight = None if self.head is None else self.head.weight
+        picture = None if self._points is None else self._points.picture(self.moments, weight)
+        return None if picture is None else {"layer": self.layer, **picture}
 
-    def _counted(self, rows: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-        """Without the ignored rows."""
-        if self.ignore_index is None:
-            return rows, classes
-        keep = classes != self.ignore_index
-        return (rows, classes) if keep.all() else (rows[keep.to(rows.device)], classes[keep])
+    # Sums of other processes
 
-    def _predict(
+    def restore(
         self,
-        rows: Tensor,
-        classes: Tensor,
+        moments: ClassMoments,
         *,
-        count: bool = True,
-        targets: Tensor | None = None,
-    ) -> Tensor | None:
-        """The classifier's decisions, counted into the loss side in the first pass."""
-        if self.head is None or self.logits is None:
+        nonfinite: Tensor | None = None,
+        logits: State | None = None,
+    ) -> None:
+        """Continue from stored sums."""
+        if not self.started:
+            self.start(moments.dim, moments.device)
+        self.moments = moments
+        if nonfinite is not None:
+            self.nonfinite = nonfinite.clone()
+        if self.logits is not None and logits is not None:
+            self.logits.load_sums(logits)
+
+    def join_first(
+        self,
+        logits: Sequence[State],
+        reference: Sequence[State],
+        rare: RareClasses | None,
+    ) -> None:
+        """Take over what several workers have added to the sums other than the moments."""
+        if self.started and self.logits is not None:
+            self.logits = merged_sums(self.new_logits, logits)
+        if self._reference is not None:
+            self._reference = merged_sums(self._new_reference_pass, reference)
+        self._rare = rare
+        if rare is not None and self.started:
+            self.moments.ignored -= rare.samples
+
+    def _new_reference_pass(self) -> ReferencePass:
+        reference_pass = self.options.reference_pass(self.layer)
+        assert reference_pass is not None
+        return reference_pass
+
+    def reference_sums(self) -> State | None:
+        """Return the sums of the comparison with a reference, if there is one."""
+        return None if self._reference is None else self._reference.sums()
+
+    def second_sums(self) -> tuple[State | None, State | None]:
+        """Return the sums of the second pass and of the directional spread."""
+        second_pass, spread = self._second_pass, self._spread
+        return (
+            None if second_pass is None else second_pass.sums(),
+            None if spread is None else spread.sums(),
+        )
+
+    def join_second(self, second_passes: Sequence[State], spreads: Sequence[State]) -> None:
+        """Take over the second passes of several workers."""
+        moments = self.moments
+        self._second_pass = merged_sums(lambda: SecondPass(moments), second_passes)
+        if spreads:
+            self._spread = merged_sums(lambda: DirectionalSpread(moments), spreads)
+
+    def all_reduce_first(self, ranks: ProcessGroup) -> None:
+        """Add up the first pass over all processes of a group."""
+        if self.num_classes is None:  # each process knows only the labels it has seen
+            self.grow(int(ranks.gather([self.moments.num_classes]).max()))
+        self.moments.all_reduce(ranks.group)
+        ranks.reduce_(self.nonfinite)
+        if self._reference is not None:
+            self._reference.all_reduce(ranks.group)
+        if self.logits is not None:
+            self.logits.all_reduce(ranks.group)
+
+    def all_reduce_second(self, ranks: ProcessGroup) -> None:
+        """Add up the second pass over all processes of a group."""
+        self._second_pass = self._second_pass or SecondPass(self.moments)
+        self._second_pass.all_reduce(ranks.group)
+        if self._rare is not None and self._rare.scatter is not None:
+            ranks.reduce_(self._rare.scatter)
+        if Extras(self.options.extra_metrics).directional:
+            self._spread = self._spread or DirectionalSpread(self.moments)
+            self._spread.all_reduce(ranks.group)
+
+    def drop_second_pass(self) -> None:
+        """Forget the second pass, because another process could not complete its own."""
+        self._second_pass = self._spread = None
+
+
+ProcessGroupChoice = Group | Literal["local"]
+"""Processes that share the data: a group, None for all, "local" for this one alone."""
+READY, FAILED = 1, -1
+
+
+@dataclass(frozen=True)
+class DistributedData:
+    """Data of which each process of a torch.distributed group reads its own part.
+
+    All processes get the same statistics.
+    """
+
+    ranks: ProcessGroup
+
+    @classmethod
+    def over(
+        cls, process_group: ProcessGroupChoice, options: MeasureOptions | None = None
+    ) -> "DistributedData | None":
+        """Return the data shared with other processes of the group; None without others."""
+        if isinstance(process_group, str):
+            if process_group != "local":
+                raise DataError(
+                    "Expected process_group= a process group, None for all processes or 'local' "
+                    f"for this one alone, got {process_group!r}."
+                )
             return None
-        predicted = []
-        device, done = self.moments.device, 0
-        # No float32 logit overflows: features below 1e39 times weights below 1e150.
-        compiled = rows.dtype != torch.float64 and compiles(rows, device)
-        own_classes = classes.to(device)
-        for logits, own in logit_blocks(rows, own_classes, self.head.weight, self.head.bias):
-            if count:
-                part = None if targets is None else targets[done : done + len(own)].to(logits)
-                done += len(own)
-                predicted.append(self.logits.add_checked(logits, own, part, compiled=compiled))
+        if not is_distributed(process_group):
+            return None
+        if options is not None and (options.groups or options.shuffled_labels):
+            raise DataError(
+                "Expected one process for intervals and shuffled_labels, got several that share "
+                "the data. Omit these two, or measure all data in one process with "
+                "process_group='local'."
+            )
+        return cls(ProcessGroup(process_group))
+
+    def begin(self) -> None:
+        """Wait before the first pass until all processes are ready."""
+        self.ranks.gather([READY])
+
+    def report_failure(self) -> None:
+        """Tell the other processes that this process could not complete its pass."""
+        self.ranks.gather([FAILED, 0, 0])
+
+    def join_first(self, streams: Sequence[LayerStream]) -> None:
+        """Add up the first pass of all processes."""
+        self._require_same_layers([stream.moments.dim for stream in streams])
+        for stream in streams:
+            stream.all_reduce_first(self.ranks)
+
+    def join_second(self, streams: Sequence[LayerStream], *, complete: bool) -> bool:
+        """Add up the second pass; return False and drop it if one process could not complete it."""
+        all_complete = bool(self._states([READY, int(complete), 0])[:, 1].all())
+        for stream in streams:
+            if all_complete:
+                stream.all_reduce_second(self.ranks)
             else:
-                predicted.append(logits.argmax(1))
-        return torch.cat(predicted) if predicted else classes[:0]
+                stream.drop_second_pass()
+        return all_complete
 
-    def _keep(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        """Keep a copy of a batch, or give up and free all of them once the memory is used up."""
-        if self.cache is None or self._kept is None:
-            return
-        self._kept.append((rows, classes, predicted))
-        self.cache.bytes_left -= _size(self._kept[-1:])
-        if self.cache.bytes_left < 0:
-            self.cache.bytes_left += _size(self._kept)
-            self._kept = None
-        else:
-            self._kept[-1] = (rows.clone(), classes.clone(), predicted)
+    def _require_same_layers(self, dims: Sequence[int]) -> None:
+        """Raise unless every process measured the same layers, and at least one."""
+        sizes = self._states([READY, len(dims), sum(dims)])
+        if not bool((sizes == sizes[0]).all()) or not dims:
+            idle = [rank for rank, row in enumerate(sizes.tolist()) if not row[1]]
+            problem = f"processes {idle} saw no batch" if idle else "they measure other layers"
+            raise DataError(
+                f"Expected every process to measure the same layers, but {problem}. Give each "
+                "process batches of its own, and call the monitor in all of them."
+            )
 
-    def _look_at(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
-        self.look = self.look or SecondPass(self.moments)
-        if self.rare is not None:
-            rows, classes, predicted = self.rare.taken_off(rows, classes, predicted)
-        self.look.add_checked(rows, classes, predicted)
-        if self.asked.extras.directional:
-            self.spread = self.spread or DirectionalSpread(self.moments)
-            self.spread.add_checked(rows, classes)
-        for one in self.beside:
-            one.look(rows, classes.to(self.moments.device), predicted)
-
-
-def _size(batches: Sequence[Kept]) -> int:
-    return sum(part.nbytes for batch in batches for part in batch if part is not None)
+    def _states(self, state: Sequence[int]) -> Tensor:
+        """Return how each process ended its pass, as (ranks, 3); raise if one failed."""
+        states = self.ranks.gather(state)
+        failed = (states[:, 0] == FAILED).nonzero().flatten().tolist()
+        if failed:
+            raise DataError(
+                f"Expected every process to read its part of the data, but processes {failed} "
+                "could not: their own messages say why."
+            )
+        return states

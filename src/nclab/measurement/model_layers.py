@@ -1,4 +1,4 @@
-"""ModelLayers: which layers of a model are measured, found in one traced forward pass."""
+"""ModelLayers: the layers of a model to measure, found in one traced forward pass."""
 
 import warnings
 from collections.abc import Sequence
@@ -47,17 +47,17 @@ from nclab.features.recorder import (
     first_tensor,
     is_weight_layer,
 )
-from nclab.measurement.layer_stream import Head
+from nclab.measurement.options import Head
 from nclab.statistics.checks import check_sizes
 
 AVERAGED = (
-    "the model returns logits of every position, the labels are one a sample: features, loss and "
-    "accuracy are those of the mean over positions"
+    "the model returns logits for every position, but there is one label per sample: features, "
+    "loss and accuracy are those of the mean over positions"
 )
 
 
 class MeasuredLayer(NamedTuple):
-    """A layer that can be measured."""
+    """A layer that is measured."""
 
     name: str
     point: Point
@@ -67,9 +67,10 @@ class MeasuredLayer(NamedTuple):
 
 
 class ModelLayers:
-    """What a caller wants to see of a model, and after one traced pass, where it is.
+    """The classifier and the layers of a model that a user wants to measure.
 
-    A recorder made by `recorder(reader)` traces the pass; `find` then finds classifier and layers.
+    A recorder made by `recorder(reader)` traces one forward pass; `find` then finds classifier and
+    layers.
     """
 
     def __init__(
@@ -85,27 +86,27 @@ class ModelLayers:
         self.model = model
         self.wanted = layers
         if isinstance(classifier, nn.Module):
-            names = (name for name, own in model.named_modules() if own is classifier)
+            names = (name for name, module in model.named_modules() if module is classifier)
             classifier = next(names, type(classifier).__name__)
         self.chosen = classifier
         self.pool = pool
         self.classifier: Classifier | None
-        """There once `find` has found it; None where only features are measured."""
+        """Set by `find`; None if only features are measured."""
         self.labels = labels
         self.shifted = labels == "next"
-        """Whether the logits of a token belong to the label of the next."""
+        """Whether the logits of a token are compared with the label of the next token."""
         self.masked = True
-        """Whether padded tokens are left out."""
+        """Whether padded tokens are skipped."""
         self.time_first = False
-        """Whether labels of tokens are (T, B), as the model has its tokens."""
+        """Whether labels of tokens are (T, B), in the order of the model's tokens."""
         self.measured: list[MeasuredLayer] = []
         self.skipped: dict[str, str] = {}
         self.remarks: tuple[str, ...] = ()
-        """How the classifier was found, and its loss, where that needs saying."""
+        """Remarks for the report on how the classifier and its loss were found."""
         self.num_classes: int | None = None
-        """Outputs of the classifier; without one only the labels tell."""
+        """Number of outputs of the classifier; None without a classifier."""
         self.channel_modules: dict[Point, nn.Module] = {}
-        self._turned: dict[int, bool | None] = {}
+        self._sequence_first_inputs: dict[int, bool | None] = {}
         self._named: list[tuple[str, Point]] = []
         if layers is None:
             raise ModelError("Expected layers='last', 'all' or a list of names, got None.")
@@ -117,108 +118,114 @@ class ModelLayers:
             getattr(module, "batch_first", True) is False for module in model.modules()
         )
         self._weight_layers = [n for n, m in model.named_modules() if is_weight_layer(m)]
-        # What a convolution over several pixels reads is no input of a classifier.
-        self._may_classify = [n for n in self._weight_layers if _one_place(model.get_submodule(n))]
+        # A convolution over several pixels is not a classifier.
+        self._may_classify = [
+            name for name in self._weight_layers if _reads_one_position(model.get_submodule(name))
+        ]
 
     @property
     def found(self) -> bool:
-        """Whether the traced pass is over."""
+        """Whether `find` has found the layers."""
         return hasattr(self, "classifier")
 
     @property
     def classifier_name(self) -> str:
-        """Name of the classifier, empty without one."""
+        """Name of the classifier; empty if only features are measured."""
         return "" if self.classifier is None else self.classifier.name or type(self.model).__name__
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         parameter = next(self.model.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
     def head(self) -> Head | None:
-        """The classifier's weights as they are now."""
+        """Return the present weights of the classifier."""
         return None if self.classifier is None else Head.checked(*self.classifier.read(), None)
 
     def features(self, layer: MeasuredLayer, recorder: Recorder, output: Any) -> Tensor | NoRows:
-        """Rows of a layer as the classifier reads them: of a token, or directions, if it does."""
+        """Return the rows of a layer as the classifier reads them.
+
+        These may be the rows of one position, or normalised rows.
+        """
         rows = recorder.rows.get(layer.point, NoRows("it was not called for this batch"))
         if isinstance(rows, NoRows) or not layer.is_last or self.classifier is None:
             return rows
         if self.classifier.selection != "rows":
-            taken = self._taken(self.classifier, rows, recorder, output)
-            if isinstance(taken, NoRows):
-                return taken
-            rows = taken
+            selected = self._selected(self.classifier, rows, recorder, output)
+            if isinstance(selected, NoRows):
+                return selected
+            rows = selected
         if self.classifier.unit_rows:
             return torch.nn.functional.normalize(rows.double(), dim=1)
         return rows
 
-    def _taken(
+    def _selected(
         self, head: Classifier, features: Tensor, recorder: Recorder, output: Any
     ) -> Tensor | NoRows:
-        """Of what the classifier has read of every position, what has become the output."""
+        """Return the rows of the positions whose logits are the model's output."""
         assert head.output is not None
         logits = as_column(Outputs.of(output).tensors[head.output].detach())
         if head.selection == "mean":
-            own = count_positions(features, logits)
-            if head.positions not in (None, own):
+            count = count_positions(features, logits)
+            if head.positions not in (None, count):
                 return NoRows(
                     f"its factor was found for samples of {head.positions} positions, these have "
-                    f"{own}"
+                    f"{count}"
                 )
             return mean_rows(features, len(logits))
-        made = None if head.logits is None else recorder.rows.get(head.logits)
-        if not isinstance(made, Tensor):
+        all_logits = None if head.logits is None else recorder.rows.get(head.logits)
+        if not isinstance(all_logits, Tensor):
             with reading_weights(self.model):
                 weights = self.head()
             assert weights is not None
             rows = as_rows(features).to(weights.weight)
             rows = torch.nn.functional.normalize(rows, dim=1) if head.unit_rows else rows
-            made = weights.logits(rows).reshape(*features.shape[:-1], -1).to(features)
+            all_logits = weights.logits(rows).reshape(*features.shape[:-1], -1).to(features)
             logits = binary_logits(logits)
-        taken = select_positions(features, made, logits)
-        if taken is None:
-            return NoRows("the model's output is that of no single position of its samples")
-        return taken
+        selected = select_positions(features, all_logits, logits)
+        if selected is None:
+            return NoRows("no single position of a sample has the logits that the model returns")
+        return selected
 
-    def agree(self, own: float, ours: float) -> None:
-        """Warn where the model's own loss is not that of the classifier that was found."""
+    def compare_loss(self, expected: float, measured: float) -> None:
+        """Warn if the model's own loss differs from the loss of the classifier that was found."""
         parameter = next((p for p in self.model.parameters() if p.is_floating_point()), None)
         dtype = torch.float32 if parameter is None else parameter.dtype
-        said = loss_mismatch(own, ours, self.classifier_name, dtype)
-        if said is not None:
-            self.remarks = (*self.remarks, said)
-            warnings.warn(f"Expected the model's loss, but {said}.", NclabWarning, stacklevel=4)
+        mismatch = loss_mismatch(expected, measured, self.classifier_name, dtype)
+        if mismatch is not None:
+            self.remarks = (*self.remarks, mismatch)
+            message = f"Expected the model's loss, but {mismatch}."
+            warnings.warn(message, NclabWarning, stacklevel=4)
 
-    def take(self, found: ModelLoss, batch: Batch, ignore_index: int | None) -> None:
-        """From now on labels are taken as the model takes them."""
-        self.shifted, self.masked = found.shifted, found.masked
-        said = None
-        if not found.masked:
-            said = padding_warning(batch.labels, batch.mask, ignore_index)
-        elif found.repeats:
-            said = (
-                "the labels repeat the tokens that the model reads: if it predicts the next ones, "
-                "pass labels='next', else labels='given'"
+    def use_label_rule(self, loss: ModelLoss, batch: Batch, ignore_index: int | None) -> None:
+        """Apply the model's own label shift and padding rule to all following batches."""
+        self.shifted, self.masked = loss.shifted, loss.masked
+        remark = None
+        if not loss.masked:
+            remark = padding_warning(batch.labels, batch.mask, ignore_index)
+        elif loss.repeats:
+            remark = (
+                "the labels repeat the tokens that the model reads: if it predicts the next "
+                "tokens, pass labels='next', else labels='given'"
             )
-        if said is not None:
-            self.remarks = (*self.remarks, said)
-            warnings.warn(f"{said[0].upper()}{said[1:]}.", NclabWarning, stacklevel=4)
+        if remark is not None:
+            self.remarks = (*self.remarks, remark)
+            warnings.warn(f"{remark[0].upper()}{remark[1:]}.", NclabWarning, stacklevel=4)
 
     def row_labels(self, labels: Tensor, mask: Tensor | None, ignore_index: int | None) -> Tensor:
-        """One class number for each row of a batch, flat."""
+        """Return one class number for each row of a batch, as a vector."""
         padding = mask if self.masked else None
-        own = row_labels(
+        numbers = row_labels(
             *(labels, padding),
             shifted=self.shifted,
             ignore_index=ignore_index,
             time_first=self.time_first,
         )
-        return own.reshape(-1)
+        return numbers.reshape(-1)
 
     def check_labels(self, labels: Tensor, ignore_index: int | None) -> None:
-        """Refuse classes that the classifier does not have."""
+        """Raise for labels that are not outputs of the classifier."""
         outputs, name = self.num_classes, self.classifier_name
         used = labels if ignore_index is None else labels[labels != ignore_index]
         if outputs is None or not used.numel():
@@ -232,7 +239,7 @@ class ModelLayers:
         if low < 0:
             raise DataError(
                 f"Expected labels from 0 upwards, got {low}. "
-                f"Pass ignore_index={low} if it marks samples to leave out."
+                f"Pass ignore_index={low} if it marks samples to skip."
             )
 
     def rows(
@@ -244,13 +251,13 @@ class ModelLayers:
         mask: Any,
         keep: Tensor | None = None,
     ) -> Tensor:
-        """(rows, d) features of a batch, channels where `module` has them; raises NoRows."""
+        """Return the (rows, d) features of a batch, in the layout of `module`; may raise NoRows."""
         turned, first = None, self._sequence_first
         if first and not tensor.is_nested and tensor.ndim == 3:
             turned = is_sequence_first(tensor, labels, module)
-            # A last batch of T samples is turned as the batches before it were.
-            turned = self._turned.get(id(module)) if turned is None else turned
-            self._turned[id(module)] = turned
+            # A last batch of T samples is ambiguous and has the layout of the batches before it.
+            turned = self._sequence_first_inputs.get(id(module)) if turned is None else turned
+            self._sequence_first_inputs[id(module)] = turned
         return to_rows(
             *(tensor, labels, module),
             pool=self.pool,
@@ -263,18 +270,18 @@ class ModelLayers:
     def recorder(
         self, reader: Reader, points: Sequence[Point] | None = None, *, keep: bool = False
     ) -> Recorder:
-        """A recorder of the given points or, without them, one that traces the pass.
+        """Return a recorder of the given points, or one that traces the whole pass.
 
-        With `keep` the tensors of the traced pass live until `find` has seen them.
+        With `keep` the tensors of the traced pass are kept for `find`.
         """
         if points is not None:
-            whole = self._whole()
+            all_positions = self._points_of_all_positions()
             return Recorder(
                 self.model,
                 reader,
-                [*points, *whole],
+                [*points, *all_positions],
                 channel_modules=self.channel_modules,
-                whole=whole,
+                whole=all_positions,
             )
         names = self._weight_layers if self.wanted == "all" else self._may_classify
         inputs = [Point(name, "input", None) for name in names]
@@ -284,8 +291,8 @@ class ModelLayers:
             self.model, reader, points, trace=True, keep=keep, channel_modules=channel_modules
         )
 
-    def _whole(self) -> list[Point]:
-        """What is read of every position, to find those that the model takes."""
+    def _points_of_all_positions(self) -> list[Point]:
+        """Return the points that are recorded at every position, to find the used positions."""
         head = self.classifier
         if head is None or head.selection == "rows":
             return []
@@ -293,11 +300,11 @@ class ModelLayers:
         return last if head.logits is None else [*last, head.logits]
 
     def needs_tensors(self, recorder: Recorder, output: Any) -> bool:
-        """Whether `find` wants a traced pass that has kept its tensors."""
+        """Whether `find` needs a traced pass that has kept its tensors."""
         return needs_tensors(recorder.calls, Outputs.of(output), self.chosen)
 
     def find(self, recorder: Recorder, batch: Batch, output: Any) -> None:
-        """After the traced pass: find the classifier and the layers to measure."""
+        """Find the classifier and the layers to measure in a traced pass."""
         calls = recorder.calls
         if self._sequence_first and batch.labels.ndim == 2:
             self.time_first = self._time_first(calls, batch.labels)
@@ -305,15 +312,15 @@ class ModelLayers:
         classifier = find_classifier(self.model, calls, outputs, self.chosen, batch.mask)
         last = FoundLayer("output", Point("", "output", 0), None)
         if classifier is not None:
-            last = self._placed(classifier.reads, calls)
+            last = self._input_of_classifier(classifier.reads, calls)
         self.remarks = (classifier.remark,) if classifier and classifier.remark else ()
-        if classifier is not None and _averaged(classifier, outputs, batch):
+        if classifier is not None and _averages_positions(classifier, outputs, batch):
             self.remarks = (*self.remarks, AVERAGED)
         self.classifier = classifier and classifier._replace(tensor=None, result=None)
         head = self.head()
         self.num_classes = None if head is None else len(head.weight)
-        found = {layer.point: layer for layer in self._layers(calls, batch, last)}
-        for layer in found.values():
+        by_point = {layer.point: layer for layer in self._layers(calls, batch, last)}
+        for layer in by_point.values():
             known = head is not None and layer.identity is not None
             is_last = known and layer.identity == last.identity
             rows = recorder.rows.get(layer.point)
@@ -337,10 +344,10 @@ class ModelLayers:
                 dim = rows.shape[-1]
                 self.measured.append(MeasuredLayer(layer.name, layer.point, dim, is_last))
         recorder.calls.clear()
-        recorder.forget()  # the tensors of this pass are not ours to keep alive
+        recorder.forget()  # releases the tensors of this pass
 
     def _time_first(self, calls: list[Call], labels: Tensor) -> bool:
-        """Whether layers that want (T, B, d) were given tensors in the order of the labels."""
+        """Whether labels are (T, B), as the tensors of layers that read (T, B, d)."""
         for call in calls:
             source = call.source
             first = getattr(call.module, "batch_first", True) is False
@@ -349,24 +356,28 @@ class ModelLayers:
             if labels.shape[0] == labels.shape[1] == source.shape[0] and self.labels == "next":
                 size = tuple(labels.shape)
                 raise DataError(
-                    f"Expected for labels='next' other numbers of sequences and tokens in the "
-                    f"first batch, which {call.name} reads as (T, B); got labels of shape {size}."
+                    f"Expected different numbers of sequences and tokens in the first batch for "
+                    f"labels='next', since {call.name} reads (T, B); got labels of shape {size}."
                 )
             if source.shape[:2] == labels.shape:
                 return True
         return False
 
-    def _placed(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
-        """What the classifier reads; of a given one that is not found, the last named layer."""
+    def _input_of_classifier(self, reads: FoundLayer, calls: list[Call]) -> FoundLayer:
+        """Return the layer that the classifier reads.
+
+        For a given classifier whose input was not found this is the last named layer.
+        """
         if reads.name or reads.identity is not None:
             return reads
         if not self._named:
             raise ModelError(
-                "Expected a given classifier whose result is the model's output, it is that of no "
-                "tensor that a module reads or returns. Say what it reads: layers=['name']."
+                "Expected a classifier whose result is the model's output, but applied to the "
+                "inputs and outputs of all modules it never gives that output. Name the layer that "
+                "it reads: layers=['name']."
             )
-        placed = [_named_layer(name, point, calls) for name, point in self._named]
-        return max(placed, key=lambda place: place[0])[1]
+        layers = [_named_layer(name, point, calls) for name, point in self._named]
+        return max(layers, key=lambda timed: timed[0])[1]
 
     def _late_rows(
         self,
@@ -376,7 +387,7 @@ class ModelLayers:
         output: Any,
         recorder: Recorder,
     ) -> Tensor | NoRows:
-        """Rows of a place that was not known to be one while the pass was traced."""
+        """Return the rows of a layer that was not recorded while the pass was traced."""
         module = self.model
         if not layer.point.module:
             tensor = first_tensor(output)
@@ -394,48 +405,45 @@ class ModelLayers:
 
     def _layers(self, calls: list[Call], batch: Batch, last: FoundLayer) -> list[FoundLayer]:
         if self._named:
-            placed = [_named_layer(name, point, calls) for name, point in self._named]
-            return [layer for _, layer in sorted(placed, key=lambda place: place[0])]
+            named = [_named_layer(name, point, calls) for name, point in self._named]
+            return [layer for _, layer in sorted(named, key=lambda timed: timed[0])]
         if self.wanted == "last":
             return [last]
         layers = all_layers(calls, self._weight_layers, batch)
-        # The classifier's input closes the list, also where it is the network's own input.
+        # The classifier's input is always last, even if it is the input of the network.
         return [layer for layer in layers if layer.identity != last.identity] + [last]
 
 
-def _averaged(classifier: Classifier, outputs: Outputs, batch: Batch) -> bool:
-    """Whether logits of every position meet one label a sample, outside the model."""
+def _averages_positions(classifier: Classifier, outputs: Outputs, batch: Batch) -> bool:
+    """Whether the model returns logits for every position, but each sample has one label."""
     if classifier.output is None or classifier.selection != "rows" or batch.labels.ndim != 1:
         return False
     logits, read = outputs.tensors[classifier.output], classifier.tensor
-    several = logits.ndim > 2 and logits.shape.numel() > len(batch.labels) * _outputs(classifier)
-    return several and read is not None and read.ndim > 2
-
-
-def _outputs(classifier: Classifier) -> int:
-    return len(classifier.read()[0])
+    if logits.ndim <= 2 or read is None or read.ndim <= 2:
+        return False
+    return logits.shape.numel() > len(batch.labels) * len(classifier.read()[0])
 
 
 def _all_positions(classifier: Classifier, layer: FoundLayer, recorder: Recorder) -> Tensor:
-    """What the classifier has read, for `features` to take its rows from; its result beside."""
-    read, made = classifier.tensor, classifier.result
+    """Return the classifier's input at all positions, and record its logits for `features`."""
+    read, logits = classifier.tensor, classifier.result
     assert read is not None
     recorder.dtypes[layer.point] = read.dtype
-    if classifier.logits is not None and made is not None:
-        recorder.rows[classifier.logits] = made.detach()
+    if classifier.logits is not None and logits is not None:
+        recorder.rows[classifier.logits] = logits.detach()
     return read.detach()
 
 
-def _one_place(module: nn.Module) -> bool:
+def _reads_one_position(module: nn.Module) -> bool:
     weight = module._parameters.get("weight")
     if weight is not None:
         return all(size == 1 for size in weight.shape[2:])
-    # One that is computed is not looked at: in training a spectral norm would move on.
+    # Do not read a computed weight: in training that would update a spectral norm.
     return not isinstance(module, nn.modules.conv._ConvNd) or set(module.kernel_size) == {1}
 
 
 def _named_layer(name: str, point: Point, calls: list[Call]) -> tuple[int, FoundLayer]:
-    """The layer, and when the forward pass came by."""
+    """Return when the forward pass reached a layer, and the layer."""
     for call in calls:
         if (call.name, call.index) == (point.module, point.call):
             if point.side == "input":

@@ -1,13 +1,20 @@
-"""Report: what `nclab.measure` found in every layer of a model."""
+"""Report: the measurements of the layers of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nclab.errors import DataError
+from nclab.figures.measured import layer_picture, layers_picture
 from nclab.frame import as_frame
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.page import Shown
+from nclab.measurement.display import (
+    Displayed,
+    html_table,
+    layer_table,
+    metric_table,
+    with_summary,
+)
 from nclab.metrics.nc4_nearest_center import effective_depth
 from nclab.theory.certificates.certificate import Certificate
 
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report(Shown):
+class Report(Displayed):
     """The measurements of a model's layers, in the order in which the network computes them.
 
     >>> import nclab, torch
@@ -30,21 +37,21 @@ class Report(Shown):
 
     layers: tuple[Collapse, ...]
     classifier: str
-    """Name of the module taken as the classifier; empty where only features were measured."""
+    """Name of the module used as the classifier; empty if only features were measured."""
     samples: int
     skipped: Mapping[str, str]
     """Layer -> why it was not measured."""
     remarks: tuple[str, ...]
-    """How the classifier was found, where that needs saying."""
+    """Remarks on how the classifier was found."""
     split: str | None = None
-    """What the data are called: train, test, ..."""
+    """Name of the data: train, test, ..."""
     test: "Report | None" = None
-    """Other data of the same model, compared with the class means of these."""
+    """Report on other data of the same model, compared with the class means of this report."""
 
     @property
     def last(self) -> Collapse:
-        """The last measured layer: what the classifier reads, unless layers were named."""
-        if not self.layers:  # a monitor that saw only nan, or only one class
+        """The last measured layer: the input of the classifier, unless layers were named."""
+        if not self.layers:  # a monitor that received only nan, or only one class
             why = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
             raise DataError(f"Expected a layer that could be measured, got none ({why}).")
         return self.layers[-1]
@@ -59,30 +66,34 @@ class Report(Shown):
         raise DataError(f"Expected one of the measured layers {names}, got {layer!r}.")
 
     def effective_depth(self, epsilon: float = 0.01) -> int:
-        """The first measured layer, from 1, at which nearest class centres err at most epsilon.
+        """Return the first measured layer, from 1, with a nearest-class-mean error up to epsilon.
 
-        pan2023, Def. 3.2.2; meaningful for `layers="all"`.
+        pan2023, Def. 3.2.2. Measure with `layers="all"`.
         """
-        accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
-        known = [value for value in accuracies if value is not None]
-        if len(known) < len(accuracies):
+        accuracies = self._ncc_accuracies()
+        if len(accuracies) < len(self.layers):
             raise DataError("Expected nearest-class-centre accuracies. Measure with a second pass.")
-        return effective_depth(known, epsilon=epsilon)
+        return effective_depth(accuracies, epsilon=epsilon)
+
+    def _ncc_accuracies(self) -> list[float]:
+        """Return the known accuracies of nearest class means, layer by layer."""
+        accuracies = (collapse.nc4_ncc_accuracy for collapse in self.layers)
+        return [accuracy for accuracy in accuracies if accuracy is not None]
 
     def certificate(self, delta: float | None = None) -> Certificate:
-        """What the loss guarantees about the features that the classifier reads."""
-        read = [collapse for collapse in self.layers if collapse.loss is not None]
-        return (read[-1] if read else self.last).certificate(delta)
+        """Return what the loss guarantees about the features that the classifier reads."""
+        with_loss = [collapse for collapse in self.layers if collapse.loss is not None]
+        return (with_loss[-1] if with_loss else self.last).certificate(delta)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One flat dict of scalars per layer; `to_frame()` has the same rows.
+        """Return one flat row of scalars per layer.
 
-        With test data, first those of `train` and then those of `test`, told apart by `split`.
+        With test data, the rows with `split` "train" come before those with `split` "test".
         """
-        return [collapse.to_row() for collapse in self._shown()]
+        return [collapse.to_row() for collapse in self._all_layers()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain JSON values: `to_dict` of every layer, and what stands beside them.
+        """Return everything as plain JSON values, with `to_dict` of every layer.
 
         >>> import json, nclab, torch
         >>> net = torch.nn.Linear(2, 2)
@@ -101,53 +112,49 @@ class Report(Shown):
         }
 
     def to_frame(self) -> "DataFrame":
-        """The rows of `to_dicts` as a pandas table."""
+        """Return the rows of `to_dicts` as a pandas table."""
         return as_frame(self.to_dicts())
 
-    def _shown(self) -> tuple[Collapse, ...]:
+    def _all_layers(self) -> tuple[Collapse, ...]:
+        """Return the layers of this report, followed by those of the test data."""
         return self.layers if self.test is None else (*self.layers, *self.test.layers)
 
-    def _picture(self) -> "Picture":
-        from nclab.figures.measured import layer_picture, layers_picture
+    def _table_rows(self) -> list[dict[str, Any]]:
+        return [row for collapse in self._all_layers() for row in collapse._table_rows()]
 
-        if len(self.layers) < 2:
-            beside = None if self.test is None else self.test.last._seen()
-            return layer_picture(self.last._seen(), beside=beside)
-        return layers_picture(self.table_rows())
-
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
-        from nclab.measurement import table
-
-        body = table.layers if len(self.layers) > 1 else table.side_by_side
-        return Group(body(self.table_rows()), *(Text(line) for line in self.lines()))
-
-    def table_rows(self) -> list[dict[str, Any]]:
-        """What the tables show of every layer."""
-        return [row for collapse in self._shown() for row in collapse.table_rows()]
-
-    def lines(self) -> list[str]:
-        """What is said below the table."""
-        head = f"classifier: {self.classifier}" if self.classifier else "features only"
-        beside = "" if self.test is None else f" and {self.test.samples} {self.test.split}"
-        lines = [f"{head} · {self.samples}{beside and f' {self.split}'}{beside} samples"]
-        accuracies = [collapse.nc4_ncc_accuracy for collapse in self.layers]
-        known = [value for value in accuracies if value is not None]
-        count = len(self.layers)
-        if len(known) == count > 1:
-            depth = effective_depth([*known, 1.0])  # beyond the last where no layer is good enough
-            end = "" if depth <= count else ", which no layer reaches"
+    def summary(self) -> list[str]:
+        lines = []
+        for report in filter(None, (self, self.test)):
+            lines += report.layers[-1].summary() if report.layers else []
+        name = f"classifier: {self.classifier}" if self.classifier else "features only"
+        samples = f"{self.samples} samples"
+        if self.test is not None:
+            samples = (
+                f"{self.samples} {self.split} and {self.test.samples} {self.test.split} samples"
+            )
+        lines.append(f"{name} · {samples}")
+        accuracies, count = self._ncc_accuracies(), len(self.layers)
+        if len(accuracies) == count > 1:
+            depth = effective_depth([*accuracies, 1.0])  # count + 1 if no layer is good enough
+            not_reached = "" if depth <= count else ", which no layer reaches"
             lines.append(
                 f"effective depth: {min(depth, count)} of {count} layers "
-                f"(nearest-class-centre error ≤ 0.01{end})"
+                f"(nearest-class-centre error ≤ 0.01{not_reached})"
             )
-        for part in filter(None, (self, self.test)):
-            lines += part.layers[-1].lines() if part.layers else []
         lines.extend(f"! {remark}" for remark in self.remarks)
         lines.extend(f"– {name} not measured: {why}" for name, why in self.skipped.items())
         return lines
 
+    def _picture(self) -> "Picture":
+        if len(self.layers) < 2:
+            test = None if self.test is None else self.test.last._picture_row()
+            return layer_picture(self.last._picture_row(), beside=test)
+        rows = self._table_rows()
+        return layers_picture(rows)
+
+    def __rich__(self) -> Any:
+        table = layer_table if len(self.layers) > 1 else metric_table
+        return with_summary(table(self._table_rows()), self.summary())
+
     def _repr_html_(self) -> str:
-        return self._html_table(self.lines())
+        return html_table(self._table_rows(), remarks=self.summary())

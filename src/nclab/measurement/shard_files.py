@@ -1,4 +1,4 @@
-"""Shards: features and labels in many files, each read in slices and only what is asked for."""
+"""Shards: features and labels in many files, read in slices of rows."""
 
 import os
 import re
@@ -11,15 +11,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.array_files import pick, pick_optional, read_arrays
-from nclab.class_columns import BIAS, FEATURES, LABELS, WEIGHT
+from nclab.array_files import (
+    BIAS,
+    FEATURES,
+    LABELS,
+    PICKLES,
+    WEIGHT,
+    pick,
+    pick_optional,
+    read_arrays,
+    read_npy,
+    reject_pickle,
+)
 from nclab.errors import DataError, MissingExtra
-from nclab.npy import map_array
-from nclab.pickles import PICKLES, refuse_pickle
 
 SUFFIXES = (".safetensors", ".npz", ".npy", ".parquet", ".arrow", ".feather")
 SLICE_BYTES = 1 << 26
-"""Of features in memory at a time."""
+"""Bytes of features that are in memory at a time."""
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A file, a folder, a pattern, or several of these."""
 
 
 class Shard(ABC):
@@ -30,14 +41,14 @@ class Shard(ABC):
 
     @abstractmethod
     def labels(self) -> Tensor:
-        """All labels of the file, without reading its features."""
+        """Return all labels of the file, without reading its features."""
 
     @abstractmethod
     def features(self) -> Iterator[Tensor]:
-        """The rows in order, some at a time."""
+        """Yield the rows in order, a slice at a time."""
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Features and labels, some rows at a time; refused where their numbers differ."""
+        """Yield slices of features and labels; raise if their numbers differ."""
         labels = self.labels()
         done = 0
         for rows in self.features():
@@ -47,14 +58,16 @@ class Shard(ABC):
                 )
             done += len(rows)
             if done > len(labels):
-                raise DataError(f"Expected one label a row, got {len(labels)} for {done} or more.")
+                raise DataError(
+                    f"Expected one label per row, got {len(labels)} for {done} or more."
+                )
             yield rows, labels[done - len(rows) : done]
         if done != len(labels):
-            raise DataError(f"Expected one label a row, got {len(labels)} for {done} rows.")
+            raise DataError(f"Expected one label per row, got {len(labels)} for {done} rows.")
 
 
 def open_shard(path: str | os.PathLike[str]) -> Shard:
-    """A file by its suffix; nothing is read yet.
+    """Return the reader for a file by its suffix, without reading the file.
 
     >>> open_shard("part-0.tar")
     Traceback (most recent call last):
@@ -63,7 +76,7 @@ def open_shard(path: str | os.PathLike[str]) -> Shard:
     """
     file = Path(path)
     if file.suffix in PICKLES:
-        refuse_pickle(file)
+        reject_pickle(file)
     if file.suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
         raise DataError(f"Expected a shard, one of {known}; got {file.name}.")
@@ -72,8 +85,10 @@ def open_shard(path: str | os.PathLike[str]) -> Shard:
     return kinds.get(file.suffix, _Arrow)(file)
 
 
-def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Files by name, pattern or folder, each once, `part-2` before `part-10`.
+def find_shards(paths: Paths) -> list[Path]:
+    """Return the files of names, patterns and folders, with `part-2` before `part-10`.
+
+    Raise for a file that is given twice.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -82,43 +97,61 @@ def find_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     >>> [file.name for file in find_shards(f"{folder}/*.npz")]
     ['part-2.npz', 'part-10.npz']
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found: list[Path] = []
-    for one in given:
-        place = Path(one)
-        if is_pattern(place):
-            root = Path(place.anchor or ".")
-            files = list(root.glob(str(place.relative_to(place.anchor))))
-            if not files:
-                raise DataError(f"Expected shards, but no file matches {one}.")
-        elif place.is_dir():
-            inside = sorted(place.iterdir(), key=_natural)
-            files = [file for file in inside if file.suffix in SUFFIXES]
-            pickles = [file for file in inside if file.suffix in PICKLES]
-            if pickles and not files:
-                refuse_pickle(pickles[0])
-            if not files:
-                raise DataError(f"Expected shards ({', '.join(SUFFIXES)}) in {place}, got none.")
-        elif place.exists():
-            files = [place]
-        else:
-            raise DataError(f"Expected a shard, but {place} does not exist.")
-        found += sorted(files, key=_natural)
-    unique: dict[Path, Path] = {}
-    for file in found:
-        if not _is_labels(file):
-            unique.setdefault(file.resolve(), file)
-    if not unique:
+    files: list[Path] = []
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        files += sorted(_files_of(Path(path)), key=_natural_key)
+    by_content: dict[Path, Path] = {}
+    for file in files:
+        is_labels = file.suffix == ".npy" and "labels" in file.name and "features" not in file.name
+        if is_labels:  # they belong to a .npy file of features
+            continue
+        first = by_content.setdefault(file.resolve(), file)
+        if first is not file:
+            also = "" if first == file else f", also as {first}"
+            raise DataError(f"Expected each file once, got {file} twice{also}. Pass it once.")
+    if not by_content:
         raise DataError("Expected at least one shard, got none.")
-    return [*unique.values()]
+    return [*by_content.values()]
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return the shards of a pattern or folder, or the file itself."""
+    if is_pattern(path):
+        files = list(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
+        if not files:
+            raise DataError(f"Expected shards, but no file matches {path}.")
+        return files
+    if path.is_dir():
+        entries = sorted(path.iterdir(), key=_natural_key)
+        files = [file for file in entries if file.suffix in SUFFIXES]
+        pickles = [file for file in entries if file.suffix in PICKLES]
+        if pickles and not files:
+            reject_pickle(pickles[0])
+        if not files:
+            raise DataError(f"Expected shards ({', '.join(SUFFIXES)}) in {path}, got none.")
+        return files
+    if not path.exists():
+        raise DataError(f"Expected a shard, but {path} does not exist.")
+    return [path]
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern that files match, rather than the name of a file."""
+    return any(letter in str(path) for letter in "*?[") and not path.exists()
+
+
+def _natural_key(path: Path) -> list[Any]:
+    """Return a sort key that orders numbers in names by value."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
 
 
 def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:
-    """Weight and bias that shards hold beside their features; (None, None) where none does.
+    """Return the weight and bias that shards hold; (None, None) if no shard has a classifier.
 
-    Refused where two shards hold different ones. Files that cannot be read tell nothing here.
+    Raise if two shards hold different ones. Files that cannot be read are skipped here.
     """
-    found: dict[Path, tuple[Any, Any]] = {}
+    heads: dict[Path, tuple[Any, Any]] = {}
     for file in shards:
         if file.suffix not in (".npz", ".safetensors"):
             continue
@@ -128,55 +161,51 @@ def common_head(shards: Iterable[Path]) -> tuple[Any, Any]:
         except DataError:
             continue
         if weight is not None:
-            found[file] = weight, bias
-    if not found:
+            heads[file] = weight, bias
+    if not heads:
         return None, None
-    first, head = next(iter(found.items()))
-    for file, other in found.items():
-        for name, one, own in zip(("weight", "bias"), head, other, strict=True):
-            if not _equal(one, own):
+    first, head = next(iter(heads.items()))
+    for file, other in heads.items():
+        for name, expected, array in zip(("weight", "bias"), head, other, strict=True):
+            if not _equal(expected, array):
                 raise DataError(
-                    f"Expected one {name} for all shards, {file.name} has another than "
-                    f"{first.name}. Say which: weight= (--head FILE)."
+                    f"Expected one {name} for all shards, but {file.name} and {first.name} hold "
+                    "different ones. Choose one: weight= (--head FILE)."
                 )
     return head
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and bool((one == other).all())
+def _equal(first: Any, second: Any) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first.shape == second.shape and bool((first == second).all())
 
 
-def is_pattern(path: Path) -> bool:
-    """Whether a path stands for all files that match it; not where a file is called that."""
-    return any(letter in str(path) for letter in "*?[") and not path.exists()
-
-
-def _natural(path: Path) -> list[Any]:
-    """Numbers in a name by their value."""
-    parts = re.split(r"(\d+)", str(path))
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
-
-
-def _is_labels(path: Path) -> bool:
-    """Whether a .npy file is the other half of one with features."""
-    return path.suffix == ".npy" and "labels" in path.name and "features" not in path.name
-
-
-def _slices(rows: Any, count: int, width: int) -> Iterator[Tensor]:
-    """Some rows at a time of whatever can be sliced."""
-    step = max(1, SLICE_BYTES // max(1, width))
+def _slices(rows: Any, count: int, row_bytes: int) -> Iterator[Tensor]:
+    """Yield slices of anything that can be sliced."""
+    step = max(1, SLICE_BYTES // max(1, row_bytes))
     for start in range(0, max(count, 1), step):
         yield torch.as_tensor(rows[start : start + step])
 
 
+def _class_numbers(labels: Any) -> Tensor:
+    """Return a copy of labels as a tensor; raise for names of classes."""
+    if labels.dtype.kind not in "iufb":
+        raise DataError(
+            f"Expected class numbers as labels of shards, got {labels.dtype}. Write numbers, and "
+            "pass the names as class_names (--class-names)."
+        )
+    return torch.from_numpy(np.array(labels, dtype=labels.dtype.newbyteorder("=")))
+
+
 class _Safetensors(Shard):
-    """Memory-mapped by safetensors itself, which also checks all sizes."""
+    """A file that safetensors maps into memory, after checking all sizes."""
 
     def labels(self) -> Tensor:
         with self._open() as archive:
             labels: Tensor = self._slice(archive, LABELS)[:]
+            if labels.is_complex():
+                raise DataError("Expected integer labels, got complex numbers.")
             return labels
 
     def features(self) -> Iterator[Tensor]:
@@ -191,9 +220,9 @@ class _Safetensors(Shard):
         try:
             return safe_open(self.path, framework="pt")
         except SafetensorError as error:
-            raise DataError(f"it is no safetensors file, or is cut short ({error}).") from error
+            raise DataError(f"the safetensors file is damaged or cut short ({error}).") from error
         except OSError as error:
-            raise DataError(f"it cannot be read: {error}.") from error
+            raise DataError(f"the file cannot be read: {error}.") from error
 
     def _slice(self, archive: Any, names: Iterable[str]) -> Any:
         known = {name: name for name in archive.keys()}  # noqa: SIM118
@@ -201,10 +230,10 @@ class _Safetensors(Shard):
 
 
 class _Npz(Shard):
-    """An archive; an array of it is read whole."""
+    """An archive, whose arrays are read as a whole."""
 
     def labels(self) -> Tensor:
-        return _numbers(self._array(LABELS))
+        return _class_numbers(self._array(LABELS))
 
     def features(self) -> Iterator[Tensor]:
         rows = self._array(FEATURES)
@@ -215,66 +244,50 @@ class _Npz(Shard):
 
 
 class _Npy(Shard):
-    """Features in one file, memory-mapped, and labels in another beside it."""
+    """Features in a memory-mapped file, and labels in another file."""
 
     def labels(self) -> Tensor:
         if "features" not in self.path.name:
             raise DataError(
-                "Expected the name of a .npy shard to say features, with its labels beside it: "
-                "part-0.features.npy and part-0.labels.npy. Or measure one file with --labels FILE."
+                "Expected a .npy shard with 'features' in its name and a file of labels next to "
+                "it: part-0.features.npy and part-0.labels.npy. Or measure one file with --labels "
+                "FILE."
             )
-        beside = self.path.with_name(self.path.name.replace("features", "labels"))
-        if not beside.exists():
-            raise DataError(f"Expected its labels beside it in {beside.name}.")
-        return _numbers(_native(_mapped(beside)))
+        labels = self.path.with_name(self.path.name.replace("features", "labels"))
+        if not labels.exists():
+            raise DataError(f"Expected its labels next to it in {labels.name}.")
+        return _class_numbers(_mapped(labels))
 
     def features(self) -> Iterator[Tensor]:
         rows = _mapped(self.path)
-        for part in range(0, max(len(rows), 1), step := max(1, SLICE_BYTES // _row_bytes(rows))):
-            yield torch.from_numpy(_native(rows[part : part + step]))
-
-
-def _native(rows: Any) -> Any:
-    """In memory, in the byte order of this machine, as torch asks for it."""
-    return np.array(rows, dtype=rows.dtype.newbyteorder("="))
-
-
-def _numbers(labels: Any) -> Tensor:
-    """Labels as a tensor of their own; names of classes are for single files."""
-    if labels.dtype.kind not in "iufb":
-        raise DataError(
-            f"Expected class numbers as labels of shards, got {labels.dtype}. Write numbers, and "
-            "pass the names as class_names (--class-names)."
-        )
-    return torch.from_numpy(np.array(labels))
-
-
-def _row_bytes(rows: Any) -> int:
-    return max(1, int(rows.nbytes) // max(1, len(rows)))
+        step = max(1, SLICE_BYTES // max(1, int(rows.nbytes) // max(1, len(rows))))
+        for start in range(0, max(len(rows), 1), step):
+            part = rows[start : start + step]
+            yield torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
 
 
 def _mapped(file: Path) -> Any:
-    rows = map_array(file)
+    rows = read_npy(file, mapped=True)
     if rows.ndim == 0:
         raise DataError(f"Expected rows in {file.name}, got a single number.")
     return rows
 
 
 class _Arrow(Shard):
-    """Parquet, Arrow or Feather: a column of lists of equal length, and one of labels."""
+    """A Parquet, Arrow or Feather file with a column of lists and a column of labels."""
 
     def labels(self) -> Tensor:
         parts = []
         for part in self._column(LABELS):
             if part.null_count:
                 raise DataError("Expected a label in every row, got missing ones.")
-            parts.append(_numbers(part.to_numpy(zero_copy_only=False)))
+            parts.append(_class_numbers(part.to_numpy(zero_copy_only=False)))
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
 
     def features(self) -> Iterator[Tensor]:
         for part in self._column(FEATURES):
-            lists = hasattr(part, "value_lengths")
-            flat = part.flatten().to_numpy(zero_copy_only=False) if lists else np.array(None)
+            has_lists = hasattr(part, "value_lengths")
+            flat = part.flatten().to_numpy(zero_copy_only=False) if has_lists else np.array(None)
             if flat.dtype.kind not in "iufb":
                 raise DataError(f"Expected lists of numbers as features, got {part.type}.")
             if part.null_count:
@@ -296,9 +309,9 @@ class _Arrow(Shard):
         kind = "parquet" if self.path.suffix == ".parquet" else "ipc"
         try:
             table = datasets.dataset(str(self.path), format=kind)
-            name = pick({one: one for one in table.schema.names}, names, self.path.name)
+            name = pick({name: name for name in table.schema.names}, names, self.path.name)
             for batch in table.to_batches(columns=[name]):
                 yield batch.column(0)
         except (arrow.ArrowException, OSError) as error:
             first = str(error).splitlines()[0]
-            raise DataError(f"it is damaged, or no {kind} file ({first}).") from error
+            raise DataError(f"the {kind} file is damaged ({first}).") from error

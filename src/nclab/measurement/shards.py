@@ -1,33 +1,44 @@
-"""measure_shards: the door for features in many files, on the cores here or on a Ray cluster."""
+"""measure_shards: measure features in many files, on the cores here or on a Ray cluster."""
 
+import dataclasses
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from nclab import __version__
 from nclab.engine import LOCAL, Engine, Job, JobResult, Progress
 from nclab.errors import DataError, NclabError
-from nclab.measurement.asked import Asked, check_min_count
-from nclab.measurement.class_names import ClassNames, as_class_names, check_count, named
+from nclab.files import delete, remove_leftovers, translate_os_errors
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.held_out import NO_WEIGHT, Reference
-from nclab.measurement.kept_parts import KeptParts
-from nclab.measurement.layer_stream import Head
-from nclab.measurement.memory import Budget, Memory, as_bytes
-from nclab.measurement.shard_files import find_shards
-from nclab.measurement.shard_rounds import Plan, ReadPart, first_round, groups_of, second_round
+from nclab.measurement.gather import NO_WEIGHT, with_class_names
+from nclab.measurement.memory import Memory
+from nclab.measurement.options import (
+    ClassNames,
+    Head,
+    MeasureOptions,
+    Reference,
+    check_count,
+)
+from nclab.measurement.shard_files import Paths, find_shards
+from nclab.measurement.shard_workers import Plan, ReadPart, first_round, second_round
 from nclab.progress import Bar, bar
 from nclab.statistics.blocks import MANY_CLASSES
-from nclab.statistics.checks import IGNORE_INDEX, check_integer
+from nclab.statistics.checks import IGNORE_INDEX
+from nclab.tensor_trees import read_tree, write_tree
 
 TRIES = 3
-"""So often a part is begun whose process dies."""
-KEPT = 4
-"""Parts for each worker where what is done is kept: a kill loses less."""
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""How often a part is started if its process dies."""
+PARTS_PER_WORKER = 4
+"""Parts for each worker if finished parts are kept, so that a killed run loses less."""
+SUFFIX = ".part.safetensors"
 
 
 def measure_shards(
@@ -54,21 +65,21 @@ def measure_shards(
     """Measure features in many files as `measure_features` measures them in one array.
 
     Every file is .safetensors, .npz or Parquet with `features` and `labels`, or .npy with its
-    labels beside it (`part-0.features.npy`, `part-0.labels.npy`). Labels are read first: absent
-    classes and broken files are known before the features are. Then every worker reads its files
-    in slices and keeps moments only, which are merged exactly; the second pass is a second round.
-    A worker that dies is replaced, and its files are read again.
+    labels in a second file (`part-0.features.npy`, `part-0.labels.npy`). All labels are read
+    first, so that absent classes and broken files raise an error early. Then every worker reads
+    its files in slices and keeps only moments, which are merged exactly. The second pass reads
+    the files again. A worker that dies is replaced, and its files are read again.
 
     Args:
         paths: a pattern such as "features/*.safetensors", a folder, a file, or several of these.
         engine: "local", "ray", or an engine of `nclab.engine`.
-        workers: processes at the same time, by default one a core; 0 for this process alone. Of
-            many classes with few samples each only as many as are worth what they send.
-        skip_bad: leave out files that cannot be read, and say so in the warnings.
-        keep: a folder for the sums of files that are done, until all are: the same call goes on
-            where one was killed, with the same numbers.
-        memory: what this and its processes may use, such as "8GB"; fewer of them where they would
-            not fit.
+        workers: number of processes, by default one per core; 0 for this process alone. With many
+            classes and few samples per class nclab starts only as many as save time.
+        skip_bad: leave out files that cannot be read, with a warning.
+        keep: a folder for the sums of finished files until all are finished. After a kill, the
+            same call continues with the same numbers.
+        memory: limit for this process and its workers, such as "8GB"; nclab starts fewer workers
+            if not all of them fit.
 
     The other arguments are those of `measure_features`.
 
@@ -80,65 +91,59 @@ def measure_shards(
     >>> collapse.samples, collapse.num_classes
     (12, 2)
     """
-    if num_classes is not None:
-        check_integer("classes", num_classes)
-    if weight is None and bias is not None:
-        raise DataError("Expected weight beside bias, got bias alone. Pass both.")
-    names = as_class_names(class_names)
-    check_count(names, num_classes, "classes of num_classes")
-    head = None if weight is None else Head.checked(weight, bias, num_classes)
-    check_count(names, None if head is None else len(head.weight), "rows of weight")
-    num_classes = len(names) if names is not None else num_classes
-    check_min_count(min_count, intervals=intervals)
-    limit = as_bytes(memory)
-    plan = Plan(
-        head,
-        num_classes,
-        ignore_index,
-        scatter,
-        allow_missing or reference is not None or min_count is not None,
-        skip_bad,
-        Asked.checked(metrics, intervals=intervals, null=False),
-        reference,
-        names,
-        min_count,
+    options = MeasureOptions.checked(
+        num_classes=num_classes,
+        ignore_index=ignore_index,
+        allow_missing=allow_missing,
+        min_count=min_count,
+        second_pass=second_pass,
+        scatter=scatter,
+        class_names=class_names,
+        metrics=metrics,
+        intervals=intervals,
+        reference=reference,
+        memory=memory,
     )
+    head = Head.optional(weight, bias, num_classes)
+    check_count(options.class_names, None if head is None else len(head.weight), "rows of weight")
+    plan = Plan(head, options, skip_bad)
     files = find_shards(paths)
     if engine != "local" and not getattr(engine, "here", False):
-        # Absolute, as a cluster's processes have working folders of their own.
+        # Absolute paths, because processes of a cluster have other working folders.
         files = [file.absolute() for file in files]
     shards = plan.count_labels(files)
     plan.find_dim(list(shards))
-    if limit is not None or (plan.num_classes or 0) > MANY_CLASSES:
-        workers = plan.fit(shards, workers, Budget(limit, second_pass, plan.allow_missing), engine)
-    kept = None if keep is None else KeptParts(Path(keep))
-    rounds = 2 if second_pass else 1
+    if options.memory_limit is not None or (plan.num_classes or 0) > MANY_CLASSES:
+        workers = plan.plan_workers(shards, workers, engine)
+    store = None if keep is None else PartStore(Path(keep))
+    total = sum(shards.values())
     with (
-        _opened(engine) as own,
-        bar("measuring shards", total=rounds * sum(shards.values())) as moving,
+        _opened(engine) as open_engine,
+        bar("measuring shards", total=2 * total if second_pass else total) as progress,
     ):
-        runner = _Runner(own, workers, kept)
-        parts = runner.run(first_round, plan, shards, moving)
+        runner = _Runner(open_engine, workers, store, progress)
+        parts = runner.run(first_round, plan, shards)
         bad = {name: why for part in parts for name, why in part.bad.items()}
-        stream = plan.joined(parts)
+        stream = plan.join_first(parts)
         if second_pass:
             good = {path: rows for path, rows in shards.items() if str(path) not in bad}
-            state, groups = stream.moments.state_dict(copy=False), groups_of(stream)
-            without = [] if groups is None else groups.first_sums()
-            looks = runner.run(second_round, plan, good, moving, state, without)
-            plan.join_looks(stream, looks)
+            state = stream.moments.state_dict(copy=False)
+            complements = [] if stream.jackknife is None else stream.jackknife.first_sums()
+            plan.join_second(
+                stream, runner.run(second_round, plan, good, state, complements, start=total)
+            )
             stream.finish_second_pass()
-    if kept is not None:
-        kept.forget()
-    collapse = named(stream.collapse({} if head else {"weight": NO_WEIGHT}), names)
-    left_out = {**plan.bad, **bad}
-    said = tuple(f"Left out {why}" for why in left_out.values())
-    return replace(collapse, warnings=(*said, *collapse.warnings)) if said else collapse
+    if store is not None:
+        store.delete_all()
+    collapse = stream.collapse({} if head else {"weight": NO_WEIGHT})
+    collapse = with_class_names(collapse, options.class_names)
+    warnings = tuple(f"Left out {why}" for why in {**plan.bad, **bad}.values())
+    return replace(collapse, warnings=(*warnings, *collapse.warnings)) if warnings else collapse
 
 
 @contextmanager
 def _opened(engine: Engine | str) -> Iterator[Engine]:
-    """The engine; a cluster that was joined for this measurement is left after it."""
+    """Open an engine; disconnect afterwards from a cluster that was joined for it."""
     if isinstance(engine, Engine):
         yield engine
     elif engine == "local":
@@ -154,68 +159,71 @@ def _opened(engine: Engine | str) -> Iterator[Engine]:
 
 @dataclass
 class _Runner:
-    """Gives files to workers, in as many groups of about the same size as work at a time."""
+    """Distributes files to workers, in groups with about the same number of rows."""
 
     engine: Engine
     workers: int | None
-    keep: KeptParts | None
+    store: "PartStore | None"
+    bar: Bar
 
     def run(
         self,
         work: Callable[..., ReadPart],
         plan: Plan,
         shards: dict[Path, int],
-        moving: Bar,
-        *more: Any,
+        *arguments: Any,
+        start: int = 0,
     ) -> list[ReadPart]:
+        """Run `work` on all files; `start` rows of the progress bar are done already."""
         count = 1 if self.workers == 0 else self.workers or self.engine.slots()
-        groups = _groups(shards, count if self.keep is None else KEPT * count)
+        groups = _groups(shards, count if self.store is None else PARTS_PER_WORKER * count)
         jobs = [
-            Job(f"shards {place + 1}", work, ([*map(str, group)], plan, *more))
-            for place, group in enumerate(groups)
+            Job(f"shards {index + 1}", work, ([*map(str, group)], plan, *arguments))
+            for index, group in enumerate(groups)
         ]
-        before = [0] * len(jobs)
-        start = 0 if work is first_round else sum(shards.values())
-
-        def progress(step: Progress) -> None:
-            before[waiting[step.index]] = step.step
-            moving.update(start + sum(before))
-
-        found: dict[int, ReadPart] = {}
+        rows_done = [0] * len(jobs)
+        parts: dict[int, ReadPart] = {}
         keys: list[str] = []
-        if self.keep is not None:
-            keys = [self.keep.key(work.__name__, plan, group, *more) for group in groups]
-            found = {place: part for place, key in enumerate(keys) if (part := self.keep.read(key))}
-            for place in found:
-                before[place] = sum(shards[path] for path in groups[place])
+        if self.store is not None:
+            keys = [self.store.key(work.__name__, plan, group, *arguments) for group in groups]
+            for index, key in enumerate(keys):
+                part = self.store.read(key)
+                if part is not None:
+                    parts[index] = part
+                    rows_done[index] = sum(shards[path] for path in groups[index])
+        waiting = [index for index in range(len(jobs)) if index not in parts]
 
-        def done(index: int, result: JobResult) -> None:
-            if self.keep is not None and result.ok:
-                self.keep.write(keys[waiting[index]], result.value)
+        def on_progress(step: Progress) -> None:
+            rows_done[waiting[step.index]] = step.step
+            self.bar.update(start + sum(rows_done))
 
-        waiting = [place for place in range(len(jobs)) if place not in found]
+        def on_done(index: int, result: JobResult) -> None:
+            if self.store is not None and result.ok:
+                self.store.write(keys[waiting[index]], result.value)
+
         results = self.engine.run_jobs(
-            [jobs[place] for place in waiting],
+            [jobs[index] for index in waiting],
             workers=self.workers,
             tries=TRIES,
-            on_progress=progress,
-            on_done=done,
+            on_progress=on_progress,
+            on_done=on_done,
         )
-        for place, result in zip(waiting, results, strict=True):
+        for index, result in zip(waiting, results, strict=True):
             if not result.ok:
                 raise _error(result)
-            found[place] = result.value
-        return [found[place] for place in range(len(jobs))]
+            parts[index] = result.value
+        return [parts[index] for index in range(len(jobs))]
 
 
 def _error(result: JobResult) -> NclabError:
-    """A worker's own words; only what it did not expect is an error of ours."""
-    kind, _, words = str(result.error).partition(": ")
-    return DataError(words if kind in ("DataError", "NclabError", "MissingExtra") else result.error)
+    """Return a worker's error; errors of nclab keep their message only."""
+    kind, _, message = str(result.error).partition(": ")
+    known = kind in ("DataError", "NclabError", "MissingExtra")
+    return DataError(message if known else result.error)
 
 
 def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
-    """Neighbouring files together, by rows."""
+    """Split the files into groups of neighbours with about the same number of rows."""
     total, groups, done = sum(shards.values()), [list[Path]()], 0
     count = min(count, len(shards))
     for path, rows in shards.items():
@@ -224,3 +232,81 @@ def _groups(shards: dict[Path, int], count: int) -> list[list[Path]]:
         groups[-1].append(path)
         done += rows
     return groups
+
+
+class PartStore:
+    """Finished parts on disk, so that a killed measurement can continue.
+
+    The key of a part depends on everything that its sums depend on: the files with their sizes and
+    times, the options and the class means.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._used: list[Path] = []
+        with translate_os_errors("write", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def key(self, work: str, plan: Plan, files: Iterable[Path], *arguments: Any) -> str:
+        """Return the name of a part, which changes with the files, options and class means."""
+        plan = replace(plan, options=replace(plan.options, memory_limit=None))
+        digest = hashlib.sha256(f"{__version__} {work}".encode())
+        for file in files:
+            with translate_os_errors("read", file):
+                status = file.stat()
+            _add_to_digest(digest, [str(file), status.st_size, status.st_mtime_ns])
+        _add_to_digest(digest, [plan, arguments])
+        return digest.hexdigest()[:32]
+
+    def read(self, key: str) -> ReadPart | None:
+        """Return a part, or None if it does not exist or is damaged."""
+        try:
+            return ReadPart(**read_tree(self._path(key)))
+        except NclabError:
+            return None
+
+    def write(self, key: str, part: ReadPart) -> None:
+        """Write a part completely or not at all."""
+        write_tree(self._path(key), part._asdict())
+
+    def delete_all(self) -> None:
+        """Delete the parts of a finished measurement."""
+        for path in self._used:
+            delete(path)
+        remove_leftovers(self.folder, (f"*{SUFFIX}",))
+
+    def _path(self, key: str) -> Path:
+        path = self.folder / f"{key}{SUFFIX}"
+        if path not in self._used:
+            self._used.append(path)
+        return path
+
+
+def _add_to_digest(digest: Any, value: Any) -> None:
+    """Add any value that a plan holds to a digest, the same in every process."""
+    digest.update(f"{type(value).__name__}:".encode())
+    if hasattr(value, "state_dict"):  # moments
+        _add_to_digest(digest, value.state_dict())
+    elif dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        _add_to_digest(digest, {field.name: getattr(value, field.name) for field in fields})
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            _add_to_digest(digest, str(name))
+            _add_to_digest(digest, item)
+    elif isinstance(value, list | tuple):
+        digest.update(f"{len(value)}:".encode())
+        for item in value:
+            _add_to_digest(digest, item)
+    elif isinstance(value, Tensor):
+        _add_to_digest(digest, list(value.shape))
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    elif isinstance(value, np.ndarray):
+        _add_to_digest(digest, list(value.shape))
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif callable(getattr(value, "sums", None)):  # a second pass
+        _add_to_digest(digest, value.sums())
+    elif callable(value):  # its repr would contain an address, which differs between processes
+        digest.update(f"{value.__module__}.{value.__qualname__};".encode())
+    else:
+        digest.update(f"{value!r};".encode())

@@ -127,8 +127,9 @@ class Event:
     @property
     def own_target(self) -> str:
         """Sentence on the distance of the classifier's layer to its target; empty if unknown."""
-        toward = next((c.toward for c in reversed(self.layers) if c.toward), None)
-        return "" if toward is None else toward.in_words()
+        distances = (collapse.optimum_distance for collapse in reversed(self.layers))
+        distance = next((known for known in distances if known is not None), None)
+        return "" if distance is None else distance.in_words()
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as one line of a journal: plain JSON values."""
@@ -179,7 +180,7 @@ def chosen_metrics(names: str | Collection[str] | None) -> tuple[str, ...] | Non
 
 
 def _target_scalars(collapse: Collapse) -> dict[str, float | None]:
-    return {} if collapse.toward is None else collapse.toward.values()
+    return {} if collapse.optimum_distance is None else collapse.optimum_distance.values()
 
 
 def thin_history(rows: list[dict[str, Any]], most: int | None = None) -> None:

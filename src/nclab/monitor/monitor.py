@@ -14,12 +14,16 @@ from nclab.features.classifier import AUTO, ClassifierChoice
 from nclab.features.evaluation import THREADS, unwrap
 from nclab.features.labels import LabelChoice
 from nclab.features.pooling import Pool
-from nclab.measurement.asked import check_min_count
-from nclab.measurement.class_names import ClassNames, as_class_names
-from nclab.measurement.held_out import Reference
+from nclab.measurement.layer_stream import DistributedData
 from nclab.measurement.model import Measurement, check_loader
 from nclab.measurement.model_layers import ModelLayers
-from nclab.measurement.ranks import SharedData
+from nclab.measurement.options import (
+    ClassNames,
+    MeasureOptions,
+    Reference,
+    as_class_names,
+    check_min_count,
+)
 from nclab.measurement.report import Report
 from nclab.monitor.alarms import DEFAULT_ALARMS, AlarmRule, raised
 from nclab.monitor.event import Alarm, Event, History, Source, thin_history
@@ -295,16 +299,19 @@ class Monitor:
         if not (isinstance(split, str) and split and "/" not in split):
             raise NclabError(f"Expected split= a name such as 'test', without '/', got {split!r}.")
         expected = self._hooks.remove()
-        measurement = Measurement(
-            self._new_layers(layers),
+        options = MeasureOptions.checked(
             ignore_index=self._ignore_index,
             allow_missing=allow_missing,
             min_count=self._min_count,
             second_pass=second_pass,
-            sharing=SharedData.over(None),
             reference=reference,
-            split=None if split == TRAIN else split,
             class_names=self.class_names,
+        )
+        measurement = Measurement(
+            self._new_layers(layers),
+            options,
+            distributed=DistributedData.over(None),
+            split=None if split == TRAIN else split,
             points=self._points if split == TRAIN else 0,
         )
         report = measurement.run(loader)

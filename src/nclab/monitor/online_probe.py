@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nclab.errors import DataError, NclabError
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.gather import gather
-from nclab.measurement.layer_stream import SCATTER_LIMIT
+from nclab.measurement.options import SCATTER_LIMIT
 from nclab.statistics import ClassMoments, LogitStatistics
 
 REASONS = {

@@ -10,12 +10,11 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from nclab.errors import DataError, NclabError
 from nclab.features.evaluation import reading_weights
 from nclab.features.labels import mean_loss
-from nclab.measurement.class_names import named
-from nclab.measurement.kept_points import KeptPoints
-from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.gather import with_class_names
+from nclab.measurement.layer_stream import DistributedData, LayerStream
 from nclab.measurement.model import NO_CLASSIFIER, NOT_THE_LAST
 from nclab.measurement.model_layers import MeasuredLayer, ModelLayers
-from nclab.measurement.ranks import SharedData
+from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.report import Report
 from nclab.monitor.training_hooks import BatchFeatures
 from nclab.statistics import ClassMoments
@@ -75,7 +74,7 @@ class RunningEstimate:
             index = IGNORE_INDEX if self.ignore_index is None else self.ignore_index
             measured = mean_loss(batch.logits.detach(), batch.labels, index)
             if measured is not None:
-                self.layers.agree(batch.model_loss, measured)
+                self.layers.compare_loss(batch.model_loss, measured)
         if batch.keep is not None:
             batch = _selected(batch, batch.keep)
         self._waiting.append(batch)
@@ -108,8 +107,9 @@ class RunningEstimate:
             logits = _joined(parts) if len(parts) == len(waiting) else None
             for index, stream in enumerate(self.streams):
                 rows = _joined([batch.rows[index] for batch in waiting])
-                stream.add(rows, labels, logits, dtype=_coarsest(waiting, index))
-                stream.moments.ignored += sum(batch.ignored for batch in waiting)
+                dtype = _coarsest(waiting, index)
+                stream.update(rows, labels, logits=logits, dtype=dtype, in_training=True)
+                stream.count_ignored(sum(batch.ignored for batch in waiting))
 
     def clear(self) -> None:
         """Remove all sums and collected rows."""
@@ -137,12 +137,10 @@ class RunningEstimate:
             if not layer.is_last or head is None:
                 missing = NOT_THE_LAST if self.layers.classifier else NO_CLASSIFIER
                 reasons["weight"] = NOT_FINITE if layer.is_last else missing
-            else:
-                stream.head = head.to(stream.moments.device)
             try:
-                if self.min_count is not None:
-                    stream.leave_out(self.min_count, whole=False)
-                measured.append(named(stream.collapse(reasons), self.names))
+                stream.leave_out_rare(second_pass=False)
+                collapse = stream.collapse(reasons, head=head if layer.is_last else None)
+                measured.append(with_class_names(collapse, self.names))
             except (DataError, LinAlgError) as error:  # must not end the training
                 skipped[layer.name] = str(error)
         return Report(
@@ -206,36 +204,35 @@ class RunningEstimate:
                 f"{', '.join(state['layers'])}. Load it into a monitor of the same model."
             )
         for stream, sums in zip(self.streams, state["layers"].values(), strict=True):
-            stream.moments = ClassMoments.from_state_dict(sums["moments"])
-            stream.nonfinite = sums["nonfinite"].clone()
-            if stream.logits is not None:
-                stream.logits.load_sums(state["logits"])
+            moments = ClassMoments.from_state_dict(sums["moments"])
+            logits = None if stream.logits is None else state["logits"]
+            stream.restore(moments, nonfinite=sums["nonfinite"], logits=logits)
 
     def start(self, device: torch.device | None = None) -> None:
         """Create the sums of every layer if there are none, by default on the model's device."""
         if self.streams:
             return
         known_classes = None if self.names is None else len(self.names)
+        options = MeasureOptions(
+            num_classes=self.layers.num_classes or known_classes,
+            scatter=self.scatter,
+            ignore_index=self.ignore_index,
+            min_count=self.min_count,
+        )
         for layer in self.layers.measured:
-            stream = LayerStream(
-                num_classes=self.layers.num_classes or known_classes,
-                scatter=self.scatter,
-                layer=layer.name,
-                ignore_index=self.ignore_index,
-            )
+            points = self.points if layer is self.layers.measured[-1] else 0
+            stream = LayerStream(options, layer=layer.name, points=points)
             stream.start(layer.dim, device or self.layers.device, logits=layer.is_last)
-            if self.points and layer is self.layers.measured[-1]:
-                stream.points = KeptPoints(self.points)
             self.streams.append(stream)
 
     def join_processes(self) -> None:
         """Merge the sums of all processes into each of them, unless no process has any."""
-        shared = SharedData.over(None)
+        shared = DistributedData.over(None)
         if shared is None or not bool(shared.ranks.gather([len(self.streams)]).any()):
             return
         if self.layers.found:
             self.start()
-        shared.moments(self.streams)
+        shared.join_first(self.streams)
 
     def _pairs(self) -> Iterator[tuple[MeasuredLayer, LayerStream]]:
         """Return the measured layers with their streams; empty before the first rows."""

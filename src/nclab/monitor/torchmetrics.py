@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from nclab.errors import MissingExtra
 from nclab.measurement.collapse import Collapse
-from nclab.measurement.layer_stream import SCATTER_LIMIT, Head, LayerStream
+from nclab.measurement.layer_stream import LayerStream
+from nclab.measurement.options import SCATTER_LIMIT, Head, MeasureOptions
 from nclab.metrics.catalogue import METRICS, plugin_metrics
 from nclab.statistics import ClassMoments
 from nclab.statistics.blocks import device_with_float64
@@ -187,14 +188,15 @@ class NeuralCollapse(Metric):
             return self._collapse(weight, bias)
 
     def _collapse(self, weight: Any, bias: Any) -> Collapse:
-        stream = LayerStream(num_classes=self.layout.num_classes, layer=self.layer)
-        stream.moments = self.layout.moments(self.sums.clone())
+        layout = self.layout
+        options = MeasureOptions(num_classes=layout.num_classes, scatter=layout.scatter)
+        stream = LayerStream(options, layer=self.layer)
+        stream.restore(layout.moments(self.sums.clone()))
         if weight is None:
             return stream.collapse(REASONS)
         head = Head.checked(weight, bias, self.layout.num_classes)
         head.check_dim(self.layout.dim)
-        stream.head = head.to(stream.moments.device)
-        return stream.collapse(REASONS | {"weight": NO_LOGITS})
+        return stream.collapse(REASONS | {"weight": NO_LOGITS}, head=head)
 
     def _apply(self, fn: Callable[..., Any], exclude_state: Sequence[str] = ()) -> nn.Module:
         # `.to(torch.float32)` of a model around it would round the sums: they only change device.

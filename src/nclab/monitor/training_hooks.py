@@ -274,7 +274,7 @@ class TrainingHooks:
             ignore_index=self.ignore_index,
             mask=batch.mask,
         )
-        self.layers.take(result, batch, self.ignore_index)
+        self.layers.use_label_rule(result, batch, self.ignore_index)
         return result.loss
 
     def _choose(self, labels: BatchLabels) -> RowSelection:

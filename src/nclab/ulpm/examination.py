@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nclab.array_files import pick, pick_optional, read_arrays
-from nclab.class_columns import LABELS, WEIGHT
+from nclab.array_files import LABELS, WEIGHT, pick, pick_optional, read_arrays
 from nclab.errors import DataError, NclabError
 from nclab.ulpm.descent import Disturbance, descend, normalised_descent
 from nclab.ulpm.landscape import (

@@ -15,7 +15,7 @@ from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
 from nclab.figures.picture import Picture
 from nclab.measurement import measure, measure_features
-from nclab.measurement.table import layers, side_by_side
+from nclab.measurement.display import layer_table, metric_table
 from nclab.metrics import simplex_etf
 from nclab_papers.shared.small_network import NetworkConfig, train_perfectly
 
@@ -53,9 +53,9 @@ def tables(numbers: Mapping[str, Any]) -> list[Any]:
     """Four cases side by side, and every layer of the classifier."""
     return [
         "Four cases, from exact collapse to none:",
-        side_by_side(list(numbers["cases"].values()), titles=list(numbers["cases"])),
+        metric_table(list(numbers["cases"].values()), titles=list(numbers["cases"])),
         f"\nEvery layer of the classifier, trained {numbers['epochs']} epochs to accuracy 1:",
-        layers(numbers["layers"]),
+        layer_table(numbers["layers"]),
         *numbers["remarks"],
     ]
 
@@ -89,5 +89,5 @@ def _tour(config: Config, seed: int) -> dict[str, Any]:
         "layers": [collapse.to_dict() for collapse in report.layers],
         "effective_depth": report.effective_depth(),
         "epochs": network.epochs,
-        "remarks": report.lines(),
+        "remarks": report.summary(),
     }

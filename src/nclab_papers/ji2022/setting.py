@@ -124,7 +124,7 @@ def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
 
 
 def _look(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondPass:
-    found = measure_features(H, labels, W).look
+    found = measure_features(H, labels, W).second_pass
     assert found is not None
     return found
 

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nclab.array_files import pick, read_arrays
-from nclab.class_columns import LABELS
-from nclab.csv_samples import read_csv
+from nclab.array_files import LABELS, pick, read_arrays, read_csv
 from nclab.errors import DataError
 
 INPUTS = ("X", "features", "inputs")

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from nclab.measurement.collapse import Collapse
 from nclab.measurement.geometry import geometry
-from nclab.measurement.held_out import look_against
-from nclab.measurement.layer_stream import Head, LayerStream
+from nclab.measurement.layer_stream import LayerStream
 from nclab.measurement.model import measure
+from nclab.measurement.options import Head, MeasureOptions
 from nclab.measurement.report import Report
 from nclab.training.data.samples import Samples
 from nclab.training.models.mlp import MLP
@@ -62,7 +62,7 @@ def _measure_module(
     pairs = zip(samples.inputs.split(SLICE), samples.labels.split(SLICE), strict=True)
     loader = list(pairs)
     train = Report(tuple(reference), "", 0, {}, ()) if reference else None
-    report = measure(model, loader, layers=layers, reference=train, group="own")
+    report = measure(model, loader, layers=layers, reference=train, process_group="local")
     classifier = model.get_submodule(report.classifier)
     parts: list[Tensor] = []
     hook = classifier.register_forward_pre_hook(lambda _, args: parts.append(args[0].detach()))
@@ -94,9 +94,9 @@ def _measure(
     means: Mapping[str | None, Collapse],
 ) -> Collapse:
     classes = model.shape.classes
-    stream = LayerStream(num_classes=classes, head=head, ignore_index=None, layer=layer)
-    stream.against = look_against(means[layer]) if layer in means else None
+    options = MeasureOptions(num_classes=classes, ignore_index=None, reference=means.get(layer))
+    stream = LayerStream(options, head=head, layer=layer)
     stream.update(features, labels)
-    stream.look_again(features, labels)
+    stream.update_second(features, labels)
     stream.finish_second_pass()
     return stream.collapse({} if head else {"weight": NOT_THE_LAST})

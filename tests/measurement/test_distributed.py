@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import nclab
-from nclab.measurement.ranks import SharedData
+from nclab.measurement.layer_stream import DistributedData
 from nclab.statistics import LogitStatistics, SecondPass
-from tests.measurement import rank_work as work
+from tests.measurement import distributed_work as work
 from tests.measurement.test_shards import flat
 from tests.torchrun import found_by, torchrun, without_launcher
 
-MODULE = "tests.measurement.rank_work"
+MODULE = "tests.measurement.distributed_work"
 MADE = work.data()
 EVERYTHING = torch.arange(len(MADE.labels))
 
@@ -120,7 +120,7 @@ def test_what_one_process_refuses_all_refuse(found: list[dict[str, Any]]) -> Non
     for rank, told in enumerate(found):
         whose = "Expected labels in [0, 11)" if rank == 1 else "processes [1] could not"
         assert whose in told["bad label"]
-        assert "one process for intervals and null" in told["no null"]
+        assert "one process for intervals and shuffled_labels" in told["no null"]
         assert "exceed cache_bytes=0" in told["once"]
         assert "the same features in both passes" in told["changed"]
         assert "processes [0] saw no batch" in told["no batch"]
@@ -147,7 +147,7 @@ def test_without_a_launcher_the_others_say_so_in_one_line() -> None:
 
 
 def test_one_process_shares_nothing(tmp_path: Path) -> None:
-    assert SharedData.over(None) is None
-    assert SharedData.over("own") is None
-    with pytest.raises(nclab.DataError, match="'own' for this one alone, got 'mine'"):
-        nclab.measure(work.network(), work.batches(EVERYTHING, MADE), group="mine")  # type: ignore[arg-type]
+    assert DistributedData.over(None) is None
+    assert DistributedData.over("local") is None
+    with pytest.raises(nclab.DataError, match="'local' for this one alone, got 'mine'"):
+        nclab.measure(work.network(), work.batches(EVERYTHING, MADE), process_group="mine")  # type: ignore[arg-type]

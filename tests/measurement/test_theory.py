@@ -25,15 +25,15 @@ def test_beside_every_measurement_is_what_distance_to_says() -> None:
     assert record["own_target"]["geometry"] == "between simplex ETF and SELI"
     # The weight decays whose optimum it is, from the norms alone.
     assert record["own_target"]["weight_decay"] == pytest.approx([0.01, 0.004], rel=0.15)
-    assert "Own optimum" in str(collapse)
-    assert "inferred from their balance" in " ".join(str(collapse).split())
+    assert collapse.optimum_distance is not None
+    assert "Distance to the best geometry" in collapse.optimum_distance.in_words()
 
 
 def test_a_balanced_network_goes_to_the_etf_and_no_line_is_added() -> None:
     collapse = network(nclab.target(counts=[10] * 4, weight_decay=0.01), noise=0.1)
-    assert collapse.toward is not None
-    assert collapse.toward.distance.is_etf
-    assert len(collapse.lines()) == 1
+    assert collapse.optimum_distance is not None
+    assert collapse.optimum_distance.distance.is_etf
+    assert len(collapse.summary()) == 1
     assert collapse.to_row()["target_distance"] == pytest.approx(collapse.to_row()["etf_distance"])
 
 
@@ -41,7 +41,7 @@ def test_where_it_is_dear_the_record_says_so() -> None:
     torch.manual_seed(0)
     labels, rows = torch.arange(40) % 5, torch.randn(40, 3)
     collapse = nclab.measure_features(rows, labels, weight=torch.randn(5, 3))
-    assert collapse.toward is None
+    assert collapse.optimum_distance is None
     assert "d = 3 is below C - 1" in collapse.to_dict()["notes"]["target_distance"]
     assert "target_distance" not in nclab.measure_features(rows, labels).to_dict()["notes"]
 
@@ -63,8 +63,8 @@ def test_monitor_keeps_it_and_says_how_far_the_training_has_come() -> None:
     epochs, distances = monitor.history.series("target_distance")
     assert epochs == [20, 40, 60]
     assert all(0 < one < 2 for one in distances)
-    assert "its target" in monitor.history.progress()
-    assert "Own optimum" in seen[-1].own_target
+    assert "of the way to its target" in monitor.history.progress()
+    assert "Distance to the best geometry" in seen[-1].own_target
 
 
 def test_a_network_as_a_point_of_the_map() -> None:

@@ -156,8 +156,8 @@ def work() -> dict[str, Any]:
     unlike = LogitStatistics(CLASSES, residuals=rank > 0)  # of hard labels, and of soft ones
     unlike.all_reduce()
     told["residuals"] = unlike.residuals is not None
-    told["own"] = nclab.measure(model, loader, group="own", allow_missing=True).samples
-    told["no null"] = refusal(lambda: nclab.measure(model, loader, null=True))
+    told["own"] = nclab.measure(model, loader, process_group="local", allow_missing=True).samples
+    told["no null"] = refusal(lambda: nclab.measure(model, loader, shuffled_labels=True))
     spoiled = [(rows, labels + 90 * (rank == 1)) for rows, labels in loader]
     told["bad label"] = refusal(lambda: nclab.measure(model, spoiled))
     once = nclab.measure(model, iter(loader) if rank == 1 else loader, cache_bytes=0)

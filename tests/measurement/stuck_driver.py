@@ -29,8 +29,8 @@ stuck.__name__ = "second_round"
 
 if __name__ == "__main__":
     data, folder = cloud(), Path(sys.argv[1])
-    from tests.measurement import killed_driver  # where workers find it
+    from tests.measurement import stuck_driver  # where workers find it
 
-    setattr(module, "second_round", killed_driver.stuck)  # noqa: B010
+    setattr(module, "second_round", stuck_driver.stuck)  # noqa: B010
     options: dict[str, Any] = {"engine": sys.argv[2], "workers": 2, "keep": folder / "kept"}
     nclab.measure_shards(folder / "shards", data.weight, data.bias, **options)

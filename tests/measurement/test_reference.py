@@ -258,11 +258,15 @@ def test_the_picture_of_two_sets_has_a_line_for_each() -> None:
 
 def test_beside_a_reference_error_bars_say_what_they_do_not_know() -> None:
     train = nclab.measure_features(*TRAIN)
-    found = nclab.measure_features(*TESTS["balanced"], reference=train, intervals=True, null=True)
+    found = nclab.measure_features(
+        *TESTS["balanced"], reference=train, intervals=True, shuffled_labels=True
+    )
     assert found.intervals is not None
     assert "cdnv" in found.intervals
-    assert found.no_interval["strong_test_collapse"].startswith("the error of the reference")
+    assert found.no_interval["strong_test_collapse"].startswith(
+        "the sampling error of the reference"
+    )
     assert "reference_ncc_agreement" not in found.no_interval, "it was not measured"
-    assert "no interval, the error of the reference" in str(found)
+    assert "no interval, the sampling error of the reference" in str(found)
     plain = nclab.measure_features(*TESTS["balanced"], reference=train)
     assert_same(found.values, plain.values, relative=0, absolute=0)

@@ -1,0 +1,454 @@
+r"""Plain-language diagnosis of a measurement: what it means, and which numbers to doubt.
+
+Rounding: class means have an error of about $e\,s$, where s is the largest root-mean-square feature
+norm of a class, $e = 16\sqrt{n + d + C}\,u$, and u is half a unit in the last place of float64.
+Numbers computed from differences of means have that error divided by the differences;
+docs/metrics.md lists the error of every metric.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from torch import Tensor
+
+from nclab.measurement.results import LayerResults
+from nclab.metrics.cosine import max_inter_pair
+from nclab.metrics.nc1_variability import DOUBTFUL
+from nclab.metrics.rows import (
+    centred_rows,
+    mean_norms,
+    mean_pairs,
+    scaled_rows,
+    simplex_cosine,
+    weight_norm,
+)
+from nclab.metrics.view import View
+from nclab.statistics import ClassMoments
+from nclab.statistics.norms import VANISHES, norm, row_norms
+from nclab.statistics.second_pass import ReferencePass
+from nclab.statistics.sums import unit_error
+from nclab.text import number
+
+FloatArray = NDArray[np.float64]
+Values = Mapping[str, float | None]
+
+COLLAPSE_LEVELS = ((0.01, "Collapsed"), (0.1, "Nearly collapsed"), (1.0, "Partly collapsed"))
+"""Largest tr Σ_W / tr Σ_B -> word. Few samples in many dimensions do not make this ratio small."""
+ANGLE_LEVELS = ((0.02, "form a simplex ETF"), (0.1, "are near a simplex ETF"))
+"""Largest mean difference of the cosines from -1/(C - 1) -> words."""
+ALIGNMENT_LEVELS = ((0.1, "aligned"), (0.5, "roughly aligned"))
+"""Largest mean distance of unit means and unit rows -> word. 0.1 is 6 degrees, 0.5 is 29."""
+NO_STRUCTURE = 0.5
+"""Share of the level of random labels from which the labels explain nothing."""
+MERGED = 0.5
+"""Smallest centred cosine for which two classes are reported as merging."""
+LISTED = 5
+"""Largest number of classes that a sentence lists."""
+NOISE_SCORES = 0.5
+"""Accuracy of nearest class means under noise above which there are too few samples."""
+NEAR_NOISE = 0.1
+"""Share of the NC1 of noise below which features are certainly not noise."""
+UNEVEN = 5
+"""Ratio of the largest to the smallest class from which the ideals of equal classes mislead."""
+ENOUGH = 100
+"""Smallest number of samples for which an accuracy is compared with chance."""
+LOGITS = 4
+"""Smallest number of classes for which class means with their largest entry in their class's
+coordinate cannot be an accident."""
+NODES = 80
+"""Number of quadrature nodes."""
+
+
+# Verdict
+
+
+def verdict(results: LayerResults) -> str:
+    """Return one line: whether the layer is collapsed, compared with what, and what stands out."""
+    ratio, remarkable = results.nc1_trace_ratio, _remarkable_classes(results)
+    if ratio is None or not math.isfinite(ratio):
+        return " ".join(["All class means coincide: no class structure.", *remarkable])
+    shuffled = results.shuffled_labels
+    if shuffled is None or shuffled["nc1_trace_ratio"] is None:
+        level = noise_nc1_trace_ratio(results.num_classes, results.samples / results.num_classes)
+        source = "random labels would give"
+    else:
+        level, source = shuffled["nc1_trace_ratio"], "shuffled labels give"
+    compared = (
+        f"the spread within classes is {number(ratio)} times the spread between them "
+        f"(0 = collapsed; {source} {number(level)})."
+    )
+    if 0 < NO_STRUCTURE * level <= ratio:  # then the angles are those of noise as well
+        return " ".join([f"No class structure: {compared}", *remarkable])
+    word = _word(ratio, COLLAPSE_LEVELS, "Not collapsed")
+    geometry = [part for part in (_means(results), _classifier(results)) if part]
+    return " ".join([f"{word}: {compared}", *geometry, *remarkable])
+
+
+def _means(results: LayerResults) -> str:
+    difference = results.nc2_equiangularity_means
+    if difference is None:
+        return ""
+    if results.dim < results.num_classes - 1:
+        return f"There are too many class means for a simplex ETF in dimension {results.dim}."
+    word = _word(difference, ANGLE_LEVELS, "do not form a simplex ETF")
+    return (
+        f"The class means {word}: their cosines differ from those of a simplex by "
+        f"{number(difference)} on average (0 = simplex)."
+    )
+
+
+def _classifier(results: LayerResults) -> str:
+    distance = results.nc3_self_duality
+    if distance is None:
+        return ""
+    word = _word(distance, ALIGNMENT_LEVELS, "not aligned")
+    return (
+        f"The classifier is {word} with the class means: the distance of their directions is "
+        f"{number(distance)} on average (0 = aligned)."
+    )
+
+
+def _remarkable_classes(results: LayerResults) -> list[str]:
+    """Return sentences about classes that merge, have only zero features or are not learnt."""
+    sentences = []
+    cosine = results.centred_max_inter
+    if results.second_pass is not None and cosine is not None and cosine > MERGED:
+        indices = sorted(results.classes[index] for index in max_inter_pair(results.second_pass))
+        first, second = map(results.name_of, indices)
+        sentences.append(f"Classes {first} and {second} merge (centred cosine {number(cosine)}).")
+    dead = (results.moments.zero_counts == results.counts).nonzero().flatten().tolist()
+    if dead:
+        sentences.append(f"All features are zero in {_listed(results, dead)}.")
+    if results.class_loss is not None:
+        guessing = math.log(results.num_classes) * (1 - 1e-9)  # up to rounding
+        lost = (results.class_loss >= guessing).nonzero().flatten().tolist()
+        if lost:
+            sentences.append(f"The loss is no better than guessing in {_listed(results, lost)}.")
+    return sentences
+
+
+def _listed(results: LayerResults, indices: Sequence[int]) -> str:
+    names = [results.name_of(results.classes[index]) for index in indices[:LISTED]]
+    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
+    return f"class{'es' if len(indices) > 1 else ''} {', '.join(names)}{more}"
+
+
+def _word(value: float, levels: Sequence[tuple[float, str]], otherwise: str) -> str:
+    return next((word for limit, word in levels if value <= limit), otherwise)
+
+
+# Scores of pure noise: C classes with n samples each in d dimensions, all drawn from one isotropic
+# normal distribution. With few samples in many dimensions every sample pulls its class mean towards
+# itself, so that noise looks collapsed.
+
+
+def noise_nc1_trace_pinv(num_classes: int, per_class: float, dim: int) -> float:
+    r"""Return the mean of `nc1_trace_pinv` under noise.
+
+    The centred means are Gaussian with variance 1/n and independent of $\Sigma_W$, whose mean is
+    (1 - 1/n) I. So the mean is $(n-1)\,E\operatorname{tr}W^{-1}$ of a Wishart matrix W with
+    max(C - 1, d) degrees of freedom in min(C - 1, d) dimensions; inf where that has no mean.
+
+    >>> round(noise_nc1_trace_pinv(10, 4, 2000), 5)
+    0.01357
+    """
+    size, freedom = sorted((num_classes - 1, dim))
+    return (per_class - 1) * size / (freedom - size - 1) if freedom > size + 1 else math.inf
+
+
+def noise_nc1_trace_ratio(num_classes: int, per_class: float) -> float:
+    """Return `nc1_trace_ratio` under noise or shuffled labels, as a ratio of means.
+
+    >>> noise_nc1_trace_ratio(10, 10)
+    10.0
+    """
+    return (per_class - 1) * num_classes / (num_classes - 1)
+
+
+def noise_ncc_accuracy(num_classes: int, per_class: float, dim: int) -> float:
+    r"""Return the approximate mean of `nc4_ncc_accuracy` under noise.
+
+    $$E_a\,\Phi\Bigl(\frac{\sqrt{d/n}+s_a a}{s_b}\Bigr)^{C-1},\quad
+      s_a^2=1-\tfrac1{2n},\ s_b^2=1+\tfrac1{2n}$$
+
+    It follows from the normal limit of the differences of squared distances, which are 2d/n on
+    average.
+
+    >>> round(noise_ncc_accuracy(10, 4, 2000), 6), round(noise_ncc_accuracy(2, 1e9, 2), 2)
+    (1.0, 0.5)
+    """
+    nodes, weights = _quadrature()
+    same, other = math.sqrt(1 - 0.5 / per_class), math.sqrt(1 + 0.5 / per_class)
+    single = ndtr((math.sqrt(dim / per_class) + same * nodes) / other)
+    return float(weights @ single ** (num_classes - 1))
+
+
+@cache
+def _quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights for means over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes, weights / weights.sum()
+
+
+# Contradictions
+
+
+def contradictions(view: View, values: Values) -> list[str]:
+    """Return a warning for each pair of numbers that contradict each other."""
+    moments = view.moments
+    noise = _looks_like_noise(moments, values)
+    warnings = [
+        noise,
+        "" if noise else _mismatched_classifier(values),
+        _chance_accuracy(moments, values),
+        _network_outputs(moments),
+        _uneven_classes(moments),
+        _unreachable_cosines(moments, values),
+    ]
+    return [warning for warning in warnings if warning]
+
+
+def _looks_like_noise(moments: ClassMoments, values: Values) -> str:
+    """Warn if there are so few samples that pure noise would score as well."""
+    size, per_class, dim = moments.num_classes, moments.total / moments.num_classes, moments.dim
+    if per_class <= 1:
+        return ""
+    accuracy = noise_ncc_accuracy(size, per_class, dim)
+    expected, measured = noise_nc1_trace_pinv(size, per_class, dim), values["nc1_trace_pinv"]
+    if accuracy < NOISE_SCORES or (measured is not None and measured < NEAR_NOISE * expected):
+        return ""
+    return (
+        f"{per_class:.4g} samples per class are too few in {dim} dimensions: pure noise would "
+        f"score nc1_trace_pinv {number(expected)} and nc4_ncc_accuracy {accuracy:.2f}. Use more "
+        "samples."
+    )
+
+
+def _mismatched_classifier(values: Values) -> str:
+    """Warn if the classifier fails on features that separate the classes."""
+    accuracy, nearest = values["accuracy"], values["nc4_ncc_accuracy"]
+    if accuracy is None or nearest is None or accuracy > 0.5 or nearest < 0.9:
+        return ""
+    return (
+        f"The classifier is right on {accuracy:.1%} of the samples, the nearest class mean on "
+        f"{nearest:.1%}. Check that labels and rows of the weight are in the same order, that "
+        "labels start at 0, and that the classifier reads this layer."
+    )
+
+
+def _chance_accuracy(moments: ClassMoments, values: Values) -> str:
+    """Warn if the accuracy is not better than guessing."""
+    accuracy, total = values["accuracy"], moments.total
+    if accuracy is None or total < ENOUGH:
+        return ""
+    guess = 1 / moments.num_classes
+    largest = int(moments.counts.max()) / total
+    two_sigma = 2 * math.sqrt(guess * (1 - guess) / total)
+    if abs(accuracy - guess) <= two_sigma:
+        return f"The accuracy {number(accuracy)} is that of random guessing, {guess:.4g}."
+    if accuracy <= largest and largest > 2 * guess:
+        return (
+            f"The accuracy {number(accuracy)} is no better than always predicting the largest "
+            f"class, {number(largest)}."
+        )
+    return ""
+
+
+def _network_outputs(moments: ClassMoments) -> str:
+    """Warn if the features look like outputs of the network."""
+    size, means = moments.num_classes, moments.means
+    if moments.dim != size:
+        return ""
+    if bool((means >= 0).all()) and bool(((means.sum(1) - 1).abs() < 1e-3).all()):
+        return (
+            "The features are non-negative and sum to 1: they look like softmax outputs. Pass the "
+            "inputs of the last linear layer instead."
+        )
+    largest: Tensor = means.argmax(1).cpu()
+    if size >= LOGITS and largest.tolist() == list(range(size)):
+        return (
+            "There are as many dimensions as classes, and every class mean is largest in its "
+            "class's coordinate: the features look like logits. Pass the inputs of the last linear "
+            "layer instead."
+        )
+    return ""
+
+
+def _uneven_classes(moments: ClassMoments) -> str:
+    """Warn that ideal values for equal classes do not hold for unequal ones."""
+    most, least = int(moments.counts.max()), int(moments.counts.min())
+    if most < UNEVEN * least:
+        return ""
+    return (
+        f"The largest class has {most / least:.4g} times the samples of the smallest: the values "
+        "at collapse hold for equal classes, and unequal classes need not reach them."
+    )
+
+
+def _unreachable_cosines(moments: ClassMoments, values: Values) -> str:
+    """Warn that non-negative features cannot have negative cosines."""
+    if not bool((moments.unit_means >= 0).all()):
+        return ""
+    centred = values["centred_max_inter"]
+    instead = "" if centred is None else f"; after centring, max_inter is {number(centred)}"
+    return (
+        "The features have no negative directions (ReLU): their inter-class cosines cannot reach "
+        f"{number(simplex_cosine(moments.num_classes))}, and intra-class cosines are high even "
+        f"without collapse{instead}."
+    )
+
+
+# Rounding
+
+TINY = 1e-120
+"""Size of features below which the squares of their spreads underflow."""
+SMALLEST_STEP = 2.0**-1074
+"""Spacing of the smallest float64 numbers."""
+CENTRED = ("centred_min_intra", "centred_mean_intra", "centred_max_inter", "centred_mean_inter")
+ANGLES = ("nc2_equiangularity_means", "nc2_cosine_std_means", "nc3_self_duality", "unc3_duality")
+ALL_MEANS = ("nc1_trace_ratio", "nc2_norm_variation_means", "nc3_frobenius")
+PAIRS = ("cdnv", "directional_cdnv", "ncc_error_bound")
+RAW = ("nc3_alignment_min", "nc3_alignment_mean")
+DECISIONS = (
+    *("accuracy", "nc4_agreement", "nc4_cosine_agreement", "reference_ncc_agreement"),
+    *("margin", "normalised_margin"),
+)
+ROWS = ("nc2_equiangularity_weights", "nc2_cosine_std_weights", "minority_cosine")
+SQUARES = ("nc1_trace_pinv", *ALL_MEANS, *PAIRS, "rankme", "lidar", *CENTRED)
+HELD_OUT = ("strong_test_collapse", "weak_test_collapse", "reference_mean_shift")
+CLOSE_MEANS = "the differences of class means are so small compared with the features"
+
+
+class RoundingError(NamedTuple):
+    """Metrics that share a source of rounding error, and their relative error."""
+
+    metrics: tuple[str, ...]
+    error: float
+    cause: str
+
+    def warning(self, values: Values) -> str:
+        """Return a warning; empty if the error is small or no metric has a value."""
+        affected = [name for name in self.metrics if values.get(name) is not None]
+        if not self.error >= DOUBTFUL or not affected:
+            return ""
+        size = f"have a relative error of about {self.error:.1g}"
+        size = size if self.error < 1 else "are rounding errors"
+        return f"{', '.join(affected)} {size}, because {self.cause}."
+
+
+def rounding_warnings(view: View, values: Values) -> list[str]:
+    """Return a warning for every source of a relative error above a millionth."""
+    errors = [*_mean_errors(view), *_weight_errors(view)]
+    second_pass = view.second_pass
+    if second_pass is not None and second_pass.near_centre:
+        share = second_pass.near_centre / int(second_pass.counts.min())
+        cause = (
+            f"{second_pass.near_centre} features lie on the centre of the classes up to rounding"
+        )
+        errors.append(RoundingError(CENTRED, max(share, DOUBTFUL), cause))
+    if second_pass is not None:
+        reach = float(second_pass.reach_sums.sum()) / int(second_pass.counts.sum())
+        error = 2 * unit_error(view.moments) * view.moments.size
+        errors.append(RoundingError(("nc1_within_variation",), _ratio(error, reach), CLOSE_MEANS))
+    warnings = [warning for warning in (error.warning(values) for error in errors) if warning]
+    return [*warnings, *_spread_underflow(view.moments), *_logit_underflow(view)]
+
+
+def reference_rounding_warnings(
+    reference: ReferencePass, moments: ClassMoments, values: Values
+) -> list[str]:
+    """Return the rounding warnings for metrics that compare features with a reference."""
+    size = max(reference.moments.size, moments.size)
+    spread = norm(reference.moments.centred_means) / math.sqrt(reference.moments.num_classes)
+    error = 4 * unit_error(moments) * size
+    cause = "the differences of the reference's class means are so small compared with the features"
+    warning = RoundingError(HELD_OUT, _ratio(error, spread), cause).warning(values)
+    underflow = _feature_underflow(size, (*HELD_OUT, "reference_spread_ratio"))
+    return [*([warning] if warning else []), *underflow]
+
+
+def _mean_errors(view: View) -> list[RoundingError]:
+    moments = view.moments
+    error = unit_error(moments) * moments.size
+    lengths = view(mean_norms)
+    shortest = float(lengths.min())
+    closest = math.sqrt(view(mean_pairs).distances.closest)
+    near_centre = "a class mean is so close to the mean of all classes"
+    close_pair = "two class means are so close to each other"
+    small_mean = "a class mean is so small compared with the features of its class"
+    return [
+        RoundingError(ANGLES, _ratio(2 * error, shortest), near_centre),
+        RoundingError(ALL_MEANS, _ratio(4 * error, norm(lengths)), CLOSE_MEANS),
+        RoundingError(PAIRS, _ratio(4 * error, closest), close_pair),
+        RoundingError(RAW, _raw_mean_error(moments), small_mean),
+    ]
+
+
+def _raw_mean_error(moments: ClassMoments) -> float:
+    """Return the largest relative error of an uncentred class mean."""
+    lengths = row_norms(moments.means)
+    present = lengths > 0
+    if not present.any():
+        return 0.0
+    errors = unit_error(moments) * moments.mean_square_norms.sqrt() + moments.dim * SMALLEST_STEP
+    return float((errors[present] / lengths[present]).max())
+
+
+def _weight_errors(view: View) -> list[RoundingError]:
+    if view.weight is None:
+        return []
+    lengths = row_norms(centred_rows(view.weight))
+    error = unit_error(view.moments) * float(row_norms(scaled_rows(view.weight)).max())
+    cause = "the differences of classifier rows are so small compared with the rows"
+    # A row that is only rounding counts as 0 and leaves only metrics that do not read the row.
+    shortest = float(lengths[lengths > 0].min()) if lengths.any() else 0.0
+    variation = ("nc2_norm_variation_weights",)
+    return [
+        RoundingError((*ROWS, *RAW, "nc3_self_duality"), _ratio(2 * error, shortest), cause),
+        RoundingError(variation, _ratio(3 * error, float(lengths.mean())), cause),
+    ]
+
+
+def _ratio(error: float, size: float) -> float:
+    """Return a relative error, or 0 where the size is zero and the metric has no value."""
+    return error / size if 0 < size < math.inf else 0.0
+
+
+def _spread_underflow(moments: ClassMoments) -> list[str]:
+    """Warn if squares underflow: of all features, or of classes far smaller than the others."""
+    affected = (*SQUARES, "nc1_within_variation")
+    if 0 < moments.size < TINY or not float(moments.variances.sum()) < TINY**2:
+        return _feature_underflow(moments.size, affected)
+    sizes = moments.mean_square_norms.sqrt()
+    lost = (sizes < TINY) & (moments.counts > 1) & (moments.counts > moments.zero_counts)
+    if not lost.any():
+        return []
+    return [
+        f"{', '.join(affected)}: squares of features below {TINY:g} underflow in "
+        f"{int(lost.sum())} classes. Rescale the features."
+    ]
+
+
+def _feature_underflow(size: float, affected: tuple[str, ...]) -> list[str]:
+    if not 0 < size < TINY:
+        return []
+    names = ", ".join(affected)
+    return [f"{names}: squares of features of size {size:.1g} underflow. Rescale the features."]
+
+
+def _logit_underflow(view: View) -> list[str]:
+    """Warn if all products of features and classifier underflow."""
+    if view.weight is None or view.logits is None or view.moments.size == 0:
+        return []
+    weight = view(weight_norm)
+    if not 0 < weight < VANISHES / view.moments.size:
+        return []
+    if not bool((view.logits.margins.abs() < VANISHES).all()):  # a bias decides
+        return []
+    names = ", ".join(DECISIONS)
+    return [f"{names}: logits below {VANISHES:g} underflow. Rescale the classifier."]

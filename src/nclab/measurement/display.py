@@ -1,0 +1,354 @@
+"""Display of measurements: tables for terminal and notebook, pictures, and pages of one file.
+
+Tables take plain rows, which `Collapse` makes and which JSON files keep.
+"""
+
+import base64
+import html
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from nclab.figures.measured import cosine_keys
+from nclab.files import write_whole
+from nclab.metrics.catalogue import METRICS, Metric, every_metric
+from nclab.text import as_text, number
+
+if TYPE_CHECKING:
+    from nclab.figures.matplotlib_renderer import Drawing
+    from nclab.figures.picture import Picture
+
+Row = Mapping[str, Any]
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1f2328;--muted:#656d76;--line:#e4e7eb;--paper:#fff}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--muted:#9ba4ae;--line:#2d333b;--paper:#14181d}}
+body{margin:2rem auto;max-width:1100px;padding:0 1.5rem;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
+img{max-width:100%}h1{font-size:1.4rem}p{color:var(--muted);font-size:.9rem}
+p.summary{color:var(--ink);font-size:1rem;max-width:50rem}
+table{border-collapse:collapse;font-size:.9rem}th,td{padding:.35rem 1rem .35rem 0;text-align:left;
+border-bottom:1px solid var(--line)}
+td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+thead th+th{text-align:right}td.meaning,th.meaning{text-align:left;color:var(--muted)}
+tbody th{font-weight:400}thead th{color:var(--muted)}div{overflow-x:auto}
+"""
+LAYER_COLUMNS = {
+    "min_intra": "min_intra",
+    "max_inter": "max_inter",
+    "nc1_trace_pinv": "nc1 trace",
+    "cdnv": "cdnv",
+    "nc2_equiangularity_means": "nc2 angles",
+    "nc3_self_duality": "nc3 duality",
+    "nc4_ncc_accuracy": "nc4 ncc",
+    "reference_ncc_accuracy": "train ncc",
+    "strong_test_collapse": "strong",
+}
+"""Metrics in the table of many layers -> heading. The other metrics are in `to_dicts`."""
+STRATA_COLUMNS = {
+    "within": "within",
+    "ncc_accuracy": "ncc",
+    "accuracy": "accuracy",
+    "loss": "loss",
+    "alpha": "|h|",
+    "beta": "|w|",
+    "alignment": "cos(w, mean)",
+}
+"""Averages in the table of classes by frequency -> heading."""
+
+
+class Displayed(ABC):
+    """A measurement that is shown as text, a table in a notebook, a picture or a page."""
+
+    @abstractmethod
+    def _picture(self) -> "Picture":
+        """Return the panels that `plot` and `to_html` draw."""
+
+    @abstractmethod
+    def _table_rows(self) -> list[dict[str, Any]]:
+        """Return one row of plain values for each column or line of the table."""
+
+    @abstractmethod
+    def summary(self) -> list[str]:
+        """Return the sentences below the table."""
+
+    def plot(self, dark: bool = False) -> "Drawing":
+        """Draw a matplotlib figure and return it with its panels.
+
+        As the last line of a notebook's cell the figure is shown.
+
+        >>> import nclab
+        >>> fig, axes = nclab.measure_features([[1.0, 0.0], [-1.0, 0.5]], [0, 1]).plot()
+        >>> [ax.get_title(loc="left") for ax in axes]
+        ['cosines between classes', 'every class']
+        """
+        from nclab.figures.matplotlib_renderer import plot
+
+        return plot(self._picture(), dark)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write summary, picture and table as one HTML file without external parts."""
+        write_page(path, self._picture(), html_table(self._table_rows()), summary=self.summary())
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__  # the fields of the dataclass would fill the screen
+
+
+def write_page(
+    path: str | os.PathLike[str], picture: "Picture", table: str, summary: Sequence[str] = ()
+) -> None:
+    """Write sentences, a picture for light and dark screens, and an HTML table as one file."""
+    title = html.escape(picture.title)
+    first = "".join(f'<p class="summary">{html.escape(line)}</p>\n' for line in summary)
+    light, dark = (_embedded_svg(picture, dark) for dark in (False, True))
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{STYLE}</style></head><body>
+<h1>{title}</h1>
+{first}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">
+<img src="{light}" alt="{title}"></picture>
+<p>{html.escape(picture.caption)}</p>
+<div>{table}</div>
+</body></html>
+"""
+    write_whole(path, page.encode(), through_link=True)
+
+
+def _embedded_svg(picture: "Picture", dark: bool) -> str:
+    """Return a figure as a data URL."""
+    from nclab.figures.matplotlib_renderer import draw
+
+    content = io.BytesIO()
+    draw(picture._replace(title=""), dark).savefig(content, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def with_summary(table: Any, lines: Sequence[str]) -> Group:
+    """Return a table with sentences below it."""
+    return Group(table, *(Text(line) for line in lines))
+
+
+def train_and_test(train: Displayed, test: Displayed) -> Group:
+    """Return training and test data side by side, with the summaries of both."""
+    both = (train, test)
+    rows = [row for displayed in both for row in displayed._table_rows()]
+    lines = [line for displayed in both for line in displayed.summary()]
+    return with_summary(metric_table(rows), lines)
+
+
+def metric_table(rows: Sequence[Row], *, titles: Sequence[str] | None = None) -> Group:
+    """Return a table with metrics as rows, measurements as columns and the value at collapse."""
+    table = Table(header_style="bold")
+    table.add_column("metric", no_wrap=True)
+    for title in titles or [_title(row) for row in rows]:
+        table.add_column(Text(title), justify="right")
+    shuffled = rows[0].get("shuffled_labels") if len(rows) == 1 else None
+    if shuffled:
+        table.add_column("labels shuffled", justify="right", style="dim")
+    table.add_column("at collapse", justify="right", style="dim")
+    with_meanings = len(rows) == 1 and not shuffled  # there is space for one of the two
+    if with_meanings:
+        table.add_column("meaning", style="dim")
+    group = METRICS[0].group
+    for metric in _measured(rows):
+        if metric.group != group:
+            table.add_section()
+            group = metric.group
+        ideals = {_ideal(metric, row) for row in rows}
+        cells = [_cell(metric, row) for row in rows]
+        if shuffled:
+            cells.append(number(shuffled.get(metric.name)))
+        cells.append(ideals.pop() if len(ideals) == 1 else "")
+        if with_meanings:
+            cells.append(metric.meaning)
+        table.add_row(metric.name, *cells)
+    groups = [strata_table(row["strata"], _title(row)) for row in rows if row.get("strata")]
+    return Group(table, *groups, *_remarks(rows))
+
+
+def layer_table(rows: Sequence[Row]) -> Group:
+    """Return a table with layers as rows and the most important metrics as columns."""
+    table = Table(header_style="bold")
+    table.add_column("layer", overflow="fold")
+    has_splits = any(row.get("split") for row in rows)
+    if has_splits:
+        table.add_column("data")
+    table.add_column("d", justify="right")
+    # Features without negative entries have centred cosines only.
+    columns = {
+        key: key.replace("_min", " min").replace("_max", " max") for key in cosine_keys(rows)
+    }
+    columns |= dict(list(LAYER_COLUMNS.items())[2:])
+    shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
+    for name in shown:
+        table.add_column(columns[name], justify="right")
+    for row in rows:
+        cells = [number(row.get(name)) + _plus_minus(name, row) for name in shown]
+        data = [Text(row.get("split") or "")] if has_splits else []
+        table.add_row(Text(row["layer"] or ""), *data, str(row["dim"]), *cells)
+    groups = [strata_table(row["strata"], _title(row)) for row in rows[-1:] if row.get("strata")]
+    reasons = _missing_cells(rows, {name: columns[name] for name in shown})
+    return Group(table, *groups, *_remarks(rows, with_notes=False), *reasons)
+
+
+def _missing_cells(rows: Sequence[Row], shown: Mapping[str, str]) -> list[Text]:
+    """Return why cells are empty, except for metrics of the classifier, which reads one layer."""
+    reasons: dict[str, list[str]] = {}
+    for name, heading in shown.items():
+        for row in rows:
+            empty = row.get(name) is None and name in row["notes"]
+            if empty and every_metric()[name].needs != "weight":
+                cell = f"{heading} of {_title(row) if row['layer'] else 'the layer'}"
+                reasons.setdefault(row["notes"][name], []).append(cell)
+    return [Text(f"– {why}: {', '.join(cells)}", style="dim") for why, cells in reasons.items()]
+
+
+def html_table(rows: Sequence[Row], *, remarks: Sequence[str] = ()) -> str:
+    """Return an HTML table with measurements as columns; text from users is escaped."""
+    headings = "".join(f"<th>{html.escape(_title(row))}</th>" for row in rows)
+    single = len(rows) == 1  # as in the terminal, there is space for meanings
+    shuffled = rows[0].get("shuffled_labels") if single else None
+    lines = []
+    for metric in _measured(rows):
+        cells = "".join(f"<td>{_cell(metric, row)}</td>" for row in rows)
+        cells += f"<td>{number(shuffled.get(metric.name))}</td>" if shuffled else ""
+        cells += f"<td>{html.escape(_ideal(metric, rows[0]))}</td>"
+        meaning = html.escape(metric.meaning)
+        cells += f'<td class="meaning">{meaning}</td>' if single else ""
+        lines.append(f'<tr><th title="{meaning}">{metric.name}</th>{cells}</tr>')
+    paragraphs = [*(str(text) for text in _remarks(rows)), *remarks]
+    below = "".join(f"<p>{html.escape(line)}</p>" for line in paragraphs)
+    meaning_heading = '<th class="meaning">meaning</th>' if single else ""
+    headings += "<th>labels shuffled</th>" if shuffled else ""
+    head = f"<tr><th>metric</th>{headings}<th>at collapse</th>{meaning_heading}</tr>"
+    groups = "".join(
+        f"<p>classes by frequency{_of_layer(row, rows)}</p>{strata_html(row['strata'])}"
+        for row in rows
+        if row.get("strata")
+    )
+    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>{below}{groups}"
+
+
+def strata_table(groups: Sequence[Row], title: str = "value") -> Table:
+    """Return a table of classes by frequency, one row per group."""
+    of_layer = "" if title == "value" else f" of {title}"
+    table = Table(
+        header_style="bold", title=f"classes by frequency{of_layer}", title_justify="left"
+    )
+    for heading in ("samples per class", "classes", "samples"):
+        table.add_column(heading, justify="right")
+    columns = _strata_columns(groups)
+    for heading in columns.values():
+        table.add_column(Text(heading), justify="right")
+    for group in groups:
+        cells = [number(group[name]) for name in columns]
+        table.add_row(_class_sizes(group), str(group["classes"]), str(group["samples"]), *cells)
+    return table
+
+
+def strata_html(groups: Sequence[Row]) -> str:
+    """Return the table of classes by frequency as HTML."""
+    columns = _strata_columns(groups)
+    lines = []
+    for group in groups:
+        cells = [str(group["classes"]), str(group["samples"])]
+        cells += [number(group[name]) for name in columns]
+        line = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f"<tr><th>{_class_sizes(group)}</th>{line}</tr>")
+    headings = ("samples per class", "classes", "samples", *columns.values())
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _class_sizes(group: Row) -> str:
+    """Return the range of class sizes in a group.
+
+    >>> _class_sizes({"least": 2, "most": 9}), _class_sizes({"least": 1, "most": 1})
+    ('2–9', '1')
+    """
+    least, most = group["least"], group["most"]
+    return str(least) if least == most else f"{least}–{most}"
+
+
+def _strata_columns(groups: Sequence[Row]) -> dict[str, str]:
+    """Return the averages that some group has, with their headings."""
+    return {
+        name: heading
+        for name, heading in STRATA_COLUMNS.items()
+        if any(group[name] is not None for group in groups)
+    }
+
+
+def _of_layer(row: Row, rows: Sequence[Row]) -> str:
+    return f" of {html.escape(_title(row))}" if len(rows) > 1 else ""
+
+
+def _title(row: Row) -> str:
+    return " · ".join(filter(None, (row["layer"], row.get("split")))) or "value"
+
+
+def _measured(rows: Sequence[Row]) -> list[Metric]:
+    """Return the metrics that some row has, in groups."""
+    known = every_metric().values()
+    groups = list(dict.fromkeys(metric.group for metric in known))
+    present = [metric for metric in known if any(row.get(metric.name) is not None for row in rows)]
+    return sorted(present, key=lambda metric: groups.index(metric.group))
+
+
+def _cell(metric: Metric, row: Row) -> str:
+    ideal = None if metric.ideal is None else metric.ideal(row["num_classes"])
+    return number(row.get(metric.name), near=ideal) + _plus_minus(metric.name, row)
+
+
+def _plus_minus(name: str, row: Row) -> str:
+    """Return ± half the interval, or the interval if the value is not near its centre."""
+    interval = (row.get("intervals") or {}).get(name)
+    if interval is None:
+        return ""
+    low, high = interval[:2]
+    half = (high - low) / 2
+    if abs(row[name] - (low + high) / 2) <= half / 4:
+        return f" ± {half:.2g}"
+    return f" [{number(low)}, {number(high)}]"
+
+
+def _ideal(metric: Metric, row: Row) -> str:
+    if row.get("non_negative") and metric.name in ("max_inter", "mean_inter"):
+        return "≥ 0"  # cosines of features without negative entries
+    return "" if metric.ideal is None else number(metric.ideal(row["num_classes"]))
+
+
+def _remarks(rows: Sequence[Row], *, with_notes: bool = True) -> list[Text]:
+    """Return each warning and each reason for a missing number once, with the layers concerned."""
+    layers_of: dict[str, list[str]] = {}
+    for row in rows:
+        name = _title(row) if row["layer"] else row.get("split") or ""
+        for warning in row["warnings"]:
+            layers_of.setdefault(warning, []).append(name)
+    remarks = []
+    for warning, names in layers_of.items():
+        everywhere = len(rows) == 1 or len(names) == len(rows)
+        layers = "" if everywhere else f" ({', '.join(names)})"
+        remarks.append(Text(f"! {warning}{layers}"))
+    one_row_per_split = len({row.get("split") for row in rows}) == len(rows)
+    if with_notes and one_row_per_split:
+        metrics_of: dict[str, list[str]] = {}
+        for row in rows:
+            missing = list(row["notes"].items())
+            for metric, why in row.get("no_interval", {}).items():
+                missing.append((metric, f"no interval, {why}"))
+            for metric, reason in missing:
+                affected = metrics_of.setdefault(reason, [])
+                affected += [] if metric in affected else [metric]
+        for reason, affected in metrics_of.items():
+            remarks.append(Text(f"– {reason}: {', '.join(affected)}", style="dim"))
+    return remarks

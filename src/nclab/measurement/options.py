@@ -1,0 +1,369 @@
+"""Options of a measurement, checked once where a user passes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nclab.errors import DataError
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.memory import Memory, as_bytes
+from nclab.measurement.report import Report
+from nclab.metrics.catalogue import Metric, selected_extras
+from nclab.statistics import ClassMoments
+from nclab.statistics.checks import (
+    HUGE,
+    IGNORE_INDEX,
+    as_tensor,
+    check_ignore_index,
+    check_integer,
+)
+from nclab.statistics.second_pass import ReferencePass
+
+CACHE_BYTES = 2**30
+"""Default memory for features that are kept for the second pass."""
+SCATTER_LIMIT = 4096
+"""Largest dimension for which the d x d scatter is kept by default (128 MiB)."""
+GROUPS = 10
+"""Default number of groups of the jackknife."""
+FEWEST_GROUPS, MOST_GROUPS = 5, 1000
+
+Reference = Collapse | ClassMoments
+"""Training data whose class means other data are compared with."""
+ClassNames = Sequence[str] | Mapping[int, str] | Mapping[str, str] | None
+"""Names in the order of the class numbers, or a mapping from number to name such as
+`config.id2label`. The numbers may be text, as in JSON."""
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """Options that all ways of measuring share; `checked` makes them from a user's arguments."""
+
+    num_classes: int | None = None
+    """Number of classes, if neither the classifier nor the labels determine it."""
+    ignore_index: int | None = IGNORE_INDEX
+    """Label of rows to skip."""
+    allow_missing: bool = False
+    """Whether classes without samples are left out instead of raising an error."""
+    min_count: int | None = None
+    """Classes with fewer samples are left out."""
+    second_pass: bool = True
+    """Whether to read the features twice, for the metrics that need the class means first."""
+    scatter: bool | None = None
+    """Whether to keep the d x d scatter; None keeps it up to `SCATTER_LIMIT` dimensions."""
+    cache_bytes: int = CACHE_BYTES
+    """Memory for batches that are kept for the second pass."""
+    class_names: tuple[str, ...] | None = None
+    soft: bool = False
+    """Whether labels are distributions over the classes."""
+    reference: Reference | Report | None = None
+    """Training data whose class means these data are compared with."""
+    extra_metrics: tuple[Metric, ...] = ()
+    """Metrics beyond those of every measurement."""
+    groups: int = 0
+    """Groups of the jackknife for intervals; 0 for no intervals."""
+    shuffled_labels: bool = False
+    """Whether to measure the same features with shuffled labels as well."""
+    all_residuals: bool = False
+    """Whether to keep sums of the classifier's probabilities also for many classes."""
+    memory_limit: int | None = None
+    """Bytes that the measurement may use; None for the memory of the machine."""
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        metrics: str | Sequence[str] = "default",
+        intervals: bool | int = False,
+        memory: Memory = None,
+        class_names: ClassNames = None,
+        **options: Any,
+    ) -> "MeasureOptions":
+        """Return the options for arguments of a public function; raise if one is wrong."""
+        groups = GROUPS if intervals is True else intervals
+        valid = isinstance(groups, int) and FEWEST_GROUPS <= groups <= MOST_GROUPS
+        if groups is not False and not valid:
+            raise DataError(
+                f"Expected intervals=True or from {FEWEST_GROUPS} to {MOST_GROUPS} groups, "
+                f"got {intervals!r}."
+            )
+        checked = cls(
+            class_names=as_class_names(class_names),
+            extra_metrics=selected_extras(metrics),
+            groups=int(groups),
+            all_residuals=metrics == "all",
+            memory_limit=as_bytes(memory),
+            **options,
+        )
+        checked._check()
+        return checked
+
+    def _check(self) -> None:
+        if self.num_classes is not None:
+            check_integer("classes", self.num_classes)
+        check_ignore_index(self.ignore_index)
+        if not isinstance(self.cache_bytes, int) or self.cache_bytes < 0:
+            raise DataError(f"Expected cache_bytes of at least 0, got {self.cache_bytes!r}.")
+        if self.soft and (self.groups or self.shuffled_labels):
+            raise DataError(
+                "Expected class numbers as labels for intervals and shuffled_labels, got "
+                "soft=True. Pass labels.argmax(-1), or omit these two options."
+            )
+        check_min_count(self.min_count)
+        if self.min_count is not None and (self.groups or self.shuffled_labels):
+            option = f"intervals={self.groups}" if self.groups else "shuffled_labels=True"
+            raise DataError(
+                f"Expected min_count without intervals and shuffled_labels, got {option}. "
+                "Omit one of them."
+            )
+        check_count(self.class_names, self.num_classes, "classes of num_classes")
+
+    @property
+    def missing_allowed(self) -> bool:
+        """Whether classes may have no samples: by option, or since others define the classes."""
+        return self.allow_missing or self.reference is not None or self.min_count is not None
+
+    def class_count(self, head: "Head | None") -> int | None:
+        """Return the number of classes from classifier, names or option; None if unknown."""
+        if head is not None:
+            return len(head.weight)
+        return self.num_classes if self.class_names is None else len(self.class_names)
+
+    def check_samples(self, samples: int) -> None:
+        """Raise if there are more groups for intervals than samples."""
+        if self.groups > samples:
+            raise DataError(
+                f"Expected at least as many samples as groups of intervals, got {samples} for "
+                f"{self.groups}. Pass fewer groups."
+            )
+
+    def reference_pass(self, layer: str | None = None) -> ReferencePass | None:
+        """Return an empty pass over features that compares them with the reference's class means.
+
+        A report has the class means of the layer with the same name. If both data sets have class
+        names, classes with the same name are compared, whatever their numbers are.
+        """
+        reference = self.reference
+        if isinstance(reference, Report):
+            reference = reference[str(layer)]
+        if isinstance(reference, Collapse):
+            numbers = torch.tensor(self._numbers_of(reference))
+            order = numbers.argsort()
+            moments = reference.moments
+            if not torch.equal(order, torch.arange(len(order))):
+                moments = moments.select(order.to(moments.device))
+            return ReferencePass(moments, numbers[order])
+        if reference is None or isinstance(reference, ClassMoments):
+            return None if reference is None else ReferencePass(reference)
+        raise DataError(
+            f"Expected reference= a measurement of nclab or ClassMoments, got a "
+            f"{type(reference).__name__}."
+        )
+
+    def _numbers_of(self, reference: Collapse) -> list[int]:
+        """Return the class numbers here of the reference's classes."""
+        names = self.class_names
+        if reference.class_names is None or names is None:
+            return list(reference.classes)
+        unknown = [name for name in reference.class_names if name not in names]
+        if unknown:
+            raise DataError(
+                f"Expected a reference with the same classes, got one with {unknown[0]!r}, which "
+                "is not in class_names."
+            )
+        return [names.index(name) for name in reference.class_names]
+
+
+def check_min_count(min_count: Any) -> None:
+    """Raise if `min_count` is neither None nor a positive integer."""
+    if min_count is None:
+        return
+    if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
+        raise DataError(f"Expected min_count=1 or more samples per class, got {min_count!r}.")
+
+
+# Names of classes
+
+
+def as_class_names(names: ClassNames) -> tuple[str, ...] | None:
+    """Return class names in the order of the class numbers.
+
+    >>> as_class_names({1: "dog", 0: "cat"})
+    ('cat', 'dog')
+    """
+    if names is None:
+        return None
+    if isinstance(names, Mapping):
+        by_number: dict[object, str] = {_class_number(key): name for key, name in names.items()}
+        if set(by_number) != set(range(len(names))):
+            raise DataError(
+                f"Expected class_names of the numbers 0 to {len(names) - 1}, got "
+                f"{', '.join(map(repr, list(names)[:10]))}. Pass {{number: name}}, or a list of "
+                "the names in order."
+            )
+        names = [by_number[number] for number in range(len(names))]
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise DataError(
+            f"Expected class_names= a list with one name per class, got a {type(names).__name__}."
+        )
+    in_order = tuple(str(name) for name in names)
+    if len(set(in_order)) < len(in_order) or len(in_order) < 2:
+        repeated = next((name for name in in_order if in_order.count(name) > 1), "")
+        raise DataError(
+            f"Expected class_names= at least 2 different names, got "
+            f"{f'{repeated!r} twice' if repeated else len(in_order)}."
+        )
+    return in_order
+
+
+def _class_number(key: object) -> object:
+    return int(key) if isinstance(key, str) and key.isdecimal() else key
+
+
+def check_count(names: tuple[str, ...] | None, count: int | None, kind: str) -> None:
+    """Raise if the number of names is not the number of classes.
+
+    >>> check_count(("cat", "dog"), 3, "rows of weight")
+    Traceback (most recent call last):
+    nclab.errors.DataError: Expected a name for each of the 3 rows of weight, got 2 class_names.
+    """
+    if names is not None and count is not None and len(names) != count:
+        raise DataError(
+            f"Expected a name for each of the {count} {kind}, got {len(names)} class_names."
+        )
+
+
+def check_labels(names: tuple[str, ...] | None, labels: Tensor, ignore_index: int | None) -> None:
+    """Raise if a label has no name. Other faults of labels are reported by the measurement."""
+    numeric = not (labels.dtype.is_floating_point or labels.dtype.is_complex)
+    if names is None or not numeric or not labels.numel():
+        return
+    highest = int(labels.max())
+    if highest >= len(names) and highest != ignore_index:
+        raise DataError(
+            f"Expected a name for every class, got {len(names)} class_names and the label "
+            f"{highest}. Pass at least {highest + 1} class_names."
+        )
+
+
+# Classifier
+
+
+class Head(NamedTuple):
+    """The linear classifier that reads a layer: logits = W h + b, in float64."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def checked(cls, weight: Any, bias: Any, num_classes: int | None) -> "Head":
+        """Return a classifier of (C, d) weights and (C,) biases; raise if they are wrong."""
+        rows = _finite_array(weight, "weight", "(classes, dimension)", ndim=2)
+        if len(rows) < 2:
+            raise DataError(
+                f"Expected weight with one row per class, got {len(rows)}. For a sigmoid "
+                "classifier with weight w pass the rows 0 and w."
+            )
+        if num_classes is not None and len(rows) != num_classes:
+            raise DataError(
+                f"Expected weight with one row per class, {num_classes}, got {len(rows)}. "
+                "A (dimension, classes) matrix must be transposed."
+            )
+        if bias is None:
+            return cls(rows, None)
+        offset = _finite_array(bias, "bias", "(classes,)", ndim=1)
+        if len(offset) != len(rows):
+            raise DataError(f"Expected bias of shape ({len(rows)},), got ({len(offset)},).")
+        return cls(rows, offset)
+
+    @classmethod
+    def optional(cls, weight: Any, bias: Any, num_classes: int | None) -> "Head | None":
+        """Return the classifier, or None without a weight; raise for a bias alone."""
+        if weight is None and bias is not None:
+            raise DataError("Expected weight together with bias, got bias alone. Pass both.")
+        return None if weight is None else cls.checked(weight, bias, num_classes)
+
+    def check_dim(self, dim: int) -> None:
+        """Raise if this classifier reads features of another dimension."""
+        if self.weight.shape[1] != dim:
+            raise DataError(
+                f"Expected weight of shape (classes, {dim}) for features of dimension {dim}, "
+                f"got {tuple(self.weight.shape)}. Transpose it or pass the layer it reads."
+            )
+
+    def to(self, device: torch.device) -> "Head":
+        """Return this classifier on a device."""
+        bias = None if self.bias is None else self.bias.to(device)
+        return Head(self.weight.to(device), bias)
+
+    def logits(self, block: Tensor) -> Tensor:
+        """Return the (B, C) logits of float64 rows."""
+        if self.bias is None:
+            return block @ self.weight.T
+        return torch.addmm(self.bias, block, self.weight.T)
+
+
+def _finite_array(values: Any, name: str, shape: str, *, ndim: int) -> Tensor:
+    """Return a finite float64 tensor with `ndim` dimensions."""
+    tensor = as_tensor(values, name)
+    if tensor.dtype.is_complex:
+        raise DataError(f"Expected real {name}, got complex numbers.")
+    tensor = tensor.double()
+    if tensor.ndim != ndim:
+        raise DataError(f"Expected {name} of shape {shape}, got {tuple(tensor.shape)}.")
+    if not torch.isfinite(tensor).all():
+        index = [int(i) for i in (~torch.isfinite(tensor)).nonzero()[0]]
+        raise DataError(f"Expected finite {name}, got {float(tensor[tuple(index)])} at {index}.")
+    if tensor.numel() and float(tensor.abs().max()) > HUGE:
+        raise DataError(f"Expected {name} below {HUGE:g} in size. Rescale features and weights.")
+    return tensor
+
+
+# Soft labels
+
+
+def split_soft(labels: Any, num_classes: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the most probable class of each soft label, and the float64 distributions.
+
+    >>> classes, targets = split_soft([[0.9, 0.1], [0.2, 0.8]])
+    >>> classes.tolist(), targets[0].tolist()
+    ([0, 1], [0.9, 0.1])
+    """
+    targets = as_tensor(labels, "labels")
+    if targets.is_complex():
+        raise DataError("Expected real soft labels, got complex numbers.")
+    targets = targets.double()
+    if targets.ndim < 2 or (num_classes is not None and targets.shape[-1] != num_classes):
+        width = "classes" if num_classes is None else num_classes
+        raise DataError(
+            f"Expected soft labels of shape (samples, {width}), got {tuple(targets.shape)}. "
+            "Class numbers need no soft=True."
+        )
+    rows = targets.reshape(-1, targets.shape[-1])
+    sums = rows.sum(1)
+    if bool((rows < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        worst = float(sums[(sums - 1).abs().argmax()]) if len(sums) else 0.0
+        raise DataError(
+            "Expected soft labels that are distributions, non-negative with sum 1, got a row with "
+            f"sum {worst:.4g}. Labels of several classes at once have no class means."
+        )
+    return targets.argmax(-1), rows
+
+
+def reject_one_hot(labels: Tensor, error: Exception | None = None) -> None:
+    """Raise if labels look like one-hot rows, after `error` if the model raised one."""
+    if labels.ndim < 2 or labels.shape[-1] < 2:
+        return
+    if not labels.is_floating_point():
+        one_hot = bool((labels.sum(-1) == 1).all()) and int(labels.min()) == 0
+        if not one_hot:
+            return
+    first = error or (
+        f"Expected class numbers as labels, got {labels.dtype} of shape {tuple(labels.shape)}."
+    )
+    raise DataError(
+        f"{first} One-hot labels? Pass labels.argmax(-1), or soft=True to measure the loss of "
+        "these distributions as well."
+    ) from error

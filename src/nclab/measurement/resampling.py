@@ -1,0 +1,537 @@
+"""Intervals and shuffled labels: statistics of regrouped samples, kept along with a measurement.
+
+Intervals come from a delete-a-group jackknife. Samples are assigned to G random groups, class by
+class, so that every group has its share of each class. A value without group g comes from the
+merged statistics of the other groups; the second pass uses the means without g. So an interval
+describes new samples of the same classes in the same proportions, for the same trained network.
+
+Intervals cost the first pass twice and G - 1 second passes for each second pass of the measurement.
+Their memory is two sets of groups of moments.
+"""
+
+import copy
+import math
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import torch
+from scipy.special import betaincinv, stdtrit
+from torch import Tensor
+
+from nclab.errors import NclabWarning
+from nclab.measurement.collapse import Collapse
+from nclab.measurement.gather import Extras, gather
+from nclab.measurement.memory import ANNOUNCED, group_bytes
+from nclab.measurement.options import Head, MeasureOptions
+from nclab.measurement.results import Interval
+from nclab.metrics.catalogue import EXTRAS, METRICS, Metric, plugin_metrics
+from nclab.statistics import ClassMoments, DirectionalSpread, LogitStatistics, SecondPass
+from nclab.statistics.checks import as_labels
+from nclab.statistics.second_pass import ReferencePass
+
+State = dict[str, Tensor]
+Summed = TypeVar("Summed", LogitStatistics, SecondPass, DirectionalSpread, ReferencePass)
+Kind = TypeVar("Kind", ClassMoments, LogitStatistics)
+
+LEVEL = 0.95
+FEW = 10
+"""Number of errors, or of hits, below which a share gets an exact binomial interval."""
+SHARES = {metric.name for metric in METRICS if metric.group == "NC4"} | {"accuracy"}
+"""Metrics that are shares of the samples."""
+EXTREME = "it is a smallest or largest value, for which a jackknife is not valid"
+FIXED = "it depends on the weights alone and has no sampling error"
+SINGLE = "a class has a single sample"
+OTHER_ORDER = "the second pass had the samples in another order; do not shuffle the loader"
+BIASED = "the finite-sample bias is as large as its distance from collapse; use more samples"
+MOST_BIAS = 0.25
+"""Bias as a share of the distance from collapse above which there is no interval. If noise is as
+large as the true distance, then sqrt(truth^2 + noise^2) has this bias."""
+SHUFFLE_SEED = 20_231_117
+TOO_MANY_KEPT = 0.1
+"""Share of samples that keep their label, above that expected by chance, for which shuffling within
+batches is useless."""
+NOT_MIXED = (
+    "Shuffled labels were not measured: each batch holds few classes, so that shuffling within a "
+    "batch changes few labels. Shuffle the loader."
+)
+
+
+class RowObserver(Protocol):
+    """Statistics that receive every counted row of a stream, in the same batches in both passes."""
+
+    def add(self, rows: Tensor, classes: Tensor) -> None:
+        """Add a batch of the first pass."""
+
+    def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Add a batch of the second pass, if there is one."""
+
+    def attach(self, collapse: Collapse) -> Collapse:
+        """Return the measurement with the results of this observer."""
+
+
+def row_observers(
+    options: MeasureOptions,
+    moments: ClassMoments,
+    head: Head | None,
+    known_labels: Tensor | None,
+    num_classes: int | None,
+) -> list[RowObserver]:
+    """Return the observers that the options ask for."""
+    extras = Extras(options.extra_metrics)
+    observers: list[RowObserver] = []
+    if options.groups:
+        observers.append(GroupJackknife(moments, head, extras, count=options.groups))
+    if options.shuffled_labels:
+        if known_labels is not None:
+            known_labels = as_labels(
+                known_labels,
+                rows=len(known_labels),
+                ignore_index=moments.ignore_index,
+                num_classes=num_classes,
+            )
+        observers.append(ShuffledLabels(moments, head, extras, labels=known_labels))
+    return observers
+
+
+def jackknife(value: float, left_out: Sequence[float]) -> Interval:
+    r"""Return the interval of a value, given the G values that each lack one of G groups.
+
+    $$\theta - b \pm t_{G-1}\sqrt{\tfrac{G-1}G\sum_g(\theta_{(g)}-\bar\theta)^2},\quad
+      b=(G-1)(\bar\theta-\theta)$$
+
+    Exact for a mean of normal numbers in equal groups, and correct to first order for other smooth
+    functions of means. The bias b of order 1/N is subtracted.
+
+    >>> low, high, bias = jackknife(2.0, [2.5, 2.0, 1.5])  # the mean of 1, 2 and 3
+    >>> round(low, 6), round(high, 6), bias
+    (-0.484138, 4.484138, 0.0)
+    """
+    count = len(left_out)
+    mean = math.fsum(left_out) / count
+    squares = math.fsum((other - mean) ** 2 for other in left_out)
+    error = math.sqrt((count - 1) / count * squares)
+    half = float(stdtrit(count - 1, 1 - (1 - LEVEL) / 2)) * error
+    bias = (count - 1) * (mean - value)
+    return Interval(value - bias - half, value - bias + half, bias)
+
+
+def share_interval(hits: int, total: int) -> Interval:
+    """Return the exact interval of Clopper and Pearson for a share.
+
+    It has a positive width even if all samples agree.
+
+    >>> low, high, _ = share_interval(100, 100)
+    >>> round(low, 4), high
+    (0.9638, 1.0)
+    """
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(hits, total - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, total - hits, 1 - tail)) if hits < total else 1.0
+    return Interval(low, high)
+
+
+class OrderCheck:
+    """Checksums that tell whether both passes had the same labels in the same order.
+
+    >>> order = OrderCheck()
+    >>> order.add(torch.tensor([0, 1]))
+    >>> order.add_second(torch.tensor([1, 0]))
+    >>> order.same
+    False
+    """
+
+    def __init__(self) -> None:
+        self._first = self._second = 0
+
+    def add(self, classes: Tensor) -> None:
+        """Add a batch of the first pass."""
+        self._first = _checksum(classes, self._first)
+
+    def add_second(self, classes: Tensor) -> None:
+        """Add a batch of the second pass."""
+        self._second = _checksum(classes, self._second)
+
+    @property
+    def same(self) -> bool:
+        """Whether both passes agree so far."""
+        return self._first == self._second
+
+
+def _checksum(classes: Tensor, start: int) -> int:
+    return zlib.crc32(classes.cpu().contiguous().numpy().tobytes(), start)
+
+
+def empty_like(moments: ClassMoments) -> ClassMoments:
+    """Return empty moments with the same sizes and options."""
+    return ClassMoments(
+        moments.num_classes,
+        moments.dim,
+        scatter=moments.has_scatter,
+        ignore_index=moments.ignore_index,
+        device=moments.device,
+    )
+
+
+def logits_like(moments: ClassMoments) -> LogitStatistics:
+    """Return empty statistics of logits for the classes of `moments`."""
+    return LogitStatistics(
+        moments.num_classes, ignore_index=moments.ignore_index, device=moments.device
+    )
+
+
+class GroupJackknife:
+    """The statistics of one layer without each of its groups of samples, for intervals."""
+
+    def __init__(
+        self, moments: ClassMoments, head: Head | None, extras: Extras, *, count: int
+    ) -> None:
+        self._all, self._head, self._extras, self.count = moments, head, extras, count
+        self._directional = extras.directional
+        self._moments: list[ClassMoments] = []
+        self._logits: list[LogitStatistics] = []
+        self._second: list[SecondPass] = []
+        self._spreads: list[DirectionalSpread] = []
+        self._order = OrderCheck()
+        self._assigned = torch.zeros_like(moments.counts)
+        self._complements = False  # whether the statistics are those of all other groups
+
+    def add(self, rows: Tensor, classes: Tensor) -> None:
+        """Add a batch of the first pass."""
+        size = self._all.num_classes
+        if not self._moments:
+            self._announce_memory()
+            self._moments = [empty_like(self._all) for _ in range(self.count)]
+        if len(self._assigned) < size:
+            more = self._assigned.new_zeros(size - len(self._assigned))
+            self._assigned = torch.cat([self._assigned, more])
+        for moments in self._moments if self._moments[0].num_classes < size else []:
+            moments.grow(size)
+        if self._head is not None and not self._logits:
+            self._logits = [logits_like(moments) for moments in self._moments]
+        groups = self._assign(classes)
+        for group, moments in enumerate(self._moments):
+            index = (groups == group).nonzero().flatten()
+            group_rows, labels = rows[index.to(rows.device)], classes[index]
+            moments.add_checked(group_rows, labels)
+            if self._head is not None and len(group_rows):
+                logits = self._head.logits(group_rows.to(self._head.weight))
+                self._logits[group].update(logits, labels)
+        self._order.add(classes)
+
+    def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Add a batch of the second pass."""
+        if not self._second:
+            self._take_complements()
+            if (self._all.counts == 1).any():
+                return
+            self._second = [SecondPass(moments) for moments in self._moments]
+            if self._directional:
+                self._spreads = [DirectionalSpread(moments) for moments in self._moments]
+        groups = self._assign(classes)
+        for group, second_pass in enumerate(self._second):
+            index = (groups != group).nonzero().flatten()
+            group_rows, labels = rows[index.to(rows.device)], classes[index]
+            decided = None if predicted is None else predicted[index]
+            second_pass.add_checked(group_rows, labels, decided)
+            if self._spreads:
+                self._spreads[group].add_checked(group_rows, labels)
+        self._order.add_second(classes)
+
+    def attach(self, collapse: Collapse) -> Collapse:
+        """Return the measurement with `intervals`, and `no_interval` for the other scalars."""
+        self._take_complements()
+        single = bool((self._all.counts == 1).any())
+        usable = self._order.same and not single
+        without: list[Mapping[str, float | None]] = []
+        for group, moments in enumerate([] if single else self._moments):
+            spread = self._spreads[group] if self._spreads and usable else None
+            results = gather(
+                moments,
+                weight=None if self._head is None else self._head.weight,
+                logits=self._logits[group] if self._logits else None,
+                second_pass=self._second[group] if self._second and usable else None,
+                extras=self._extras._replace(spread=spread),
+            )
+            without.append(results.values)
+        intervals, reasons = {}, {}
+        for metric in (*METRICS, *plugin_metrics(), *EXTRAS):
+            value = collapse.values.get(metric.name)
+            if value is None:
+                continue
+            interval = SINGLE if single else _interval(metric, value, without, collapse)
+            if isinstance(interval, Interval):
+                intervals[metric.name] = interval
+            else:
+                reasons[metric.name] = interval
+        return replace(collapse, intervals=intervals, no_interval=reasons)
+
+    def continue_after(self, assigned: Tensor) -> None:
+        """Assign the next samples as if (C,) `assigned` samples had come before them."""
+        self._assigned = assigned.clone().to(self._assigned.device)
+
+    def first_sums(self) -> list[tuple[State, State | None]]:
+        """Return the sums of moments and logits of the first pass, group by group."""
+        logits = self._logits if self._logits else [None] * len(self._moments)
+        return [
+            (moments.state_dict(), None if statistics is None else statistics.sums())
+            for moments, statistics in zip(self._moments, logits, strict=True)
+        ]
+
+    def join_first(
+        self, moments: ClassMoments, parts: Sequence[Sequence[tuple[State, State | None]]]
+    ) -> None:
+        """Take over the first sums of several workers; `moments` are those of all samples."""
+        self._all = moments
+        for part in parts:
+            part_moments = [ClassMoments.from_state_dict(state) for state, _ in part]
+            part_logits = []
+            for state in (sums for _, sums in part if sums is not None):
+                part_logits.append(logits_like(moments))
+                part_logits[-1].load_sums(state)
+            if not self._moments:
+                self._moments, self._logits = part_moments, part_logits
+                continue
+            for total, other in zip(self._moments, part_moments, strict=True):
+                total.merge(other)
+            for total_logits, other_logits in zip(self._logits, part_logits, strict=True):
+                total_logits.merge(other_logits)
+        self._take_complements()
+
+    def start_second(self, moments: ClassMoments, complements: Sequence[tuple[State, Any]]) -> None:
+        """Start a second pass from the `first_sums` that `join_first` left."""
+        self._all, self._complements = moments, True
+        self._moments = [ClassMoments.from_state_dict(state) for state, _ in complements]
+
+    def second_sums(self) -> list[tuple[State, State | None]]:
+        """Return the sums of the second pass, group by group."""
+        spreads = self._spreads if self._spreads else [None] * len(self._second)
+        return [
+            (second_pass.sums(), None if spread is None else spread.sums())
+            for second_pass, spread in zip(self._second, spreads, strict=True)
+        ]
+
+    def join_second(self, parts: Sequence[Sequence[tuple[State, State | None]]]) -> None:
+        """Take over the second sums of several workers."""
+        for group, moments in enumerate(self._moments if any(parts) else []):
+            sums = [part[group] for part in parts if part]
+            blank = partial(SecondPass, moments)
+            self._second.append(merged_sums(blank, (state for state, _ in sums)))
+            spreads = [spread for _, spread in sums if spread is not None]
+            if spreads:
+                self._spreads.append(merged_sums(partial(DirectionalSpread, moments), spreads))
+
+    def _assign(self, classes: Tensor) -> Tensor:
+        """Return the (B,) group of each sample.
+
+        The samples of a class go to the groups in rounds. Each round starts at a random group.
+        """
+        order = classes.argsort(stable=True)
+        sorted_classes = classes[order]
+        counts = sorted_classes.bincount(minlength=len(self._assigned))
+        index = torch.arange(len(classes), device=classes.device)
+        index -= (counts.cumsum(0) - counts)[sorted_classes]
+        index += self._assigned[sorted_classes]
+        self._assigned += counts
+        start = _pseudorandom(sorted_classes * 1_000_003 + index // self.count)
+        groups = torch.empty_like(sorted_classes)
+        groups[order] = (index + start) % self.count
+        return groups
+
+    def _take_complements(self) -> None:
+        """Replace the statistics of each group by those of all other groups, once."""
+        if self._complements:
+            return
+        self._complements = True
+        self._assigned.zero_()
+        self._moments = _all_but_one(self._moments)
+        self._logits = _all_but_one(self._logits)
+
+    def _announce_memory(self) -> None:
+        moments = self._all
+        needed = group_bytes(
+            moments.num_classes, moments.dim, self.count, scatter=moments.has_scatter
+        )
+        if needed > ANNOUNCED:
+            warnings.warn(
+                f"The intervals keep groups of moments, about {needed / 1e9:.1f} GB for "
+                f"{moments.num_classes} classes in dimension {moments.dim}.",
+                NclabWarning,
+                stacklevel=2,
+            )
+
+
+def merged_sums(blank: Callable[[], Summed], states: Iterable[State]) -> Summed:
+    """Return one stream with the sums of several; `blank` makes an empty stream."""
+    total = blank()
+    for index, state in enumerate(states):
+        if index == 0:
+            total.load_sums(state)
+        else:
+            part = blank()
+            part.load_sums(state)
+            total.merge(part)
+    return total
+
+
+def _all_but_one(parts: list[Kind]) -> list[Kind]:
+    """Return for each part the merge of all other parts, from prefixes and suffixes."""
+    suffixes: list[Kind] = []
+    for part in reversed(parts):
+        suffixes.append(_merged(suffixes[-1], part) if suffixes else part)
+    suffixes.reverse()
+    complements: list[Kind] = []
+    prefix: Kind | None = None
+    for index, part in enumerate(parts):
+        suffix = suffixes[index + 1] if index + 1 < len(parts) else None
+        suffixes[index] = part  # releases the memory of a suffix that is not needed again
+        if prefix is None or suffix is None:
+            only = suffix if prefix is None else prefix
+            assert only is not None, "more than one group"
+            complements.append(only)
+        else:
+            complements.append(_merged(prefix, suffix))
+        prefix = part if prefix is None else _merged(prefix, part)
+    return complements
+
+
+def _merged(left: Kind, right: Kind) -> Kind:
+    both = copy.deepcopy(left)
+    both.merge(right)
+    return both
+
+
+def _interval(
+    metric: Metric, value: float, without: Sequence[Mapping[str, float | None]], collapse: Collapse
+) -> Interval | str:
+    """Return the interval of one scalar, or the reason why it has none."""
+    if metric.of_weights:
+        return FIXED
+    if metric.extreme:
+        return EXTREME
+    if metric.name in SHARES:
+        hits, total = round(value * collapse.samples), collapse.samples
+        if min(hits, total - hits) < FEW:
+            return share_interval(hits, total)
+    left_out = [values[metric.name] for values in without]
+    known = [other for other in left_out if other is not None]
+    if not all(map(math.isfinite, [value, *known])):
+        return "it is infinite, or infinite without one of the groups"
+    if len(known) < len(left_out):
+        needs_second_pass = metric.needs in ("second pass", "both")
+        return OTHER_ORDER if needs_second_pass else "it is undefined without one of the groups"
+    interval = jackknife(value, known)
+    if metric.name in SHARES:  # step functions: the jackknife knows their spread, not their bias
+        low, high = value - interval.half, value + interval.half
+        return Interval(max(low, 0.0), min(high, 1.0))
+    ideal = None if metric.ideal is None else metric.ideal(collapse.num_classes)
+    if ideal == 0.0 or ideal == 1.0:
+        # The ideal value is the end of the range: an interval does not go beyond it.
+        if abs(interval.bias) > MOST_BIAS * abs(value - ideal):
+            return BIASED
+        least, most = (0.0, math.inf) if ideal == 0.0 else (-1.0, 1.0)  # cosines
+        interval = interval._replace(low=max(interval.low, least), high=min(interval.high, most))
+    return interval
+
+
+def _pseudorandom(numbers: Tensor) -> Tensor:
+    """Return non-negative pseudorandom integers that depend on `numbers` only."""
+    mixed = numbers * 0x2545F4914F6CDD1D
+    mixed = (mixed ^ (mixed >> 29)) * 0x1B873593CC9E2D51
+    return (mixed >> 33) & 0x3FFFFFFF
+
+
+class ShuffledLabels:
+    """The statistics of one layer under shuffled labels.
+
+    Labels that are known before the first pass are shuffled as a whole, others within their
+    batch. Costs a second measurement, in time and memory.
+    """
+
+    def __init__(
+        self,
+        moments: ClassMoments,
+        head: Head | None,
+        extras: Extras,
+        *,
+        labels: Tensor | None = None,
+    ) -> None:
+        self._true, self._head, self._extras = moments, head, extras
+        self._directional = extras.directional
+        self._moments = empty_like(moments)
+        self._logits: LogitStatistics | None = None
+        self._second: SecondPass | None = None
+        self._spread: DirectionalSpread | None = None
+        self._order = OrderCheck()
+        self._rows = self._rows_again = 0
+        self._kept = 0.0  # expected number of labels that shuffling does not change
+        self._shuffled: Tensor | None = None
+        if labels is not None:
+            ignored = moments.ignore_index
+            counted = labels if ignored is None else labels[labels != ignored]
+            order = torch.randperm(len(counted), generator=shuffle_generator(0))
+            self._shuffled = counted[order]
+
+    def add(self, rows: Tensor, classes: Tensor) -> None:
+        """Add a batch of the first pass."""
+        size = self._true.num_classes
+        if self._shuffled is not None and len(self._shuffled):
+            size = max(size, int(self._shuffled.max()) + 1)
+        if self._moments.num_classes < size:
+            self._moments.grow(size)
+        labels = self._labels(classes, self._rows)
+        self._moments.add_checked(rows, labels)
+        if self._head is not None:
+            self._logits = self._logits or logits_like(self._moments)
+            self._logits.update(self._head.logits(rows.to(self._head.weight)), labels)
+        self._order.add(classes)
+        if self._shuffled is None and len(rows):
+            self._kept += float(classes.bincount().double().square().sum()) / len(rows)
+        self._rows += len(rows)
+
+    def add_second(self, rows: Tensor, classes: Tensor, predicted: Tensor | None) -> None:
+        """Add a batch of the second pass."""
+        labels = self._labels(classes, self._rows_again)
+        self._second = self._second or SecondPass(self._moments)
+        self._second.add_checked(rows, labels, predicted)
+        if self._directional:
+            self._spread = self._spread or DirectionalSpread(self._moments)
+            self._spread.add_checked(rows, labels)
+        self._order.add_second(classes)
+        self._rows_again += len(rows)
+
+    def attach(self, collapse: Collapse) -> Collapse:
+        """Return the measurement with `shuffled_labels`, or with the reason for their absence."""
+        shares = self._moments.counts.double() / max(1, self._rows)
+        by_chance = float(shares.square().sum())
+        if self._kept > (by_chance + TOO_MANY_KEPT) * self._rows:
+            return replace(collapse, warnings=(*collapse.warnings, NOT_MIXED))
+        usable = self._second is None or self._order.same
+        results = gather(
+            self._moments,
+            weight=None if self._head is None else self._head.weight,
+            logits=self._logits,
+            second_pass=self._second if usable else None,
+            extras=self._extras._replace(spread=self._spread if usable else None),
+        )
+        values = dict(results.values)
+        for metric in (*METRICS, *plugin_metrics(), *EXTRAS):
+            if metric.of_weights and metric.name in values:
+                values[metric.name] = None
+        return replace(collapse, shuffled_labels=values)
+
+    def _labels(self, classes: Tensor, rows_before: int) -> Tensor:
+        """Return the shuffled labels of a batch that comes after `rows_before` rows."""
+        if self._shuffled is not None:
+            stop = rows_before + len(classes)
+            return self._shuffled[rows_before:stop].to(classes.device)
+        order = torch.randperm(len(classes), generator=shuffle_generator(rows_before))
+        return classes[order.to(classes.device)]
+
+
+def shuffle_generator(rows_before: int) -> torch.Generator:
+    """Return the generator that shuffles the labels after `rows_before` rows."""
+    return torch.Generator().manual_seed(SHUFFLE_SEED + rows_before)

@@ -1,0 +1,253 @@
+"""Certificates and targets of a measured layer."""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from nclab import metrics
+from nclab.errors import DataError
+from nclab.measurement.results import LayerResults
+from nclab.text import number
+from nclab.theory.certificates.certificate import Certificate
+from nclab.theory.certificates.certification import certify
+from nclab.theory.certificates.count_aware import (
+    CountAwareBounds,
+    bounds_from_probabilities,
+    bounds_from_residuals,
+    count_aware_bounds,
+)
+from nclab.theory.certificates.norms_and_loss import as_number
+from nclab.theory.targets.dispatch import target, target_of
+from nclab.theory.targets.distance import TargetDistance, distance_to
+from nclab.theory.targets.given_norms import target_path
+from nclab.theory.targets.result import Target
+from nclab.theory.targets.setting import check_setting
+
+SHOWN_WITH_CERTIFICATE = (
+    "nc3_alignment_min",
+    "min_intra",
+    "mean_intra",
+    "max_inter",
+    "accuracy",
+)
+"""Measured scalars that a certificate shows next to its guarantees."""
+MOST_CLASSES = 1000
+"""Largest number of classes for which the distance to the optimum is computed automatically."""
+ADVICE = "call collapse.target() and collapse.distance_to() to compute it"
+
+
+def certificate_of(results: LayerResults, delta: float | None, *, pairs: bool) -> Certificate:
+    """Return what the norms and losses of a layer guarantee; see `Collapse.certificate`."""
+    soft = None if results.residuals is None else results.residuals.soft
+    for name in ("balanced_loss", *(("optimal_loss",) if soft is None else ())):
+        if getattr(results, name) is None:
+            raise DataError(
+                f"Expected a measurement with classifier and loss, but {name} is missing: "
+                f"{results.notes[name]}."
+            )
+    measured: Any = results  # with these two scalars, none of the fields below is None
+    losses, mean = measured.class_loss, measured.balanced_loss
+    if soft is not None:
+        losses = soft.hard_losses / results.counts
+        mean = float(losses.mean())
+    certificate = certify(
+        *(measured.num_classes, measured.alpha, measured.beta, mean, delta),
+        class_losses=losses.cpu().numpy(),
+        class_alphas=measured.class_alpha.cpu().numpy(),
+        class_betas=measured.class_beta.cpu().numpy(),
+        bias_norm=results.bias_norm,
+        pairs=pairs,
+    )
+    shown = {name: getattr(results, name) for name in SHOWN_WITH_CERTIFICATE}
+    within = results.mean_over_samples(results.variances)
+    shown["within_share"] = within / mean_square_norm(results)
+    return replace(certificate, measured=shown, count_aware=_count_aware(results, solve=pairs))
+
+
+def _count_aware(results: LayerResults, *, solve: bool) -> CountAwareBounds | None:
+    """Return what the mean loss over samples guarantees; None for hard labels and equal counts.
+
+    With `solve` the bound comes from the optimum for these counts and targets, otherwise from the
+    network's own probabilities.
+    """
+    residuals = results.residuals
+    soft = None if residuals is None else residuals.soft
+    if soft is None and len(results.counts.unique()) == 1:
+        return None
+    measured: Any = results
+    counts, samples, bias_norm = results.counts.cpu(), results.samples, results.bias_norm
+    product = math.sqrt(mean_square_norm(results)) * measured.beta
+    targets = None
+    if soft is not None:
+        mean = soft.targets.cpu() / counts[:, None]
+        spread = float(soft.squares) - float((counts * mean.square().sum(1)).sum())
+        targets = mean.T if spread <= 1e-9 * samples else None
+    if solve and (soft is None or targets is not None):
+        return count_aware_bounds(
+            counts, product, measured.loss, bias=bias_norm > 0, targets=targets
+        )
+    if residuals is None:
+        return None
+    if soft is None:
+        return bounds_from_probabilities(
+            counts, residuals.sums, product, measured.loss, bias_norm=bias_norm
+        )
+    probabilities = residuals.sums + results.counts.double().diag().to(residuals.sums)
+    gain = float((probabilities - soft.targets).sum(0).norm()) / samples * bias_norm
+    of_outputs, of_targets = (soft.entropies / samples).tolist()
+    return bounds_from_residuals(
+        soft.moment.cpu(), (of_outputs, of_targets), samples, product, measured.loss, bias=gain
+    )
+
+
+def target_for(
+    results: LayerResults,
+    weight_decay: float | tuple[float, float] | None,
+    *,
+    loss: str,
+    **options: Any,
+) -> Target:
+    """Return the geometry where a layer and its classifier should end; see `Collapse.target`."""
+    rows = _square_norm(results)
+    setting: dict[str, Any] = {"counts": results.counts.cpu(), "dim": results.dim, "loss": loss}
+    setting |= {"bias": 0.0 if results.bias_norm > 0 else None, **options}
+    if weight_decay is None:
+        norms = math.sqrt(mean_square_norm(results)), math.sqrt(rows / results.num_classes)
+        return target(**setting, norms=norms)
+    if isinstance(weight_decay, tuple | list):
+        return target(**setting, weight_decay=weight_decay)
+    inferred = _feature_weight_decay(results, as_number("weight_decay", weight_decay))
+    solution = target(**setting, weight_decay=(weight_decay, inferred))
+    note = f"weight decay of the features inferred from the balance of norms: {inferred:.4g}"
+    return replace(solution, notes=(note, *solution.notes))
+
+
+def distance_from(results: LayerResults, target: Target) -> TargetDistance:
+    """Return the distance of a layer from a target; see `Collapse.distance_to`."""
+    if not isinstance(target, Target):
+        raise DataError(f"Expected a Target of nclab.target, got a {type(target).__name__}.")
+    setting = target.setting
+    target_is_soft = setting.targets is not None or setting.loss == "label_smoothing"
+    labels_are_soft = results.residuals is not None and results.residuals.soft is not None
+    same_loss = setting.loss in ("cross_entropy", "label_smoothing")
+    comparable = same_loss and labels_are_soft == target_is_soft
+    return distance_to(
+        target,
+        results.moments.means,
+        results.weight,
+        results.loss if comparable else None,
+        counts=results.counts,
+    )
+
+
+def map_point(results: LayerResults, weight_decay: float, state: str | None) -> dict[str, Any]:
+    """Return a layer as a point of the map of imbalance; see `Collapse.map_point`."""
+    strength = math.sqrt(weight_decay * _feature_weight_decay(results, weight_decay))
+    cosine = metrics.minority_cosine(results.moments, _classifier(results))
+    return {
+        "imbalance": float(results.counts.max() / results.counts.min()),
+        "weight_decay": strength * math.sqrt(results.samples),
+        "minority_cosine": cosine if math.isfinite(cosine) else None,
+        **({} if state is None else {"state": state}),
+    }
+
+
+def mean_square_norm(results: LayerResults) -> float:
+    """Return the mean over samples of the squared feature norm."""
+    return results.mean_over_samples(results.class_alpha.square())
+
+
+def _classifier(results: LayerResults) -> Tensor:
+    if results.weight is None:
+        raise DataError("Expected a measurement with a classifier, got none. Pass weight=.")
+    return results.weight
+
+
+def _square_norm(results: LayerResults) -> float:
+    return float(_classifier(results).double().square().sum())
+
+
+def _feature_weight_decay(results: LayerResults, weight_decay: float) -> float:
+    """Return the weight decay of the features for which both penalties are equal.
+
+    They are equal at an optimum.
+    """
+    rows, features = _square_norm(results), mean_square_norm(results) * results.samples
+    if weight_decay and not min(rows, features) > 0:
+        raise DataError(
+            "Expected features and a classifier that are not zero, because their norms determine "
+            "the weight decay of the features, got zeros. Pass weight_decay=(weights, features)."
+        )
+    return weight_decay * rows / features if features else 0.0
+
+
+class OptimumDistance(NamedTuple):
+    """Distance of a layer to the optimum of cross-entropy for its class counts and norms."""
+
+    distance: TargetDistance
+    weight_decay: tuple[float, float]
+    """Weight decays (λ_W, λ_H) whose optimum has these norms, if both penalties are equal."""
+
+    def values(self) -> dict[str, float | None]:
+        """Return the scalars that rows, records and sinks keep, by name."""
+        distance = self.distance
+        return {
+            "target_distance": distance.means,
+            "etf_distance": distance.etf["means"],
+            "target_distance_weights": distance.classifier,
+            "etf_distance_weights": distance.etf["classifier"],
+            "target_excess_loss": distance.excess_loss,
+        }
+
+    def in_words(self) -> str:
+        """Return one sentence, or an empty text if the optimum is the simplex ETF."""
+        distance = self.distance
+        if distance.is_etf or distance.means is None or distance.classifier is None:
+            return ""
+        etf, classifier_etf = distance.etf["means"], distance.etf["classifier"]
+        rows, features = self.weight_decay
+        return (
+            f"Distance to the best geometry for these class counts and norms "
+            f"({distance.geometry}): {number(distance.means)} for class means, "
+            f"{number(distance.classifier)} for the classifier (0 = reached). Distance to the "
+            f"simplex ETF, which is best for equal counts: {number(etf)} and "
+            f"{number(classifier_etf)}. The norms are those of the optimum for weight decay "
+            f"{rows:.2g} on the weights and {features:.2g} on the features."
+        )
+
+
+def optimum_distance(results: LayerResults) -> OptimumDistance:
+    """Return the distance to the optimum; raise DataError where it is unknown or takes long.
+
+    For equal counts the optimum has a closed form. For other counts the optima at some norms are
+    solved once for all measurements with these counts: at most 88 of them, mostly two to four.
+    """
+    C = results.num_classes
+    if results.weight is None or results.loss is None or results.beta is None:
+        raise DataError("no classifier")
+    if results.residuals is not None and results.residuals.soft is not None:
+        raise DataError("labels are soft")
+    if results.dim < C - 1:
+        raise DataError(f"d = {results.dim} is below C - 1, which needs a search: {ADVICE}")
+    if C > MOST_CLASSES:
+        raise DataError(f"more than {MOST_CLASSES} classes: {ADVICE}")
+    counts = results.counts.cpu().double()
+    alpha = math.sqrt(float((results.class_alpha.square().cpu() * counts).sum() / counts.sum()))
+    norms = (alpha, results.beta)
+    if min(norms) <= 0:
+        raise DataError("features or classifier are zero")
+    optimum = _optimum(counts, norms, 0.0 if results.bias_norm > 0 else None)
+    rows = results.weight - results.weight.mean(0)  # like beta: logits up to a constant
+    distance = distance_to(optimum, results.moments.means, rows, results.loss, counts=counts)
+    ratio = results.beta / alpha * math.sqrt(C / results.samples)  # |W| / |H|
+    return OptimumDistance(distance, (optimum.weight / ratio, optimum.weight * ratio))
+
+
+def _optimum(counts: Tensor, norms: tuple[float, float], bias: float | None) -> Target:
+    if len(counts.unique()) == 1:
+        return target(counts=counts, norms=norms, bias=bias)
+    setting = check_setting(None, counts, norms=norms, bias=bias)
+    path = target_path(tuple(counts.tolist()), bias is not None)
+    return target_of(setting, path.at(setting.norm))
