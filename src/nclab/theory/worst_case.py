@@ -116,8 +116,7 @@ class WorstCaseProblem:
         return self.excess_and_gradient(point)[0] <= self.excess
 
     def norm_slack(self, point: FloatArray) -> FloatArray:
-        """Return the margins of the two squared norms below their bounds, relative to the
-        bounds."""
+        """Return the relative margins of the two squared norms below their bounds."""
         W, H = self.split(point)
         squares = [np.square(W).sum() / self.num_classes, self.weights @ np.square(H).sum(1)]
         return 1 - np.array(squares) / self.product

@@ -15,12 +15,13 @@ from nclab.claims.statements import (
     with_hand_check,
 )
 from nclab.text import number
-from nclab.theory.certificates.scores import excess_for_zero, excess_to_leave
+from nclab.theory.certificates.scores import excess_to_leave
 from nclab.theory.layer_peeled import FloatArray
 from nclab.theory.statements import Inequality
 from nclab_papers.pan2023.statements.loss_steps import (
     argument_range_printed,
     class_loss_bound,
+    excess_for_zero,
     log_sum_step,
     minimal_loss,
     tangent_step,
@@ -192,7 +193,7 @@ def _positive(preset: str) -> Numbers:
     "Where epsilon is small enough every class has a positive score w_c h_c.",
     "pan2023, Thm 2.3.1 (proof) “there must be”",
     gather=_positive,
-    code="nclab.theory.certificates.scores.excess_for_zero",
+    code="nclab_papers.pan2023.statements.loss_steps.excess_for_zero",
 )
 @with_hand_check
 def positive(numbers: Numbers) -> Finding:

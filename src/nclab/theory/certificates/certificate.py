@@ -47,15 +47,13 @@ class Certificate(Printed):
     intra_lower: Bound
     """Bound on the intra-class cosine of every class."""
     fraction: float
-    """Share 1 - delta of the classes, or pairs, that the next three bounds cover; 1 without
-    delta."""
+    """Share 1 - delta of the classes or pairs that the next three bounds cover."""
     fraction_alignment_lower: Bound
     fraction_intra_lower: Bound
     fraction_inter_upper: Bound
     """Bound on the inter-class cosine of that share of the pairs; it may be positive."""
     deviation_upper: Bound
-    """Bound D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 is at most 2 D, tau = alpha /
-    beta."""
+    """Bound D: sum_c mean_i |sqrt(tau) w_c - h_ci / sqrt(tau)|^2 <= 2 D, tau = alpha / beta."""
     inter_upper: Bound
     """Bound on the inter-class cosine of every pair; without a value if none can be proved."""
     inter_proof: MeanCosineProof | None = field(repr=False)

@@ -24,8 +24,7 @@ HALVINGS = 27
 SMALLEST_STEP = 1e-12
 """Smallest resolved deviation of a cosine from -1/(C-1)."""
 STEPS = 2.0 ** np.concatenate([np.linspace(-8, 1, 73), np.arange(2.0, 17.0)])
-"""Values of y to try, relative to the best value at small excess; the large values serve k near
-M."""
+"""Values of y to try, relative to the best one at small excess; large ones serve k near M."""
 LADDER = 0.75 ** np.arange(49)
 """Relative steps to a cosine at which the search for a refuted cosine begins."""
 ALMOST_ALL = 0.9
@@ -81,8 +80,7 @@ class FeatureSpread:
     ratio: float
     """Largest ratio of two class norms."""
     variance: float | None
-    """Bound on the share of the squared norm within classes; None if the cosine is of class
-    means."""
+    """Bound on the share of the squared norm within classes; None for cosines of means."""
 
 
 def least_rise(
@@ -250,8 +248,7 @@ def _entropy(
 def _row_sum_norm(
     classes: int, k: int, v: float, y: FloatArray, high: FloatArray, degree: FloatArray
 ) -> FloatArray:
-    """Return the norm of the gradient's row sums over mu: the largest effect of a bias of norm
-    1."""
+    """Return the norm of the gradient's row sums over mu: the effect of a bias of norm 1."""
     radius = (1 + abs(v)) * degree
     x = y * radius
     remainder = (_one_minus_root(x) - x / 2) / np.maximum(radius, 1e-300)

@@ -42,8 +42,7 @@ class MeanCosineProof:
 
 
 class WorstPair:
-    """Symmetric networks in 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then those of the
-    features."""
+    """Symmetric networks in 24 coordinates: a_w(4) r_w(4) b_w(2) s_w(2), then of features."""
 
     def __init__(self, num_classes: int, product: float) -> None:
         self.classes, self.product = num_classes, product
@@ -167,8 +166,7 @@ class WorstPair:
         )
 
     def polish(self, x: FloatArray, cosine: float) -> tuple[FloatArray, FloatArray]:
-        """Return the point of smallest loss at a given cosine by Newton steps, and the
-        multipliers."""
+        """Return the point of smallest loss at a cosine, by Newton steps, and multipliers."""
         quadratics = np.stack(
             [self.norm_w, self.norm_h, -(self.pair * (1 - cosine) - self.sign * (1 + cosine)) / 2]
         )

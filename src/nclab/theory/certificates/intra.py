@@ -204,8 +204,7 @@ def _mixture(inputs: NormsAndLoss, low: float, high: float) -> float:
 def _share(
     loss: FloatArray, theta: FloatArray, num_classes: int, p: FloatArray, shift: float
 ) -> FloatArray:
-    """Return the mean cosine from which a share 1 - theta of equal features stays within its
-    loss."""
+    """Return the smallest mean cosine with which a share 1 - theta of equal features fits."""
     remaining = 1 - theta
     with np.errstate(divide="ignore", invalid="ignore"):
         score = g_inverse(np.maximum(loss, 0.0) / remaining, num_classes) - shift

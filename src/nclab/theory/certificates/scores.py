@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nclab.theory.certificates.norms_and_loss import NormsAndLoss
-from nclab.theory.layer_peeled import FloatArray, g, g_rise, g_rise_inverse
+from nclab.theory.layer_peeled import FloatArray, g_rise, g_rise_inverse
 
 
 def deviation_upper(inputs: NormsAndLoss) -> float:
@@ -65,23 +65,6 @@ def score_range(inputs: NormsAndLoss) -> tuple[float, float]:
             inside, outside = float(steps[first - 1]), float(steps[first])
         bounds.append(product + sign * (outside + shift))
     return bounds[0], min(bounds[1], classes * product)
-
-
-def excess_for_zero(num_classes: int, product: float) -> float:
-    r"""Return the excess loss below which every class has a positive score.
-
-    $$\dot w_c\cdot\tilde h_c \le 0 \;\Rightarrow\; \varepsilon \ge
-    \tfrac1C\bigl[\log C+(C-1)\,g\bigl(\tfrac{C\alpha\beta}{C-1}\bigr)\bigr]-m$$
-
-    Source: pan2023, Thm 2.3.1 (proof, positive scores)
-    Range: [0, inf), without a bias; one class at 0, the others alike.
-
-    >>> round(excess_for_zero(10, 5.0), 4)
-    0.2128
-    """
-    other_classes = float(g(num_classes * product / (num_classes - 1), num_classes))
-    lowest = float(g(product, num_classes))
-    return (math.log(num_classes) + (num_classes - 1) * other_classes) / num_classes - lowest
 
 
 def excess_to_leave(num_classes: int, product: float) -> float:

@@ -82,8 +82,7 @@ def _curvature(classes: int, product: float, p: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class ThesisBounds:
-    """Bounds that the proof of pan2023, Thm 2.3.1 gives for a fraction 1 - 2 delta of the
-    classes."""
+    """Bounds of the proof of pan2023, Thm 2.3.1 for a fraction 1 - 2 delta of the classes."""
 
     delta: float
     curvature: float

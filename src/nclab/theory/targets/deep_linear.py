@@ -116,8 +116,6 @@ def _of_shape(setting: Setting, shape: Geometry, size: float, weight: float) -> 
         penalty=F / 2 * weight * float((values ** (2 / F)).sum()),
         left=left,
         right=right,
-        lower=None,
-        proof="",
         geometry=shape.name if size > 0 else "zero",
         source="docs/targets.md, deep linear heads",
         norm=float(values.sum()),

@@ -253,8 +253,6 @@ def solve_deep_relu(setting: Setting, weight: float) -> Solution:
         penalty=penalty,
         left=rows.diag(),
         right=read.diag(),
-        lower=None,
-        proof="",
         geometry="orthogonal frame in every layer",
         source=SOURCE,
         norm=float(sigma.sum()),

@@ -216,7 +216,6 @@ def _limit(setting: Setting) -> Solution:
         geometry="softmax code",
         source="docs/targets.md, few dimensions; cf. Jiang et al. 2024",
         norm=1.0,
-        weight=0.0,
         notes=(margin_note, "a limit for unit rows and features: only directions are meaningful"),
     )
 
@@ -281,8 +280,6 @@ def _of_point(setting: Setting, program: Program, point: LogitPoint, group: Tens
         penalty=penalty,
         left=left,
         right=right,
-        lower=None,
-        proof="",
         geometry="soft targets" if setting.targets is not None else "between simplex ETF and SELI",
         source=SPREAD,
         norm=float(values.sum()),

@@ -1,7 +1,6 @@
 """The limit of no weight decay: SELI for imbalanced classes, softmax codes in few dimensions."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch import Tensor
 from nclab.compute import one_thread
 from nclab.errors import DataError
 from nclab.theory.targets.descent import descend
-from nclab.theory.targets.program import class_logits
 from nclab.theory.targets.setting import CLOSED, Setting, Solution, factor_grams
 
 
@@ -58,34 +56,11 @@ def solve_limit(setting: Setting) -> Solution:
         geometry="simplex ETF" if setting.balanced else "simplex-encoded labels (SELI)",
         source="docs/targets.md, no weight decay; cf. Thrampoulidis et al. 2022",
         norm=float(values.sum()),
-        weight=0.0,
         notes=(
             "a limit: norms grow without bound, only directions and ratios are meaningful",
             "the distance falls like 1 / log(1 / weight decay): use a target of your weight decay",
         ),
     )
-
-
-def approach(counts: Sequence[float] | Tensor, weights: Sequence[float]) -> list[float]:
-    """Return the distances of the classifier's normalised Gram to its limit at each t.
-
-    They fall like 1/log(1/t).
-
-    >>> [round(one, 3) for one in approach([10, 10, 1, 1], [1e-2, 1e-4, 1e-6])]
-    [0.163, 0.077, 0.051]
-    """
-    from nclab.theory.targets.program import program_of_counts
-    from nclab.theory.targets.program_solver import solve
-
-    sizes = torch.as_tensor(counts, dtype=torch.float64)
-    limit, _ = limit_grams(sizes)
-    distances = []
-    for weight in weights:
-        program, group = program_of_counts(sizes, weight)
-        logits = class_logits(solve(program).point, group)
-        gram, _, _ = factor_grams(logits, sizes)
-        distances.append(float((gram / gram.norm() - limit / limit.norm()).norm()))
-    return distances
 
 
 SHARPNESS = (5.0, 20.0, 80.0, 320.0, 1280.0, 5e3, 2e4, 1e5)

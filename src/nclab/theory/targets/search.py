@@ -175,8 +175,6 @@ def _found(setting: Setting, point: Tensor) -> Solution:
         penalty=float(penalty),
         left=left,
         right=right,
-        lower=None,
-        proof="",
         geometry="found by search",
         source="docs/targets.md, search",
         norm=norm,

@@ -206,7 +206,7 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
             raise DataError(_too_many(f"{number:g}"))
         counts = [1.0] * int(number)
     try:
-        sizes = _exact(counts)
+        sizes = torch.as_tensor(counts, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"Expected counts as numbers, got {counts!r}.") from error
     if sizes.ndim != 1 or len(sizes) < 2:
@@ -221,11 +221,6 @@ def _counts(num_classes: int | None, counts: Any) -> Tensor:
         raise DataError(f"Expected counts above 0, got {float(sizes[bad]):g} for class {bad}.")
     _check_size("counts", float(sizes.min()), float(sizes.max()))
     return sizes
-
-
-def _exact(values: Any) -> Tensor:
-    """Return float64 values; a tensor of a plain list would round them to float32."""
-    return torch.as_tensor(values, dtype=torch.float64).detach().cpu()
 
 
 def _too_many(got: str) -> str:
@@ -288,7 +283,7 @@ def _targets(values: Any, num_classes: int, loss: str) -> Tensor | None:
     if loss != "cross_entropy":
         raise DataError(f"Expected soft targets with loss cross_entropy, got {loss}.")
     try:
-        targets = _exact(values)
+        targets = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"Expected targets as a matrix of numbers, got {values!r}.") from error
     if targets.shape != (num_classes, num_classes):
@@ -318,15 +313,15 @@ class Solution(NamedTuple):
     """(C, C) Gram of the classifier if both weight decays are equal."""
     right: Tensor
     """(C, C) Gram of the class means if both weight decays are equal."""
-    lower: float | None
-    """Proved lower bound on the objective; None without a proof."""
-    proof: str
     geometry: str
     source: str
     norm: float
     """Product |W| |H|, with H weighted by D."""
-    weight: float
+    weight: float = 0.0
     """Geometric mean t of the weight decays."""
+    lower: float | None = None
+    """Proved lower bound on the objective; None without a proof."""
+    proof: str = ""
     notes: tuple[str, ...] = ()
 
 

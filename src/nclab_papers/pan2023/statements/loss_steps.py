@@ -63,6 +63,23 @@ def class_loss_bound(weight: ArrayLike, features: ArrayLike) -> Inequality:
     return Inequality(left, ">=", right, "pan2023, Eq. (2.9)", tolerance=tolerance)
 
 
+def excess_for_zero(num_classes: int, product: float) -> float:
+    r"""Return the excess loss below which every class has a positive score.
+
+    $$\dot w_c\cdot\tilde h_c \le 0 \;\Rightarrow\; \varepsilon \ge
+    \tfrac1C\bigl[\log C+(C-1)\,g\bigl(\tfrac{C\alpha\beta}{C-1}\bigr)\bigr]-m$$
+
+    Source: pan2023, Thm 2.3.1 (proof, positive scores)
+    Range: [0, inf), without a bias; one class at 0, the others alike.
+
+    >>> round(excess_for_zero(10, 5.0), 4)
+    0.2128
+    """
+    other_classes = float(g(num_classes * product / (num_classes - 1), num_classes))
+    lowest = float(g(product, num_classes))
+    return (math.log(num_classes) + (num_classes - 1) * other_classes) / num_classes - lowest
+
+
 def argument_range(weight: ArrayLike, features: ArrayLike) -> Inequality:
     r"""Where the arguments of the strongly convex function lie, whatever the loss.
 
