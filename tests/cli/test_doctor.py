@@ -12,10 +12,9 @@ import torch
 from tests.cli.runner import call
 
 
-def found(*words: object) -> dict[str, dict[str, str]]:
-    return {
-        one["what"]: one for one in json.loads(call("doctor", *words, "--json").out)["findings"]
-    }
+def checks(*words: object) -> dict[str, dict[str, str]]:
+    rows = json.loads(call("doctor", *words, "--json").out)["checks"]
+    return {row["item"]: row for row in rows}
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +24,8 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_is_named(tmp_path: Path) -> None:
-    rows = found(tmp_path / "runs")
-    assert rows["torch"]["found"] == metadata.version("torch") == torch.__version__
+    rows = checks(tmp_path / "runs")
+    assert rows["torch"]["result"] == metadata.version("torch") == torch.__version__
     assert {"python", "nclab", "cores", "threads", "BLAS", "CUDA", "kernel cache"} <= set(rows)
     assert {"extra fast", "extra plot", "extra log", "extra serve"} <= set(rows)
     assert rows[f"writing to {tmp_path / 'runs'}"]["state"] == "good"
@@ -47,9 +46,9 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
         return version(name)
 
     monkeypatch.setattr(metadata, "version", without)
-    row = found()["extra log"]
+    row = checks()["extra log"]
     assert (row["state"], row["advice"]) == ("missing", "pip install nclab[log]")
-    assert row["found"].startswith("without tensorboard")
+    assert row["result"].startswith("without tensorboard")
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and sys.platform != "linux", reason="root writes everywhere")
@@ -59,5 +58,5 @@ def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
     assert done.code == 1
     assert "is a file" in " ".join(done.out.split())
     assert "1 of these are wrong" in done.out
-    row = found("/proc/nclab-runs")[f"writing to {Path('/proc/nclab-runs')}"]
+    row = checks("/proc/nclab-runs")[f"writing to {Path('/proc/nclab-runs')}"]
     assert row["state"] == "wrong"

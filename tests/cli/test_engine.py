@@ -76,7 +76,7 @@ def test_reproduce_on_ray_survives_a_lost_worker(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--address", "head:6379"), "Expected --address with --engine ray alone, got 'head:6379'"),
+        (("--address", "head:6379"), "Expected --address only with --engine ray, got 'head:6379'"),
         (("--engine", "dask"), "'dask'"),
     ],
 )

@@ -72,10 +72,10 @@ def test_records_of_other_kinds(runs: Path) -> None:
     ("words", "expected"),
     [
         (("--records", "epochs"), "Expected runs with records of epochs"),
-        (("--out", "all.xlsx"), "with the ending .csv, .parquet or .json, got all.xlsx"),
+        (("--out", "all.xlsx"), "with suffix .csv, .parquet or .json, got all.xlsx"),
         (("--format", "parquet"), "Expected --out FILE for parquet"),
         (("--format", "csv", "--json"), "Expected --json or --format csv, got both"),
-        (("--records", ","), "Expected one or more kinds in --records"),
+        (("--records", ","), "Expected at least one kind in --records"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(

@@ -169,7 +169,7 @@ def test_seeds_of_reproduce(
     [
         (("--seeds", "0"), "Expected --seeds from 1 to 1000, or a list as 0,3; got 0"),
         (("--seeds", "two"), "Expected integers in --seeds, got 'two'"),
-        (("--seeds", "1,2", "--seed", "3"), "Expected --seed beside a number of seeds"),
+        (("--seeds", "1,2", "--seed", "3"), "Expected --seed only with a number as --seeds"),
     ],
 )
 def test_seeds_that_say_nothing_are_one_line(words: tuple[str, ...], why: str) -> None:
@@ -189,8 +189,8 @@ def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("nclab runs . >&-", 2, "standard output to print to, but it is closed"),
-        ("nclab runs . --json >&-", 2, "standard output to print to, but it is closed"),
+        ("nclab runs . >&-", 2, "an open standard output, but it is closed"),
+        ("nclab runs . --json >&-", 2, "an open standard output, but it is closed"),
         ("nclab runs . >&- 2>&-", 2, ""),
         ("nclab runs nowhere 2>&-", 2, ""),
         ("nclab runs nowhere 2>/dev/full", 2, ""),

@@ -339,16 +339,16 @@ def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file
     for flags in (("--shuffled-labels",), ("--soft",)):
         done = call("measure", *parts, *flags)
         assert done.code == 2, flags
-        assert done.err.startswith(f"nclab: Expected {flags[0]} with a single .npz"), done.err
+        assert done.err.startswith(f"nclab: Expected {flags[0]} only with a single .npz"), done.err
         assert done.err.count("\n") == 1, flags
     address = ("--address", "here:1")
     for alone in (("--workers", 2), ("--skip-bad",), ("--engine", "ray"), address):
         done = call("measure", file, *alone)
         assert done.code == 2, alone
-        assert done.err.startswith(f"nclab: Expected {alone[0]} with several files"), done.err
+        assert done.err.startswith(f"nclab: Expected {alone[0]} only with several files"), done.err
     done = call("measure", *parts, *address)
     assert done.code == 2
-    assert "--address with --engine ray alone" in done.err
+    assert "--address only with --engine ray" in done.err
 
 
 def test_shards_have_intervals_dearer_metrics_and_test_data(parts: list[Path], file: Path) -> None:
@@ -390,28 +390,28 @@ def test_a_weight_in_shards_counts_if_all_have_the_same(tmp_path: Path) -> None:
     assert done.code == 2
     assert done.err == (
         "nclab: Expected one weight for all shards, but 1.npz and 0.npz hold different ones. "
-        "Choose one: --head FILE.\n"
+        "Choose one: weight= (--head FILE).\n"
     )
 
 
-def test_messages_name_flags_and_the_file(file: Path, tmp_path: Path) -> None:
+def test_messages_say_what_to_do_and_name_the_file(file: Path, tmp_path: Path) -> None:
     def error(*arguments: object) -> str:
         done = call("measure", *arguments)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         return done.err
 
-    assert "Pass --num-classes 5." in error(file, "--num-classes", 3)
+    assert "Pass num_classes=5." in error(file, "--num-classes", 3)
     gap = save(tmp_path / "gap.npz", X=DATA.features, y=np.where(DATA.labels == 1, 2, DATA.labels))
-    assert "Pass --allow-missing to skip these classes" in error(gap)
+    assert "Pass allow_missing=True" in error(gap)
     low = save(tmp_path / "low.npz", X=DATA.features, y=np.asarray(DATA.labels) - 1)
-    assert "Pass --ignore-index -1 if" in error(low)
+    assert "Pass ignore_index=-1 if" in error(low)
     hot = save(tmp_path / "hot.npz", X=DATA.features, y=np.eye(5)[DATA.labels])
-    assert "or pass --soft to measure" in error(hot)
+    assert "or pass soft=True" in error(hot)
     words = np.array(["a", "b", "c", "d", "e"])[DATA.labels]
     text = save(tmp_path / "text.npz", X=DATA.features, y=words, weight=DATA.weight)
-    assert "Pass --class-names all names" in error(text)
+    assert "Pass class_names= all names" in error(text)
     few = error(file, "--class-names", "a,b")
-    assert "got 2 --class-names and the label 4" in few
+    assert "got 2 class_names and the label 4" in few
     head = save(tmp_path / "head.npz", weight=DATA.weight)
     assert "each of the 5 rows of weight, got 2" in error(
         file, "--class-names", "a,b", "--head", head
@@ -457,4 +457,4 @@ def test_next_tokens_and_rare_ones_of_saved_hidden_states(tmp_path: Path) -> Non
     assert "got shapes (12, 9, 4) and (12, 8)" in done.err
     done = call("measure", path, "--next-tokens", "--min-count", 1000)
     assert (done.code, done.out) == (2, "")
-    assert "2 classes with --min-count 1000 samples, the largest has" in done.err
+    assert "2 classes with min_count=1000 samples, the largest has" in done.err

@@ -10,7 +10,7 @@ import typer
 
 from nclab.cli import sweep
 from nclab.cli.main import app
-from nclab.cli.options import ConfigGroup, Given, Options, with_options
+from nclab.cli.options import ConfigGroup, Configs, Options, with_options
 from nclab.errors import NclabError
 from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
 from nclab.training.data.fashion_mnist import FashionMNIST
@@ -60,10 +60,12 @@ def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[s
     """What a command with such options is given."""
     seen: list[Any] = []
 
-    @with_options(lambda: {"it": Options(Outer, "It", names or {}, leave_out=("secret",))})
-    def command(given: Given, out: Annotated[Path, typer.Option(help="Where.")] = Path()) -> None:
+    @with_options(lambda: {"it": Options(Outer, "It", names or {}, exclude=("secret",))})
+    def command(
+        configs: Configs, out: Annotated[Path, typer.Option(help="Where.")] = Path()
+    ) -> None:
         """Do it."""
-        seen.append((given["it"].build(secret=7), [*given["it"].changed().values()]))
+        seen.append((configs["it"].build(secret=7), [*configs["it"].changed().values()]))
 
     program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
     program.command(name="do")(command)
@@ -127,12 +129,12 @@ def test_every_field_of_a_sweep_is_an_option() -> None:
 
 def test_a_sweep_by_itself_is_its_config() -> None:
     groups = sweep._configs()
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for group in groups.values():
         for option in group.all():
             plain = option.default
-            given[option.name] = ",".join(map(str, plain)) if isinstance(plain, tuple) else plain
-    groups = {name: replace(group, given=given) for name, group in groups.items()}
+            values[option.name] = ",".join(map(str, plain)) if isinstance(plain, tuple) else plain
+    groups = {name: replace(group, values=values) for name, group in groups.items()}
     data = groups["teacher"].build()
     assert (data, groups["conic"].build()) == (Teacher(), ConicHull())
     assert groups["sweep"].build(data=data) == SweepConfig()

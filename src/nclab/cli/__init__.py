@@ -1,1 +1,3 @@
-"""The command line: one file per command; a command parses, calls one function and prints."""
+"""The command line: each command has one file, which parses, calls one function and prints."""
+
+__all__: list[str] = []

@@ -1,22 +1,12 @@
-"""`nclab certify`: what the loss guarantees."""
+"""`nclab certify`: guarantees that follow from the loss."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from nclab.cli.counts import COUNTS, read_counts
-from nclab.cli.flags import naming_flags
-from nclab.cli.output import print_json, print_table
+from nclab.cli.shared import COUNTS_HELP, JsonOption, print_json, print_table, read_counts
 from nclab.errors import DataError
-
-FLAGS = {
-    "num_classes": "--classes",
-    "bias_norm": "--bias-norm",
-    "weight_decay": "--weight-decay",
-    **{name: f"--{name}" for name in ("classes", "counts", "alpha", "beta", "loss", "delta")},
-}
-"""What the parameters of `certify` are called here."""
 
 
 def command(
@@ -30,7 +20,7 @@ def command(
     classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
     counts: Annotated[
         str | None,
-        typer.Option(help=f"{COUNTS} Then --alpha and --loss are means over all samples."),
+        typer.Option(help=f"{COUNTS_HELP} Then --alpha and --loss are means over all samples."),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Root mean square feature norm.")] = None,
     beta: Annotated[
@@ -43,49 +33,49 @@ def command(
         ),
     ] = None,
     bias_norm: Annotated[
-        float, typer.Option(help="Norm of the bias after its mean is taken off.")
+        float, typer.Option(help="Norm of the bias after subtracting its mean.")
     ] = 0.0,
     delta: Annotated[
         float | None,
-        typer.Option(help="Bound what a fraction 1 - delta of the classes, and pairs, has."),
+        typer.Option(help="Share of classes and pairs that the bounds may ignore."),
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(help="Optimum of the loss with this weight decay.")
+        float | None, typer.Option(help="Describe the optimum with this weight decay instead.")
     ] = None,
     head: Annotated[
         Path | None,
         typer.Option(metavar="<file>", help="File with weight and bias, if FILE has none."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say what the loss of a classifier guarantees about the geometry of its features.
+    """Print what the loss of a classifier guarantees about the geometry of its features.
 
     Example: [bold]nclab certify --classes 10 --alpha 2.2 --beta 2.3 --loss 0.035[/bold]
 
-    Of a measured network: [bold]nclab certify features.npz --head head.safetensors[/bold]
+    For saved features: [bold]nclab certify features.npz --head head.safetensors[/bold]
 
-    Over samples: [bold]nclab certify --counts 3x10,3x1 --alpha 2 --beta 1 --loss 0.3[/bold]
+    With class counts: [bold]nclab certify --counts 3x10,3x1 --alpha 2 --beta 1 --loss 0.3[/bold]
 
-    Of weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
+    With weight decay: [bold]nclab certify --classes 10 --weight-decay 5e-4[/bold]
     """
     numbers = {"--alpha": alpha, "--beta": beta, "--loss": loss}
     extra = {"--bias-norm": bias_norm} if bias_norm else {}
-    given = [name for name, value in (numbers | extra).items() if value is not None]
+    used = [name for name, value in (numbers | extra).items() if value is not None]
     if file is not None:
-        if given or any(one is not None for one in (classes, counts, weight_decay)):
+        if used or any(option is not None for option in (classes, counts, weight_decay)):
             raise DataError("Expected FILE alone, or --classes with numbers, got both.")
-        value, shown = _of_file(file, head, delta)
+        value, table = _of_file(file, head, delta)
     elif head is not None:
-        raise DataError("Expected --head beside FILE only, got it alone.")
+        raise DataError("Expected --head only together with FILE, got it alone.")
     elif classes is None and counts is None:
         raise DataError("Expected FILE or --classes, got neither. See nclab certify --help.")
     elif weight_decay is not None:
-        given += ["--delta"] if delta is not None else []
-        given += ["--counts, for which there is nclab target"] if counts is not None else []
-        if given:
-            raise DataError(f"Expected --weight-decay without {given[0]}, got both.")
+        used += ["--delta"] if delta is not None else []
+        used += ["--counts (use nclab target)"] if counts is not None else []
+        if used:
+            raise DataError(f"Expected --weight-decay without {used[0]}, got both.")
         assert classes is not None
-        value, shown = _of_weight_decay(classes, weight_decay)
+        value, table = _of_weight_decay(classes, weight_decay)
     else:
         from nclab.theory.certificates.certification import certify
 
@@ -97,13 +87,12 @@ def command(
             options["counts"] = read_counts(counts)
             classes = len(options["counts"]) if classes is None else classes
         assert classes is not None
-        with naming_flags(FLAGS):
-            certificate = certify(classes, alpha, beta, loss, delta, **options)
-        value, shown = certificate.to_dict(), certificate
+        certificate = certify(classes, alpha, beta, loss, delta, **options)
+        value, table = certificate.to_dict(), certificate
     if as_json:
         print_json(value)
     else:
-        print_table(shown)
+        print_table(table)
 
 
 def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[str, Any], Any]:
@@ -118,8 +107,7 @@ def _of_file(file: Path, head: Path | None, delta: float | None) -> tuple[dict[s
         weight=pick(heads, WEIGHT, head or file),
         bias=pick_optional(heads, BIAS),
     )
-    with naming_flags(FLAGS):
-        certificate = collapse.certificate(delta)
+    certificate = collapse.certificate(delta)
     return certificate.to_dict(), certificate
 
 
@@ -129,8 +117,7 @@ def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any],
 
     from nclab.theory.certificates.regularised import regularised_optimum
 
-    with naming_flags(FLAGS):
-        optimum = regularised_optimum(classes, weight_decay)
+    optimum = regularised_optimum(classes, weight_decay)
     table = Table("quantity", "at the optimum", header_style="bold")
     table.columns[1].justify = "right"
     for name, value in (
@@ -144,9 +131,9 @@ def _of_weight_decay(classes: int, weight_decay: float) -> tuple[dict[str, Any],
         table.add_row(name, f"{value:.6g}")
     if optimum.product > 0:
         words = (
-            "Trained to the optimum, the network is a simplex ETF with these norms; "
-            "a weight decay from the critical one on would shrink everything to zero."
+            "At the optimum, the network is a simplex ETF with these norms. From the critical "
+            "weight decay on, all weights and features would be zero."
         )
     else:
-        words = "This weight decay is at least the critical one: the optimum is all zeros."
+        words = "This weight decay is at least the critical one, so the optimum is zero."
     return optimum.to_dict(), Group(table, words)

@@ -1,12 +1,12 @@
-"""`nclab claims`: every statement of the papers, checked."""
+"""`nclab claims`: check the statements of the papers."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nclab.cli.output import print_json, print_table
 from nclab.cli.reproduce import PresetName
+from nclab.cli.shared import JsonOption, print_json, print_table
 from nclab.errors import NclabError
 
 RUNS = Path("runs")
@@ -15,7 +15,7 @@ RUNS = Path("runs")
 def command(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Ids or their beginnings; all claims by default."),
+        typer.Argument(metavar="[ID]...", help="Ids or prefixes of ids; all claims by default."),
     ] = None,
     preset: Annotated[
         PresetName, typer.Option(help="quick: half a minute; paper: ten times the data.")
@@ -24,18 +24,18 @@ def command(
         Path | None,
         typer.Option(
             metavar="<folder>",
-            help="Folder of `nclab reproduce`, this machine's own runs; ./runs by default.",
+            help="Folder with the runs of `nclab reproduce` on this machine; ./runs by default.",
         ),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option(help="Judge results from this machine's own runs, whatever their size.")
+        bool, typer.Option(help="Judge results from the runs on this machine, whatever their size.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check the statements of the papers and say which hold, with the evidence.
+    """Check the statements of the papers; print which ones hold, with the evidence.
 
-    Results of experiments are judged from what is recorded at the size of the paper; what the
-    runs in RUNS say stands beside it.
+    Results of experiments are judged from recorded runs at the size of the paper. The results of
+    the runs on this machine are shown next to them.
 
     Example: [bold]nclab claims pan2023/lemma-2.4.6[/bold]
 
@@ -49,14 +49,14 @@ def command(
 
     chosen = find(ids or [])
     if runs is not None and not runs.is_dir():
-        raise NclabError(f"Expected the folder of nclab reproduce as --runs, got {runs}.")
-    wanted = sorted({one.needs for one in chosen if one.needs})
-    numbers = read_numbers(runs or RUNS, wanted)
+        raise NclabError(f"Expected --runs as the folder of `nclab reproduce`, got {runs}.")
+    experiments = sorted({claim.needs for claim in chosen if claim.needs})
+    numbers = read_numbers(runs or RUNS, experiments)
     with one_thread():
         judged = judge_all(preset.value, numbers, ids=ids or [], fresh=fresh)
     if as_json:
         print_json(judged)
     else:
         print_table(*claims_table(judged, errata()))
-        if runs is not None and wanted and not numbers:
-            print_table(f"{runs} has no numbers of these experiments: {', '.join(wanted)}.")
+        if runs is not None and experiments and not numbers:
+            print_table(f"{runs} has no numbers of these experiments: {', '.join(experiments)}.")

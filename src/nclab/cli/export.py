@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.output import print_json
+from nclab.cli.shared import RunsArgument, check_runs_folder, print_json
 from nclab.errors import DataError, NclabError
 
 
 class Format(StrEnum):
-    """What is written."""
+    """File formats."""
 
     csv = "csv"
     parquet = "parquet"
@@ -20,29 +20,29 @@ class Format(StrEnum):
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder with runs.")],
+    folder: RunsArgument,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="<file>", help="File to write; its ending says the format."
+            "--out", "-o", metavar="<file>", help="File to write; its suffix sets the format."
         ),
     ] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--format", help="By default the file's ending, else csv."),
+        typer.Option("--format", help="Format, by default that of the file's suffix, else csv."),
     ] = None,
     records: Annotated[
         str,
         typer.Option(help="Kinds of records, separated by commas: measurement, epoch, alarm, end…"),
     ] = "measurement",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON list; as --format json.")
+        bool, typer.Option("--json", help="Print JSON, as --format json does.")
     ] = False,
 ) -> None:
     """Write the records of runs with their configuration as one flat table: csv, parquet, json.
 
-    A row for each layer and moment; without --out the table is printed. Runs that cannot be read
-    are left out, and said on standard error.
+    The table has a row for each layer and measurement. Without --out it is printed. Runs that
+    cannot be read are skipped with a message on standard error.
 
     Example: [bold]nclab export runs/ --out runs.csv[/bold]
 
@@ -52,14 +52,12 @@ def command(
     from nclab.records.export import FORMATS, encoded, record_rows, write_rows
     from nclab.records.read import LeftOut
 
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DataError(f"Expected a folder with runs, but {folder} {what}.")
+    check_runs_folder(folder)
     kinds = tuple(word.strip() for word in records.split(",") if word.strip())
     if not kinds:
-        raise NclabError(f"Expected one or more kinds in --records, got {records!r}.")
+        raise NclabError(f"Expected at least one kind in --records, got {records!r}.")
     kind = _format(out, form, as_json, FORMATS)
-    if out is not None:  # before everything is read
+    if out is not None:  # check the file before reading the runs
         resolve_output(out, "Name another file, or leave --out out to print.")
     left_out: list[LeftOut] = []
     rows = record_rows(folder, kinds=kinds, left_out=left_out)
@@ -88,9 +86,9 @@ def _format(out: Path | None, form: Format | None, as_json: bool, known: tuple[s
         chosen = out.suffix.removeprefix(".")
         if chosen not in known:
             raise NclabError(
-                f"Expected --out with the ending .csv, .parquet or .json, got {out.name}. Or pass "
-                "--format."
+                f"Expected --out with suffix .csv, .parquet or .json, got {out.name}. Change it or "
+                "pass --format."
             )
     if chosen == "parquet" and out is None:
-        raise NclabError("Expected --out FILE for parquet, which is no text, got none.")
+        raise NclabError("Expected --out FILE for parquet, which cannot be printed; got none.")
     return chosen

@@ -1,4 +1,4 @@
-"""`nclab landscape`: what a point is on its sphere."""
+"""`nclab landscape`: classify a point of the loss on its sphere."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.output import print_json, print_table
+from nclab.cli.shared import JsonOption, print_json, print_table
 
 
 class Reduction(StrEnum):
-    """The loss over samples."""
+    """Reduction of the loss over samples."""
 
     mean = "mean"
     sum = "sum"
@@ -20,15 +20,18 @@ def command(
     point: Annotated[
         Path | None,
         typer.Argument(
-            metavar="POINT", help=".npz or .safetensors with weight|W and features|X|H, by class."
+            metavar="POINT",
+            help=".npz or .safetensors with weight|W and features|X|H, sorted by class.",
         ),
     ] = None,
-    example: Annotated[str | None, typer.Option(help="A point of the paper: 3.1.")] = None,
-    scale: Annotated[float, typer.Option(help="Scale of the example's point.")] = 1.0,
+    example: Annotated[
+        str | None, typer.Option(help="Example of the paper to classify: 3.1.")
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Factor of the example's point.")] = 1.0,
     reduction: Annotated[
-        Reduction, typer.Option(help="Of the loss; the paper's is the sum.")
+        Reduction, typer.Option(help="Reduction of the loss over samples; sum in the paper.")
     ] = Reduction.sum,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
     out: Annotated[
         Path | None, typer.Option(metavar="<folder>", help="New folder for the run and figures.")
     ] = None,
@@ -42,9 +45,9 @@ def command(
 
     subject = find_point(point, example, scale=scale, reduction=reduction.value)
     folder = None if out is None else prepare_folder(out)
-    found = examine(subject)
-    lines = [] if folder is None else write_examination(found, folder)
+    result = examine(subject)
+    lines = [] if folder is None else write_examination(result, folder)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        print_table(*found.show(), *lines)
+        print_table(*result.show(), *lines)

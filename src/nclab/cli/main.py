@@ -1,13 +1,14 @@
-"""The `nclab` command. Heavy imports happen inside the commands, so that it starts at once."""
+"""The `nclab` command. Heavy imports happen inside the commands, so that it starts quickly."""
 
 import contextlib
 import io
+import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -29,13 +30,12 @@ from nclab.cli import (
     verify,
 )
 from nclab.cli.options import ConfigGroup
-from nclab.cli.surroundings import refused, say, settle
 from nclab.errors import NclabError, NclabWarning
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
-"""What unknown options and bad values raise; its home differs between versions of typer."""
+"""Error for unknown options and bad values; versions of typer define it in different modules."""
 STOPPED = 130
-"""The exit code of a program that Ctrl-C has ended."""
+"""Exit code after Ctrl-C."""
 
 app = typer.Typer(
     name="nclab",
@@ -63,12 +63,12 @@ COMMANDS = (
     serve,
     doctor,
 )
-for one in COMMANDS:
-    app.command(name=one.__name__.rpartition(".")[2])(one.command)
+for module in COMMANDS:
+    app.command(name=module.__name__.rpartition(".")[2])(module.command)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(value: bool) -> None:
+    if value:
         typer.echo(f"nclab {__version__}")
         raise typer.Exit
 
@@ -85,39 +85,61 @@ def main(
     """The neural collapse laboratory: measure, certify, reproduce."""
 
 
-def fail(message: str) -> NoReturn:
-    """One line on standard error, exit code 2, whatever can still be written."""
-    say(message)
-    settle(sys.stdout)
-    sys.exit(2)
+def run() -> None:
+    """Run the command; print an error as one line on standard error with exit code 2."""
+    if problem := _prepare_process():
+        _fail(problem)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # print ? for letters the terminal does not have
+            stream.reconfigure(errors="replace")
+    warnings.formatwarning = _format_warning
+    try:
+        with _Interrupts().noticed():
+            code = app(standalone_mode=False)
+        if code == STOPPED:  # typer returns this after Ctrl-C without a message
+            _print_error("Stopped.")
+        sys.stdout.flush()  # raises here, not at exit, if the disk is full
+        sys.exit(code)
+    except NclabError as error:
+        _fail(str(error))
+    except MemoryError:
+        _fail("Expected enough memory for this command, got too little. Use smaller arrays.")
+    except USAGE_ERROR as error:
+        message = error.format_message()
+        if len(sys.argv) == 1:  # without arguments the message is the help
+            typer.echo(message)
+            sys.exit(2)
+        end = "" if message.endswith(("?", ".")) else "."
+        _fail(f"{message}{end} See nclab --help.".replace("\n", " "))
+    except (KeyboardInterrupt, typer.Abort):  # other versions of typer raise after Ctrl-C
+        _print_error("Stopped.")
+        _flush_or_drop(sys.stdout)
+        sys.exit(STOPPED)
+    except BrokenPipeError:  # the reader, for example `head`, has ended
+        _flush_or_drop(sys.stdout)
+        _flush_or_drop(sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        where = error.filename or "a file or connection"
+        _fail(f"Cannot use {where}: {error.strerror or error}.")
 
 
-def _one_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
-    """A warning of ours without the place in the code that it comes from."""
-    if issubclass(category, NclabWarning):
-        return f"nclab: {message}\n"
-    return _FORMAT(message, category, *place, **more)
-
-
-_FORMAT = warnings.formatwarning
-
-
-class Interrupts:
-    """Notices Ctrl-C: what an import that is interrupted raises need not be KeyboardInterrupt."""
+class _Interrupts:
+    """Handler of Ctrl-C, because an interrupted import may raise any other exception."""
 
     came = False
 
     def __call__(self, *_: Any) -> NoReturn:
-        """The handler of the signal."""
+        """Note the signal and raise KeyboardInterrupt."""
         self.came = True
         raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def noticed(self) -> Iterator[None]:
-        """Whatever is raised after Ctrl-C is raised because of it."""
+        """Convert any exception after Ctrl-C to KeyboardInterrupt."""
         before = signal.getsignal(signal.SIGINT)
-        ours = threading.current_thread() is threading.main_thread()
-        if ours and before is signal.default_int_handler:
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if in_main_thread and before is signal.default_int_handler:
             signal.signal(signal.SIGINT, self)
         try:
             yield
@@ -126,44 +148,63 @@ class Interrupts:
                 raise KeyboardInterrupt from error
             raise
         finally:
-            if ours and signal.getsignal(signal.SIGINT) is self:
+            if in_main_thread and signal.getsignal(signal.SIGINT) is self:
                 signal.signal(signal.SIGINT, before)
 
 
-def run() -> None:
-    """Entry point: an error is one line on standard error and exit code 2."""
-    if missing := refused():
-        fail(missing)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no Σ shows a question mark
-            stream.reconfigure(errors="replace")
-    warnings.formatwarning = _one_line
+_DEFAULT_FORMAT = warnings.formatwarning
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], *position: Any, **options: Any
+) -> str:
+    """Format a warning of nclab without its position in the code."""
+    if issubclass(category, NclabWarning):
+        return f"nclab: {message}\n"
+    return _DEFAULT_FORMAT(message, category, *position, **options)
+
+
+def _fail(message: str) -> NoReturn:
+    """Print one line on standard error and exit with code 2, even if output is impossible."""
+    _print_error(message)
+    _flush_or_drop(sys.stdout)
+    sys.exit(2)
+
+
+def _print_error(message: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        typer.echo(f"nclab: {message}", err=True)
+    _flush_or_drop(sys.stderr)
+
+
+def _flush_or_drop(stream: TextIO) -> None:
+    """Write the buffer of a stream, or drop it; otherwise Python would change the exit code."""
     try:
-        with Interrupts().noticed():
-            code = app(standalone_mode=False)
-        if code == STOPPED:  # typer has swallowed Ctrl-C without a word
-            say("Stopped.")
-        sys.stdout.flush()  # here it can be said that the disk is full
-        sys.exit(code)
-    except NclabError as error:
-        fail(str(error))
-    except MemoryError:
-        fail("Expected enough memory for this, got too little. Take smaller arrays.")
-    except USAGE_ERROR as error:
-        message = error.format_message()
-        if len(sys.argv) == 1:  # no arguments: the help is the answer
-            typer.echo(message)
-            sys.exit(2)
-        end = "" if message.endswith(("?", ".")) else "."
-        fail(f"{message}{end} See nclab --help.".replace("\n", " "))
-    except (KeyboardInterrupt, typer.Abort):  # as other versions of typer tell of it
-        say("Stopped.")
-        settle(sys.stdout)
-        sys.exit(STOPPED)
-    except BrokenPipeError:  # The reader, `head` perhaps, has seen enough.
-        settle(sys.stdout)
-        settle(sys.stderr)
-        sys.exit(1)
-    except OSError as error:
-        where = error.filename or "a file or connection"
-        fail(f"Cannot use {where}: {error.strerror or error}.")
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _prepare_process() -> str | None:
+    """Replace closed streams; return a message if no command can work, else None."""
+    closed = sys.stdout is None
+    for descriptor in range(3):
+        # A file that is opened later must not get the number, and the output, of a closed stream.
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # uses the lowest free number
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if closed:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return "Expected an open standard output, but it is closed. Use >/dev/null to see nothing."
+    try:
+        os.getcwd()
+    except OSError as error:  # numerical libraries end the process without a current folder
+        return (
+            f"Expected a current folder, but it is gone or closed ({error.strerror}). Change to "
+            "another folder."
+        )
+    return None

@@ -1,13 +1,21 @@
 """`nclab measure`: the neural collapse of saved features."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
-from nclab.cli.flags import in_flags
-from nclab.cli.output import print_json, print_table
+from nclab.cli.shared import (
+    AddressOption,
+    EngineName,
+    EngineOption,
+    JsonOption,
+    open_engine,
+    print_json,
+    print_table,
+)
 from nclab.errors import NclabError
 
 if TYPE_CHECKING:
@@ -26,44 +34,46 @@ def command(
     ],
     head: Annotated[
         Path | None,
-        typer.Option(metavar="<file>", help="File with weight and bias, if FILE has none."),
+        typer.Option(metavar="<file>", help="File with weight and bias, if FILE lacks them."),
     ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
-            metavar="<file>", help="File with the labels, .npy or .csv, if FILE has none."
+            metavar="<file>", help="File with the labels, .npy or .csv, if FILE has no labels."
         ),
     ] = None,
     test: Annotated[
         Path | None,
         typer.Option(
             metavar="<file>",
-            help="File, folder or pattern of test features and labels, compared with FILE's class "
-            "means.",
+            help="File, folder or pattern with test features and labels, to compare with the class "
+            "means of FILE.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
     one_pass: Annotated[
-        bool, typer.Option("--one-pass", help="Only what one reading of the features gives.")
+        bool,
+        typer.Option("--one-pass", help="Read the features once; skip metrics that need more."),
     ] = False,
     metrics: Annotated[
-        str, typer.Option(help="'all' adds the dearer metrics; or names of them, with commas.")
+        str,
+        typer.Option(help="'default', 'all' (adds expensive metrics), or names with commas."),
     ] = "default",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show every scalar with its 95 % interval.")
     ] = False,
     shuffled_labels: Annotated[
         bool,
-        typer.Option("--shuffled-labels", help="Show also the scores of shuffled labels."),
+        typer.Option("--shuffled-labels", help="Also show the scores of shuffled labels."),
     ] = False,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Leave out classes without samples.")
+        bool, typer.Option("--allow-missing", help="Skip classes without samples.")
     ] = False,
     min_count: Annotated[
         int | None,
         typer.Option(
             metavar="<int>",
-            help="Leave out classes with fewer samples; 1 for those without.",
+            help="Skip classes with fewer samples; 1 skips classes without samples.",
             min=1,
             max=2**62,
         ),
@@ -72,15 +82,15 @@ def command(
         bool,
         typer.Option(
             "--next-tokens",
-            help="Features are hidden states (B, T, d), labels the tokens (B, T): each row's label "
-            "is the next one.",
+            help="Features are hidden states (B, T, d) and labels are tokens (B, T); predict the "
+            "next token.",
         ),
     ] = False,
     num_classes: Annotated[
         int | None,
         typer.Option(
             metavar="<int>",
-            help="Number of classes, if the labels do not show it.",
+            help="Number of classes, if the labels do not contain the last class.",
             min=2,
             max=2**40,
         ),
@@ -101,51 +111,57 @@ def command(
         int | None,
         typer.Option(
             metavar="<int>",
-            help="Processes for shards; by default one per core, 0 for none beside this.",
+            help="Number of processes for shards, by default one per core; 0 uses this process.",
             min=0,
         ),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.")
+        bool, typer.Option("--skip-bad", help="Skip shards that cannot be read.")
     ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(
             metavar="<folder>",
-            help="Folder for the sums of shards that are done, to go on after a kill.",
+            help="Folder for the sums of finished shards, to continue after a kill.",
         ),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="What may be used beside the features: 8GB. More is refused at once."),
+        typer.Option(help="Memory limit besides the features, for example 8GB."),
     ] = None,
 ) -> None:
-    """Measure the neural collapse of saved features, and of the classifier that reads them.
+    """Measure the neural collapse of saved features and of their classifier.
 
     Example: [bold]nclab measure features.npz --head head.safetensors --json[/bold]
 
-    Of many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
+    With many files: [bold]nclab measure features/*.safetensors --head head.safetensors[/bold]
 
-    Of many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
+    With many classes: [bold]nclab measure features/*.safetensors --memory 8GB --one-pass[/bold]
     """
     shards = [] if labels is not None and len(files) == 1 else _shards(files)
     if labels is not None and shards:
         raise NclabError(f"Expected --labels with one FILE, got it with {len(shards)}.")
-    others = [] if test is None else _shards([test])
-    whole = {"shuffled_labels": shuffled_labels, "soft": soft, "next_tokens": next_tokens}
-    many = {
+    test_shards = [] if test is None else _shards([test])
+    file_options = {
+        "shuffled_labels": shuffled_labels,
+        "soft": soft,
+        "next_tokens": next_tokens,
+    }
+    shard_flags = {
         "--engine": engine is not EngineName.local,
         "--address": address is not None,
         "--workers": workers is not None,
         "--skip-bad": skip_bad,
         "--keep": keep is not None,
     }
-    _refuse(
-        {f"--{name.replace('_', '-')}": given for name, given in whole.items()}
-        if shards or others
-        else many,
-        shards or others,
-    )
+    if shards or test_shards:
+        flags = {f"--{name.replace('_', '-')}": value for name, value in file_options.items()}
+        _reject_flags(
+            flags,
+            f"a single .npz or .safetensors file, got {len(shards or test_shards)} shards",
+        )
+    else:
+        _reject_flags(shard_flags, "several files or a folder, got one file")
     weight, bias = _head(files[0], head, shards)
     options: dict[str, Any] = {
         "weight": weight,
@@ -159,12 +175,16 @@ def command(
         "intervals": intervals,
         "memory": memory,
     }
-    with chosen(engine, address) as place:
-        of_shards = {"engine": place, "workers": workers, "skip_bad": skip_bad, "keep": keep}
-        own: dict[str, Any] = of_shards if shards else whole
-        with in_flags():
-            both = {**options, **own, "allow_missing": allow_missing}
-            collapse = _measured(files[0], shards, labels, **both)
+    with open_engine(engine, address) as opened:
+        shard_options = {"engine": opened, "workers": workers, "skip_bad": skip_bad, "keep": keep}
+        collapse = _measured(
+            files[0],
+            shards,
+            labels,
+            allow_missing=allow_missing,
+            **options,
+            **(shard_options if shards else file_options),
+        )
         title = (
             f"{f'{len(shards)} files' if len(shards) > 1 else files[0].name}: "
             f"{collapse.samples} samples, {collapse.num_classes} classes, dimension {collapse.dim}"
@@ -172,22 +192,36 @@ def command(
         if test is None:
             print_json(collapse.to_dict()) if as_json else print_table(title, collapse)
             return
-        if class_names is None and collapse.class_names is not None:  # the labels are names
+        if class_names is None and collapse.class_names is not None:  # labels are names
             options["class_names"] = collapse.class_names
         elif num_classes is None and class_names is None and weight is None:
-            # A test set may lack the last classes, and have those that are left out here.
+            # A test set may lack the last classes, and may have classes that are skipped here.
             options["num_classes"] = max((*collapse.classes, *collapse.left_out)) + 1
-        own = of_shards if others else whole
-        with in_flags(test):
-            held_out = _measured(test, others, None, reference=collapse, **options, **own)
+        kind_options: dict[str, Any] = shard_options if test_shards else file_options
+        with _naming(test):
+            test_collapse = _measured(
+                test, test_shards, None, reference=collapse, **options, **kind_options
+            )
     if as_json:
-        print_json({**collapse.to_dict(), "test": held_out.to_dict()})
+        print_json({**collapse.to_dict(), "test": test_collapse.to_dict()})
     else:
-        print_table(f"{title}; {test.name}: {held_out.samples} samples", _both(collapse, held_out))
+        title += f"; {test.name}: {test_collapse.samples} samples"
+        print_table(title, _both(collapse, test_collapse))
 
 
-def _measured(file: Path, shards: list[Path], beside: Path | None, **options: Any) -> "Collapse":
-    """One file that is read whole, its labels perhaps in another, or shards."""
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Add the file to errors that do not name it."""
+    try:
+        yield
+    except NclabError as error:
+        if str(file) in str(error):
+            raise
+        raise NclabError(f"{file}: {error}") from error
+
+
+def _measured(file: Path, shards: list[Path], label_file: Path | None, **options: Any) -> "Collapse":
+    """Measure shards, or a single file whose labels may be in another file."""
     from nclab.array_files import FEATURES, LABELS, pick, read_arrays, read_labels
     from nclab.measurement.arrays import measure_features
     from nclab.measurement.shards import measure_shards
@@ -196,12 +230,12 @@ def _measured(file: Path, shards: list[Path], beside: Path | None, **options: An
         return measure_shards(shards, **options)
     arrays = read_arrays(file)
     features = pick(arrays, FEATURES, file)
-    labels = pick(arrays, LABELS, file) if beside is None else read_labels(beside)
+    labels = pick(arrays, LABELS, file) if label_file is None else read_labels(label_file)
     return measure_features(features, labels, **options)
 
 
 def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
-    """Weight and bias: of the file of their own, else of FILE, else what all shards hold."""
+    """Return weight and bias from their file, else from FILE, else from what all shards have."""
     from nclab.array_files import BIAS, WEIGHT, pick, pick_optional, read_arrays
     from nclab.measurement.shard_files import common_head
 
@@ -209,8 +243,7 @@ def _head(file: Path, head: Path | None, shards: list[Path]) -> tuple[Any, Any]:
         arrays = read_arrays(head)
         return pick(arrays, WEIGHT, head), pick_optional(arrays, BIAS)
     if shards:
-        with in_flags():
-            return common_head(shards)
+        return common_head(shards)
     arrays = read_arrays(file)
     return pick_optional(arrays, WEIGHT), pick_optional(arrays, BIAS)
 
@@ -225,22 +258,17 @@ def _both(collapse: "Collapse", held_out: "Collapse") -> Any:
 
 
 def _shards(files: list[Path]) -> list[Path]:
-    """The files that are measured as one array; none where a single file is read whole."""
+    """Return the files of shards; nothing if a single file is read into memory."""
     from nclab.measurement.shard_files import SUFFIXES, find_shards, is_pattern
 
-    one = files[0]
-    in_slices = one.suffix in SUFFIXES and one.suffix not in (".npz", ".safetensors")
-    if len(files) > 1 or one.is_dir() or is_pattern(one) or in_slices:
+    first = files[0]
+    in_slices = first.suffix in SUFFIXES and first.suffix not in (".npz", ".safetensors")
+    if len(files) > 1 or first.is_dir() or is_pattern(first) or in_slices:
         return find_shards(files)
     return []
 
 
-def _refuse(flags: dict[str, bool], shards: list[Path]) -> None:
-    """Refuse options that shards, or a file that is read whole, do not have."""
-    for flag in (flag for flag, given in flags.items() if given):
-        if shards:
-            raise NclabError(
-                f"Expected {flag} with a single .npz or .safetensors file only, got {len(shards)} "
-                "shards."
-            )
-        raise NclabError(f"Expected {flag} with several files or a folder only, got one file.")
+def _reject_flags(flags: dict[str, bool], needed: str) -> None:
+    """Raise for the first flag that is set."""
+    for flag in (flag for flag, is_set in flags.items() if is_set):
+        raise NclabError(f"Expected {flag} only with {needed}.")

@@ -1,14 +1,13 @@
-"""A command's options from its configs: a field and its docstring are a flag and its help.
+"""Options of a command from dataclasses: each field becomes a flag, its docstring the help.
 
-A config may import torch, which takes seconds. So these options are made when their command is
-called, not when the program starts.
+Importing a config may import torch, which takes seconds. Therefore these options are created when
+their command is called, not when the program starts.
 """
 
 import ast
 import dataclasses
 import inspect
 import itertools
-import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import typer
 from typer.core import TyperGroup
 
-from nclab.cli.flags import naming_flags
 from nclab.errors import NclabError
 from nclab.text import scientific
 
@@ -27,294 +25,286 @@ Command = Callable[..., None]
 
 
 class Option(NamedTuple):
-    """One field as an option."""
+    """One field of a config as an option."""
 
     path: str
-    """Where the field is, as in `shape.width`."""
+    """Path of the field, for example `shape.width`."""
     name: str
-    """What the parameter of the command is called."""
+    """Name of the command's parameter."""
     kind: Any
-    """The type of the field."""
+    """Type of the field."""
     default: Any
     help: str
     several: bool = False
-    """Whether it takes several values, each for networks of their own."""
-    more: tuple[str, ...] = ()
-    """Words of plugins, beside those that the type names."""
+    """Whether the option accepts several values, each for separate networks."""
+    extra_choices: tuple[str, ...] = ()
+    """Names from plugins that the field accepts."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it takes, where these are known."""
-        return (*get_args(self.kind), *self.more)
+        """Accepted words, if the type is a Literal."""
+        return (*get_args(self.kind), *self.extra_choices)
 
     @property
     def flag(self) -> str:
-        """As it is typed."""
+        """Flag on the command line."""
         return "--" + self.name.replace("_", "-")
 
 
 @dataclass(frozen=True)
 class Options:
-    """An option for every field of a config, and of the configs inside it.
+    """Options for all fields of a config and of the configs inside it.
 
     >>> from nclab.training.fleet.recipe import Member
-    >>> member = Options(Member, "Member", names={"norm": "batch_norm"}, leave_out=("seed",))
+    >>> member = Options(Member, "Member", names={"norm": "batch_norm"}, exclude=("seed",))
     >>> [option.flag for option in member.all()]
     ['--batch-norm', '--weight-decay']
-    >>> replace(member, given={"batch_norm": "none", "weight_decay": 0.1}).build(seed=2)
+    >>> replace(member, values={"batch_norm": "none", "weight_decay": 0.1}).build(seed=2)
     Member(norm='none', weight_decay=0.1, seed=2)
     """
 
     config: Any
-    """A dataclass; the first sentence of a field's docstring is the help of its option."""
+    """Dataclass; the first sentence of a field's docstring is the help of its option."""
     panel: str
-    """The heading above the options."""
+    """Heading above the options in the help."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Options that are not called as their field, as in {"shape.width": "neurons"}."""
-    leave_out: Collection[str] = ()
-    """Fields that are no options, as in ("shape.inputs",)."""
+    """Names of options that differ from their field, by path."""
+    exclude: Collection[str] = ()
+    """Paths of fields that are no options."""
     several: tuple[str, ...] = ()
-    """How the paths of fields begin that take several values; "" for all."""
-    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By path, words of plugins that a field takes beside those of its type."""
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """What came, by the names of the options."""
+    """Prefixes of the paths of fields that accept several values; "" for all."""
+    extra_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names from plugins that a field accepts, by path."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Values from the command line by the names of the options."""
 
     def all(self) -> Iterator[Option]:
-        """In the order of the fields."""
-        for path, kind, default, about in _fields(self.config, self.leave_out):
+        """Yield the options in the order of the fields."""
+        for path, kind, default, text in _fields(self.config, self.exclude):
             name = self.names.get(path, path.rpartition(".")[2])
-            several, more = path.startswith(self.several), self.more.get(path, ())
-            yield Option(path, name, kind, default, about, several, more)
+            extra = self.extra_choices.get(path, ())
+            yield Option(path, name, kind, default, text, path.startswith(self.several), extra)
 
     def build(self, **known: Any) -> Any:
-        """The config of what was given, and of what is known about the fields left out.
-
-        Of several values it has the first.
-        """
+        """Return the config with the first value of every option; `known` has excluded fields."""
         values = {option.path: self._values(option)[0] for option in self.all()}
         return _build(self.config, "", values, known)
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """By path, the fields that were given more than one value."""
-        found = {option.path: self._values(option) for option in self.all()}
-        return {path: values for path, values in found.items() if len(values) > 1}
+        """Return, by path, the values of fields that have several."""
+        values = {option.path: self._values(option) for option in self.all()}
+        return {path: several for path, several in values.items() if len(several) > 1}
 
     def changed(self) -> dict[str, str]:
-        """By path, the flags whose values are not those that the config has by itself."""
-        pairs = ((option, self._values(option)) for option in self.all())
-        return {option.path: option.flag for option, values in pairs if values != (option.default,)}
+        """Return, by path, the flags whose values differ from the default."""
+        return {
+            option.path: option.flag
+            for option in self.all()
+            if self._values(option) != (option.default,)
+        }
 
     def _values(self, option: Option) -> tuple[Any, ...]:
-        """One, or those that commas part."""
-        given = self.given[option.name]
-        return _several(option, given) if option.several else (_value(option, given),)
+        value = self.values[option.name]
+        return _read_several(option, value) if option.several else (_read_value(option, value),)
 
 
-Given = Mapping[str, Options]
-"""The options of a command's configs by name, with what was given."""
+Configs = Mapping[str, Options]
+"""Options of a command's configs by name, with the values from the command line."""
 
 
-def with_options(find: Callable[[], Mapping[str, Options]]) -> Callable[[Command], Command]:
-    """For a command whose first parameter is `Given`; `find` imports its configs."""
+def with_options(find: Callable[[], Configs]) -> Callable[[Command], Command]:
+    """Add the options of configs to a command whose first parameter is `Configs`.
+
+    `find` imports the configs. It runs when the command is called.
+    """
 
     def decorate(command: Command) -> Command:
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        _, *explicit = inspect.signature(command, eval_str=True).parameters.values()
 
         def complete() -> Command:
-            options = find()
-            derived: dict[str, Any] = {}
-            meant: dict[str, Any] = {}
-            for group in options.values():
-                for option in group.all():
-                    # Configs may share an option, of which only one will be built.
-                    what = (option.path, option.kind, option.default)
-                    assert meant.setdefault(option.name, what) == what, f"two {option.flag}"
-                    derived.setdefault(option.name, _parameter(option, group.panel))
+            configs = find()
+            parameters: dict[str, Any] = {}
+            definitions: dict[str, Any] = {}
+            for options in configs.values():
+                for option in options.all():
+                    # Configs may share an option if only one of them will be built.
+                    definition = (option.path, option.kind, option.default)
+                    first = definitions.setdefault(option.name, definition)
+                    assert first == definition, f"two {option.flag}"
+                    parameters.setdefault(option.name, _parameter(option, options.panel))
 
-            def whole(**values: Any) -> None:
-                found = {name: values.pop(name) for name in derived}
-                given = {name: replace(one, given=found) for name, one in options.items()}
-                with naming_flags(flags_of(given)):
-                    command(given, **values)
+            def with_values(**values: Any) -> None:
+                config_values = {name: values.pop(name) for name in parameters}
+                filled = {
+                    k: replace(options, values=config_values) for k, options in configs.items()
+                }
+                command(filled, **values)
 
-            return _signed(whole, command, [*own, *derived.values()])
+            return _with_signature(with_values, command, [*explicit, *parameters.values()])
 
-        def listed(**values: Any) -> None:
+        def incomplete(**values: Any) -> None:
             complete()(**values)
 
-        vars(listed)["complete"] = complete
-        return _signed(listed, command, own)
+        vars(incomplete)["complete"] = complete
+        return _with_signature(incomplete, command, explicit)
 
     return decorate
 
 
-def flags_of(given: Given) -> dict[str, str]:
-    """The flag of every field of a command's configs, by what it and its option are called.
-
-    Of two fields of one name the first.
-    """
-    flags: dict[str, str] = {}
-    for options in given.values():
-        for option in options.all():
-            for name in (option.path.rpartition(".")[2], option.name):
-                flags.setdefault(name, option.flag)
-    return flags
-
-
 class ConfigGroup(TyperGroup):
-    """Commands, whose options from configs are made once they are called."""
+    """Group of commands that adds the options of a command's configs when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the arguments name, with all its options."""
-        name, command, rest = super().resolve_command(ctx, args)
+        """Return the command that the arguments name, with all its options."""
+        name, command, arguments = super().resolve_command(ctx, args)
         complete = getattr(getattr(command, "callback", None), "complete", None)
         if complete is None:
-            return name, command, rest
+            return name, command, arguments
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
         app.command(name=name)(complete())
-        return name, typer.main.get_command(app), rest
+        return name, typer.main.get_command(app), arguments
 
 
 def _fields(
-    config: Any, leave_out: Collection[str], prefix: str = ""
+    config: Any, exclude: Collection[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any, str]]:
-    """Path, type, default and help of everything in a config that is not itself a config."""
-    kinds, about = get_type_hints(config), docstrings(config)
-    for one in dataclasses.fields(config):
-        path, kind = prefix + one.name, kinds[one.name]
-        if path in leave_out:
+    """Yield path, type, default and help of every field, including those of nested configs."""
+    kinds, texts = get_type_hints(config), _docstrings(config)
+    for item in dataclasses.fields(config):
+        path, kind = prefix + item.name, kinds[item.name]
+        if path in exclude:
             continue
         if dataclasses.is_dataclass(kind):
-            yield from _fields(kind, leave_out, f"{path}.")
+            yield from _fields(kind, exclude, f"{path}.")
         else:
-            yield path, kind, one.default, _first_sentence(about.get(one.name, ""))
+            sentence, dot, _ = " ".join(texts.get(item.name, "").split()).partition(". ")
+            yield path, kind, item.default, (sentence + dot.strip()).replace("[", r"\[")
 
 
-def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """A config from the values of paths, the configs inside it too where there are some."""
-    own = dict(known)
-    for name, kind in get_type_hints(config).items():
-        path = prefix + name
-        if path in values:
-            own[name] = values[path]
-        elif dataclasses.is_dataclass(kind) and any(one.startswith(f"{path}.") for one in values):
-            own[name] = _build(kind, f"{path}.", values, {})
-    return config(**own)
-
-
-@cache  # reads and parses a file, for each of which a command asks dozens of times
-def docstrings(config: type) -> Mapping[str, str]:
-    """The strings below the fields of a dataclass, which Python does not keep."""
+@cache  # a command asks dozens of times
+def _docstrings(config: type) -> Mapping[str, str]:
+    """Return the strings below the fields of a dataclass, from its source."""
     [definition] = ast.parse(textwrap.dedent(inspect.getsource(config))).body
     assert isinstance(definition, ast.ClassDef)
     return {
-        line.target.id: inspect.cleandoc(below.value.value)
+        line.target.id: str(ast.literal_eval(below.value))
         for line, below in itertools.pairwise(definition.body)
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-        if isinstance(below.value.value, str)
     }
 
 
-def _first_sentence(text: str) -> str:
-    whole = " ".join(text.split())
-    return re.split(r"(?<=\.) ", whole, maxsplit=1)[0].replace("[", r"\[")
+def _build(config: Any, prefix: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """Return a config, with nested configs, from values by path and known fields."""
+    arguments = dict(known)
+    for name, kind in get_type_hints(config).items():
+        path = prefix + name
+        if path in values:
+            arguments[name] = values[path]
+        elif dataclasses.is_dataclass(kind) and any(p.startswith(f"{path}.") for p in values):
+            arguments[name] = _build(kind, f"{path}.", values, {})
+    return config(**arguments)
 
 
 def _parameter(option: Option, panel: str) -> inspect.Parameter:
-    """What typer makes the option from."""
+    """Return the parameter from which typer makes an option."""
     kind, default = option.kind, option.default
-    flags = [option.flag] if default is False else []  # what is true may be denied, --no-...
-    shape = None
+    flags = [option.flag] if default is False else []  # typer adds --no-... if the default is true
+    metavar = None
     if option.several and kind is not bool:
-        kind, default, shape = _typed_list(option)
+        kind, default, metavar = _list_parameter(option)
     elif get_origin(kind) is tuple:
-        kind, default = str, ",".join(map(_written, default))
+        kind, default = str, ",".join(map(_text, default))
     elif get_origin(kind) is Literal:
-        choices: Any = StrEnum  # mypy knows no classes that are made while the program runs
+        choices: Any = StrEnum  # mypy does not support enums that are created at run time
         kind = choices(option.name, {value: value for value in get_args(kind)})
         default = kind(default)
-    about = typer.Option(*flags, help=option.help, rich_help_panel=panel, metavar=shape)
-    how: Any = {"default": default, "annotation": Annotated[kind, about]}
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, **how)
+    about = typer.Option(*flags, help=option.help, rich_help_panel=panel, metavar=metavar)
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, about],
+    )
 
 
-def _typed_list(option: Option) -> tuple[Any, str | None, str]:
-    """Type, default and look of an option that takes several values."""
+def _list_parameter(option: Option) -> tuple[Any, str | None, str]:
+    """Return type, default and metavar of an option that accepts several values."""
     if option.default is None:
         return str | None, None, f"<{_scalar(option.kind).__name__}>,…"
     if get_origin(option.kind) is tuple:
-        return str, ",".join(map(_written, option.default)), "<list>/…"
+        return str, ",".join(map(_text, option.default)), "<list>/…"
     if get_origin(option.kind) is Literal:
         return str, option.default, f"<{'|'.join(option.choices)}>,…"
-    return str, _written(option.default), f"<{_scalar(option.kind).__name__}>,…"
+    return str, _text(option.default), f"<{_scalar(option.kind).__name__}>,…"
 
 
 def _scalar(kind: Any) -> Any:
-    """The type of a field that may also be None."""
+    """Return the type of a field without None."""
     return next((one for one in get_args(kind) if one is not type(None)), kind)
 
 
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return min(scientific(value), f"{value:g}", key=len)
 
 
-def _value(option: Option, given: Any) -> Any:
-    """What the field gets: plain values, and tuples from what commas part."""
-    if isinstance(given, Enum):
-        return given.value
+def _read_value(option: Option, value: Any) -> Any:
+    """Return the value of a field: plain values, and tuples from comma-separated text."""
+    if isinstance(value, Enum):
+        return value.value
     if get_origin(option.kind) is not tuple:
-        return given
+        return value
     kind = get_args(option.kind)[0]
-    return tuple(_read(part, kind, option.flag) for part in _parts(given, ","))
+    return tuple(_read_number(part, kind, option.flag) for part in _parts(value))
 
 
-def _several(option: Option, given: Any) -> tuple[Any, ...]:
-    """The values that commas part; lists are parted by slashes."""
-    if not isinstance(given, str):
-        return given if isinstance(given, tuple) else (given,)
+def _read_several(option: Option, value: Any) -> tuple[Any, ...]:
+    """Return comma-separated values; slashes separate lists."""
+    if not isinstance(value, str):
+        return value if isinstance(value, tuple) else (value,)
     kind = option.kind
     if get_origin(kind) is tuple:
-        values: tuple[Any, ...] = tuple(_value(option, part) for part in given.split("/"))
+        values: tuple[Any, ...] = tuple(_read_value(option, part) for part in value.split("/"))
     elif get_origin(kind) is Literal:
-        values = tuple(_parts(given, ","))
-        for value in values:
-            if value not in option.choices:
+        values = tuple(_parts(value))
+        for word in values:
+            if word not in option.choices:
                 known = ", ".join(option.choices)
-                raise NclabError(f"Expected {option.flag} among {known}; got {value!r}.")
+                raise NclabError(f"Expected {option.flag} as one of {known}; got {word!r}.")
     else:
         empty = {"none": None} if type(None) in get_args(kind) else {}
         values = tuple(
-            empty[part] if part in empty else _read(part, _scalar(kind), option.flag)
-            for part in _parts(given, ",")
+            empty[part] if part in empty else _read_number(part, _scalar(kind), option.flag)
+            for part in _parts(value)
         )
     if not values:
-        raise NclabError(f"Expected a value or more of {option.flag}, got none.")
+        raise NclabError(f"Expected at least one value of {option.flag}, got none.")
     if len(set(values)) < len(values):
-        raise NclabError(f"Expected {option.flag} without repetition, got {given}.")
+        raise NclabError(f"Expected {option.flag} without repetition, got {value}.")
     return values
 
 
-def _parts(given: str, between: str) -> list[str]:
-    return [part.strip() for part in given.split(between) if part.strip()]
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _read(part: str, kind: Any, flag: str) -> Any:
-    """A word, or the number that it is."""
+def _read_number(part: str, kind: Any, flag: str) -> Any:
+    """Convert a word to a number if the kind is one."""
     if kind not in (int, float):
         return part
     try:
         return kind(part)
     except ValueError:
-        what = "integers" if kind is int else "numbers"
-        raise NclabError(f"Expected {what} in {flag}, got {part!r}.") from None
+        expected = "integers" if kind is int else "numbers"
+        raise NclabError(f"Expected {expected} in {flag}, got {part!r}.") from None
 
 
-def _signed(function: Command, like: Command, parameters: list[inspect.Parameter]) -> Command:
-    """The function with the words of another and parameters for typer to read."""
+def _with_signature(
+    function: Command, like: Command, parameters: list[inspect.Parameter]
+) -> Command:
+    """Give a function the docstring of another one, and parameters that typer reads."""
     function.__doc__ = like.__doc__
     function.__annotations__ = {one.name: one.annotation for one in parameters}
     vars(function)["__signature__"] = inspect.Signature(parameters)

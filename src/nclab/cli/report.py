@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.output import print_json
+from nclab.cli.shared import JsonOption, print_json
 from nclab.text import counted
 
 
@@ -19,22 +19,22 @@ def command(
             "--out",
             "-o",
             metavar="<folder>",
-            help="Folder for the pages, new, empty or an earlier report, which is replaced; by "
-            "default RUNS/report.",
+            help="Folder for the pages, RUNS/report by default: new, empty, or an earlier report, "
+            "which is replaced.",
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Metrics that are drawn against the settings of the runs, separated by commas; a "
-            "usual few by default."
+            help="Metrics to plot against the settings of the runs, separated by commas; by "
+            "default a standard selection."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write figures, claims and runs as a site that needs neither a server nor the internet.
 
-    Runs that differ in weight decay, norm or whatever else are drawn against it.
+    Metrics are plotted against the settings in which runs differ, for example weight decay.
 
     Example: [bold]nclab report runs --out report --metrics min_intra,cdnv[/bold]
     """
@@ -45,12 +45,12 @@ def command(
     if as_json:
         print_json(report.to_dict())
         return
-    judged = counted(sum(report.claims.values()), "claim")
+    claims = counted(sum(report.claims.values()), "claim")
     typer.echo(
         f"{counted(report.runs, 'run')}, {counted(report.figures, 'figure')}, "
-        f"{f'no claims ({report.ledger_problem})' if report.ledger_problem else judged}, "
+        f"{f'no claims ({report.ledger_problem})' if report.ledger_problem else claims}, "
         f"{report.skipped} skipped; {report.bytes / 1e6:.1f} MB"
     )
     if report.problems:
-        typer.echo(f"{counted(len(report.problems), 'problem')}: the overview lists what is wrong")
+        typer.echo(f"{counted(len(report.problems), 'problem')}: see the overview page")
     typer.echo(f"wrote {report.page}")

@@ -1,4 +1,4 @@
-"""`nclab reproduce`: run the experiments, judge the claims, write the report."""
+"""`nclab reproduce`: run the experiments, judge the claims and write the report."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
-from nclab.cli.output import print_json, print_table
-from nclab.cli.seeds import MOST, listed_seeds
+from nclab.cli.shared import (
+    MOST_SEEDS,
+    AddressOption,
+    EngineName,
+    EngineOption,
+    JsonOption,
+    open_engine,
+    print_json,
+    print_table,
+    read_seeds,
+)
 from nclab.errors import NclabError
 
 
 class PresetName(StrEnum):
-    """How much to run."""
+    """Sizes of experiments."""
 
     quick = "quick"
     paper = "paper"
@@ -23,13 +31,13 @@ def command(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET]...", help="Experiments, or keys of papers; everything if none."
+            metavar="[TARGET]...", help="Experiments or keys of papers; everything by default."
         ),
     ] = None,
     preset: Annotated[
         str,
         typer.Option(
-            help="quick: minutes on two cores; paper: full size; or one that an experiment has.",
+            help="quick (minutes on two cores), paper (full size) or a preset of an experiment.",
             metavar="<quick|paper|…>",
         ),
     ] = PresetName.quick.value,
@@ -37,14 +45,14 @@ def command(
         str | None,
         typer.Option(
             metavar="<int|list|first:end>",
-            help="How many seeds: 5; or which: 0,3 or 4:7. 2 for quick, else 3.",
+            help="Number of seeds, 5, or the seeds, 0,3 or 4:7. Default: 2 for quick, else 3.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
             metavar="<int>",
-            help="The first seed, beside a number of seeds; 0 by default.",
+            help="First seed if --seeds is a number; 0 by default.",
             min=0,
             max=2**31,
             show_default=False,
@@ -54,37 +62,36 @@ def command(
         Path, typer.Option(metavar="<folder>", help="Folder for runs, numbers and figures.")
     ] = Path("runs"),
     fresh: Annotated[
-        bool, typer.Option(help="Make all numbers and figures again; finished networks are reused.")
+        bool, typer.Option(help="Recompute all numbers and figures; finished networks are reused.")
     ] = False,
     recorded: Annotated[
         bool,
         typer.Option(
             "--recorded",
-            help="With --preset paper: take the networks that ship with the evidence as trained, "
-            "to add seeds to it.",
+            help="With --preset paper: reuse the recorded networks that nclab ships, for example "
+            "to add seeds.",
         ),
     ] = False,
     engine: EngineOption = EngineName.local,
     address: AddressOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Reproduce the papers: every figure, every claim judged, one report.
+    """Reproduce the papers: run the experiments, draw the figures, judge the claims.
 
-    What is finished is not run again, and what was interrupted goes on where it stopped.
+    Finished runs are reused, and interrupted runs continue where they stopped.
 
     Example: [bold]nclab reproduce pan2023_fig31 --preset paper --seeds 5 --out runs[/bold]
     """
     from nclab.claims.reproduce import MORE_SEEDS, SEEDS, Reproduction
-    from nclab.errors import NclabError
 
     if recorded and preset == PresetName.quick.value:
         raise NclabError(
-            f"Expected --preset paper beside --recorded, got {preset}: only networks of a paper's "
-            "size are recorded. Add --preset paper."
+            f"Expected --preset paper with --recorded, got {preset}. Add --preset paper, because "
+            "only networks of a paper's size are recorded."
         )
     chosen_seeds = _seeds(seeds, seed, SEEDS.get(preset, MORE_SEEDS))
-    with chosen(engine, address) as place:
-        job = Reproduction(preset, chosen_seeds, out, fresh, place, recorded)
+    with open_engine(engine, address) as opened:
+        job = Reproduction(preset, chosen_seeds, out, fresh, opened, recorded)
         job.run(targets or [], (lambda *_: None) if as_json else print_table)
     result = {**job.finish(all_claims=not targets), "experiments": job.numbers}
     if as_json:
@@ -93,14 +100,14 @@ def command(
         print_table(*job.summary())
 
 
-def _seeds(given: str | None, first: int | None, usual: int) -> tuple[int, ...]:
-    """So many from the first on, or those that are listed."""
-    listed = None if given is None else listed_seeds(given)
+def _seeds(text: str | None, first: int | None, default: int) -> tuple[int, ...]:
+    """Return the seeds of a list, or a number of seeds from the first on."""
+    listed = None if text is None else read_seeds(text)
     if listed is not None:
         if first is not None:
-            raise NclabError(f"Expected --seed beside a number of seeds, got --seeds {given}.")
+            raise NclabError(f"Expected --seed only with a number as --seeds, got --seeds {text}.")
         return listed
-    count = usual if given is None else int(given)
-    if not 1 <= count <= MOST:
-        raise NclabError(f"Expected --seeds from 1 to {MOST}, or a list as 0,3; got {given}.")
+    count = default if text is None else int(text)
+    if not 1 <= count <= MOST_SEEDS:
+        raise NclabError(f"Expected --seeds from 1 to {MOST_SEEDS}, or a list as 0,3; got {text}.")
     return tuple(range(first or 0, (first or 0) + count))

@@ -1,12 +1,12 @@
-"""`nclab runs`: the runs of a folder, how far they are and where they stand."""
+"""`nclab runs`: list the runs of a folder with state, progress and last measurement."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nclab.cli.output import print_json, print_table
-from nclab.errors import DataError, RecordError
+from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json, print_table
+from nclab.errors import RecordError
 
 if TYPE_CHECKING:
     from nclab.records import RunView
@@ -15,27 +15,25 @@ COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder with runs.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    folder: RunsArgument,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the runs of a folder: state, what is wrong, progress and the last measurement.
+    """List the runs of a folder: state, problems, progress and the last measurement.
 
-    With --json each has its configuration and every metric of the last measurement, too.
+    With --json, runs also have their configuration and all metrics of the last measurement.
 
     Example: [bold]nclab runs runs/ --json[/bold]
     """
     from nclab.records import find_runs, glance
     from nclab.records.read import LeftOut
 
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DataError(f"Expected a folder with runs, but {folder} {what}.")
+    check_runs_folder(folder)
     left_out: list[LeftOut] = []
     rows = []
     for path in find_runs(folder, left_out=left_out):
         try:
             rows.append(_row(glance(path, root=folder), folder))
-        except RecordError as error:  # it was whole a moment ago
+        except RecordError as error:  # it was readable a moment ago
             left_out.append(LeftOut(path, str(error)))
     for one in left_out:
         typer.echo(f"nclab: {one.why}", err=True)
@@ -48,21 +46,21 @@ def command(
 
 
 def _row(view: "RunView", root: Path) -> dict[str, Any]:
-    """One run in plain values."""
+    """Return one run as plain JSON values."""
     from nclab.records import read_run
     from nclab.records.schema import ALARM, MEASUREMENT, last_layer
     from nclab.records.state import health_of
 
     last_record = view.last(MEASUREMENT)
     alarms: list[dict[str, Any]] = []
-    if last_record and not last_record.get("layers"):  # why nothing was measured
+    if last_record and not last_record.get("layers"):  # alarms say why nothing was measured
         alarms = read_run(view.folder, kinds=(ALARM,), root=root).records
     measured = last_record or {}
     end = view.end or {}
     train = measured.get("train")
     train = train if isinstance(train, dict) else {}
     why = end.get("why") or (view.heartbeat.get("why") if view.state == "failed" else None)
-    last = last_layer(measured)  # of all data, as in the rows of a sweep and on the pages
+    last = last_layer(measured)  # over all data, as in the rows of a sweep and on the pages
     return {
         "name": view.name,
         "folder": str(view.folder),
@@ -86,29 +84,24 @@ def _row(view: "RunView", root: Path) -> dict[str, Any]:
 
 
 def _metrics(record: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Every scalar of the last measurement, by layer."""
+    """Return every scalar of the last measurement, by layer."""
     from nclab.records.schema import layers_of, title_of_layer
 
     return {
-        title_of_layer(layer, place): {
+        title_of_layer(layer, index): {
             name: value
             for name, value in layer.items()
             if name != "layer" and (value is None or isinstance(value, bool | int | float))
         }
-        for place, layer in enumerate(layers_of(record))
+        for index, layer in enumerate(layers_of(record))
     }
 
 
 def _first(*values: Any) -> int | float | None:
-    """The first that is a number which can be shown; records may hold anything."""
+    """Return the first value that is a finite number; records may contain anything."""
     from nclab.report.columns import is_number
 
     return next((value for value in values if is_number(value)), None)
-
-
-def _told(row: dict[str, Any]) -> str:
-    """Why it failed, and what of it cannot be read."""
-    return "; ".join(str(row[name]) for name in ("why", "problem") if row[name])
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
@@ -117,10 +110,10 @@ def _table(rows: list[dict[str, Any]]) -> Any:
 
     from nclab.text import number
 
-    told = any(row["why"] or row["problem"] for row in rows)
+    any_problem = any(row["why"] or row["problem"] for row in rows)
     names = ["run", "kind", "state", "health", "progress", "epoch", "accuracy", "min intra"]
-    table = Table(*names, *(["why"] if told else []), header_style="bold")
-    table.columns[0].overflow = "fold"  # the end of a name tells runs apart
+    table = Table(*names, *(["why"] if any_problem else []), header_style="bold")
+    table.columns[0].overflow = "fold"  # names of runs differ at the end
     for column in table.columns[4:8]:
         column.justify = "right"
     for row in rows:
@@ -135,5 +128,6 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             number(row["accuracy"]),
             number(row["min_intra"], near=1.0),
         ]
-        table.add_row(*cells, *([Text(_told(row))] if told else []))
+        why = "; ".join(str(row[name]) for name in ("why", "problem") if row[name])
+        table.add_row(*cells, *([Text(why)] if any_problem else []))
     return table

@@ -5,32 +5,35 @@ from typing import Annotated
 
 import typer
 
+from nclab.cli.shared import JsonOption, print_json
+
 
 def command(
     runs: Annotated[
         Path, typer.Argument(metavar="RUNS", help="Folder with runs, growing or finished.")
     ],
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0 uses a free one.")] = 8000,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; by default only this machine can ask.")
+        str,
+        typer.Option(help="Address on which to listen; by default only this machine can connect."),
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
         typer.Option(
             envvar="NCLAB_TOKEN",
-            help="What those who ask must know; made anew if others than this machine can ask.",
+            help="Access token. Generated automatically when the server accepts connections from "
+            "other machines.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all runs as one JSON object and stop.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show runs while they train: compare them, pause, go back, open one. Read-only.
+
+    With --json, print all runs and exit.
 
     Example: [bold]nclab serve runs --port 8000[/bold]
     """
     if as_json:
-        from nclab.cli.output import print_json
         from nclab.report.content import check_folder
         from nclab.report.watcher import Watcher
 

@@ -7,66 +7,59 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nclab import plugins
-from nclab.cli.engine import AddressOption, EngineName, EngineOption, chosen
-from nclab.cli.options import Given, Options, with_options
-from nclab.cli.output import print_json, print_table
-from nclab.cli.seeds import listed_seeds
+from nclab.cli.options import Configs, Options, with_options
+from nclab.cli.shared import (
+    AddressOption,
+    EngineName,
+    EngineOption,
+    open_engine,
+    print_json,
+    print_table,
+    read_seeds,
+)
 from nclab.errors import NclabError
 
 if TYPE_CHECKING:
     from nclab.training.sweep import Axes
 
-PLUGGED = {
-    "shape.model": "models",
-}
-"""Fields that may name what a plugin brings."""
-
 
 def _configs() -> dict[str, Options]:
-    """What the options are made of: the models, and each kind of samples."""
-    from nclab.training.data.artificial import ConicHull, ModularAddition, Teacher
-    from nclab.training.data.fashion_mnist import FashionMNIST
-    from nclab.training.data.samples import SampleFile
-    from nclab.training.data.sources import plugin_sources
+    """Return the options of the models and of each kind of data."""
+    from nclab.training.data.sources import SOURCES, plugin_sources
     from nclab.training.sweep import SweepConfig
 
-    # The network takes inputs and classes from the data.
-    models = {"norms": "norm", "weight_decays": "weight_decay", "layers": "measure"}
-    elsewhere = ("data", "shape.inputs", "shape.classes")
-    names = {"seed": "data_seed"}
-    names |= {name: f"teacher_{name}" for name in ("depth", "width", "balance", "max_ratio")}
-    drawn = "Data that are not a file's"
-    varied = ("shape.", "recipe.", "selection.")
-    return {
-        "sweep": Options(
-            SweepConfig,
-            "Models and measurement",
-            models,
-            elsewhere,
-            varied,
-            more={path: plugins.names(kind) for path, kind in PLUGGED.items()},
-        ),
-        "teacher": Options(Teacher, drawn, names, several=("",)),
-        "conic": Options(ConicHull, drawn, names, ("cones",), several=("",)),
-        "fashion": Options(
-            FashionMNIST, drawn, {**names, "classes": "fashion_classes"}, several=("",)
-        ),
-        "modular": Options(ModularAddition, drawn, several=("",)),
-        "file": Options(SampleFile, "Data of a file", leave_out=("path",), several=("",)),
-        **{name: _of_plugin(name, kind) for name, kind in plugin_sources().items()},
+    generated = "Generated data"
+    names = {"seed": "data_seed", "classes": "fashion_classes"}
+    teacher = {name: f"teacher_{name}" for name in ("depth", "width", "balance", "max_ratio")}
+    changes: dict[str, dict[str, Any]] = {
+        "teacher": {"names": {"seed": "data_seed", **teacher}},
+        "conic": {"names": {"seed": "data_seed"}, "exclude": ("cones",)},
+        "fashion": {"names": names},
+        "file": {"panel": "Data of a file", "exclude": ("path",)},
     }
-
-
-def _of_plugin(name: str, kind: Any) -> Options:
-    """The options of a plugin's data begin with its name, so that they meet no others."""
-    begin = name.replace("-", "_")
-    names = {one.name: f"{begin}_{one.name}" for one in fields(kind)}
-    return Options(kind, f"Data of the plugin {name}", names, several=("",))
+    sources = {
+        name: Options(kind, **{"panel": generated, "several": ("",), **changes.get(name, {})})
+        for name, kind in SOURCES.items()
+    }
+    for name, kind in plugin_sources().items():
+        # The name of the plugin is a prefix of its options, so that all flags are distinct.
+        prefix = name.replace("-", "_")
+        names = {field.name: f"{prefix}_{field.name}" for field in fields(kind)}
+        sources[name] = Options(kind, f"Data of the plugin {name}", names, several=("",))
+    models = Options(
+        SweepConfig,
+        "Models and measurement",
+        names={"norms": "norm", "weight_decays": "weight_decay", "layers": "measure"},
+        exclude=("data", "shape.inputs", "shape.classes"),  # the data set inputs and classes
+        several=("shape.", "recipe.", "selection."),
+        extra_choices={"shape.model": plugins.names("models")},
+    )
+    return {"sweep": models, **sources}
 
 
 @with_options(_configs)
 def command(
-    given: Given,
+    configs: Configs,
     data: Annotated[
         str,
         typer.Option(
@@ -77,14 +70,16 @@ def command(
     ] = "teacher",
     both: Annotated[
         str | None,
-        typer.Option(help="Switches to take both ways, as bias,nesterov.", show_default=False),
+        typer.Option(
+            help="Switches to try both on and off, for example bias,nesterov.", show_default=False
+        ),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan and train nothing.")] = False,
     workers: Annotated[
         int | None,
         typer.Option(
             metavar="<int>",
-            help="Processes; by default one per core, 0 for none beside this.",
+            help="Number of processes, by default one per core; 0 trains in this process.",
             min=0,
         ),
     ] = None,
@@ -95,7 +90,7 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="<name[:target]>",
-            help="Also tell a sink every measurement: console, tensorboard:logs/{run}, wandb, "
+            help="Sink that receives every measurement: console, tensorboard:logs/{run}, wandb, "
             "mlflow or a plugin's; may be repeated. {run} and {folder} are those of each network.",
             show_default=False,
         ),
@@ -109,17 +104,17 @@ def command(
 
     Every option of data, network and recipe may be a list: all combinations are trained.
 
-    Stopped at any moment, the same command goes on where it was; finished models are reused.
+    After an interruption the same command continues; finished models are reused.
 
     Example: [bold]nclab sweep --data teacher --width 64 --norm affine --weight-decay 1e-3,3e-3
     --epochs 50 --out runs[/bold]
 
-    On your own arrays: [bold]nclab sweep --data mine.npz --standardise --epochs 100[/bold]
+    With your arrays: [bold]nclab sweep --data mine.npz --standardise --epochs 100[/bold]
 
-    Otherwise trained: [bold]nclab sweep --data fashion --components 64 --imbalance 10
+    With other training: [bold]nclab sweep --data fashion --components 64 --imbalance 10
     --test-share 0.2 --optimizer adamw --rate 1e-3 --loss focal --schedule cosine[/bold]
 
-    Several of everything: [bold]nclab sweep --optimizer sgd,adamw --rate 0.01,0.1 --width 32,64
+    With several values: [bold]nclab sweep --optimizer sgd,adamw --rate 0.01,0.1 --width 32,64
     --imbalance 1,10,100 --seeds 0,1,2 --plan[/bold]
 
     On a Ray cluster: [bold]nclab sweep --engine ray --address head:6379 --out /shared/runs[/bold]
@@ -127,99 +122,101 @@ def command(
     from nclab.training.sweep import Axes, forecast, plan_sweep, train_plan, write_results
     from nclab.training.sweep.rows import rows_table
 
-    given = _both_ways(_with_seeds(given), both)
-    sources = _sources(given, data)
-    config = given["sweep"].build(data=sources[0])
-    axes = Axes(config, {"data": sources, **given["sweep"].axes()})
-    _refuse_unread(axes, given["sweep"])
+    configs = _with_both(_with_seeds(configs), both)
+    sources = _sources(configs, data)
+    config = configs["sweep"].build(data=sources[0])
+    axes = Axes(config, {"data": sources, **configs["sweep"].axes()})
+    _check_options_are_read(axes, configs["sweep"])
     planned = plan_sweep(axes, out)
-    with chosen(engine, address) as place:
+    with open_engine(engine, address) as opened:
         if plan or not as_json:
-            look = forecast(planned, workers=workers, device=device, engine=place)
+            estimate = forecast(planned, workers=workers, device=device, engine=opened)
             if as_json:
-                print_json(look.to_dict())
+                print_json(estimate.to_dict())
             else:
-                typer.echo(str(look))
+                typer.echo(str(estimate))
         if plan:
             return
-        rows = train_plan(planned, workers=workers, device=device, engine=place, sinks=sink or ())
+        rows = train_plan(planned, workers=workers, device=device, engine=opened, sinks=sink or ())
     tables = write_results(out, threshold=config.converged)
     if as_json:
         print_json(rows)
     else:
-        names = " and ".join(file.name for file in tables)
-        print_table(rows_table(rows, planned.axes), f"{len(rows)} runs in {out}, {names} of all")
+        files = " and ".join(file.name for file in tables)
+        summary = f"{len(rows)} runs in {out}; {files} with all runs of the folder"
+        print_table(rows_table(rows, planned.axes), summary)
 
 
-def _refuse_unread(axes: "Axes", given: Options) -> None:
-    """An option that no network of the sweep reads was meant for another sweep."""
-    flags = {option.path: option.flag for option in given.all()}
-    for path, (other, values) in axes.never_read(given.changed()).items():
-        if set(values) & set(plugins.names(PLUGGED[other]) if other in PLUGGED else ()):
-            continue  # a plugin reads what it likes
+def _check_options_are_read(axes: "Axes", options: Options) -> None:
+    """Raise for an option that no network of the sweep reads."""
+    flags = {option.path: option.flag for option in options.all()}
+    for path, (deciding, values) in axes.never_read(options.changed()).items():
+        if deciding == "shape.model":
+            continue  # a plugin may read the option
         raise NclabError(
-            f"Expected {flags[path]} beside {flags[other]} that reads it, got it with "
-            f"{', '.join(map(str, values))}, which does not."
+            f"Expected {flags[path]} only with a {flags[deciding]} that reads it, got it with "
+            f"{', '.join(map(str, values))}."
         )
 
 
-def _with_seeds(given: Given) -> Given:
-    """With the seeds of a list or a range; a lone number could mean how many."""
-    told = given["sweep"].given["seeds"]
-    seeds = listed_seeds(told)
-    if seeds is None and told.strip() != "0":
-        raise NclabError(
-            f"Expected --seeds as a list or a range, got {told}. Write --seeds {told}, for that "
-            f"seed alone, or --seeds 0:{told} for so many."
-        )
-    own = ",".join(map(str, seeds or (0,))) + ","
+def _with_values(configs: Configs, values: dict[str, Any]) -> Configs:
     return {
-        name: replace(options, given={**options.given, "seeds": own})
-        for name, options in given.items()
+        name: replace(options, values={**options.values, **values})
+        for name, options in configs.items()
     }
 
 
-def _both_ways(given: Given, both: str | None) -> Given:
-    """With both values of the switches that were named."""
+def _with_seeds(configs: Configs) -> Configs:
+    """Return the configs with the seeds of a list or range; raise for a single number."""
+    text = configs["sweep"].values["seeds"]
+    seeds = read_seeds(text)
+    if seeds is None and text.strip() != "0":
+        raise NclabError(
+            f"Expected --seeds as a list or a range, got {text}. Write --seeds {text}, for the "
+            f"single seed {text}, or --seeds 0:{text} for {text} seeds."
+        )
+    return _with_values(configs, {"seeds": ",".join(map(str, seeds or (0,))) + ","})
+
+
+def _with_both(configs: Configs, both: str | None) -> Configs:
+    """Return the configs with both values of the named switches."""
     switches = {
         option.flag.removeprefix("--"): option.name
-        for options in given.values()
+        for options in configs.values()
         for option in options.all()
         if option.several and option.kind is bool
     }
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for word in (both or "").split(","):
         name = word.strip().removeprefix("--").replace("_", "-")
         if name and name not in switches:
-            raise NclabError(f"Expected --both of {', '.join(switches)}; got {name!r}.")
+            raise NclabError(f"Expected --both with {', '.join(switches)}; got {name!r}.")
         if name:
-            found[switches[name]] = (True, False)
-    return {
-        name: replace(options, given={**options.given, **found}) for name, options in given.items()
-    }
+            values[switches[name]] = (True, False)
+    return _with_values(configs, values)
 
 
-def _sources(given: Given, data: str) -> list[Any]:
-    """The samples that --data names, without options of other kinds that would do nothing."""
+def _sources(configs: Configs, data: str) -> list[Any]:
+    """Return the sources that --data names; raise for options of other kinds of data."""
     from nclab.training.sweep.plan import combinations
 
-    known = tuple(name for name in given if name not in ("sweep", "file"))
+    known = tuple(name for name in configs if name not in ("sweep", "file"))
     names = [data] if Path(data).is_file() else [word.strip() for word in data.split(",")]
     kinds = [name if name in known else "file" for name in names]
-    own = {option.flag for kind in kinds for option in given[kind].all()}
+    allowed = {option.flag for kind in kinds for option in configs[kind].all()}
     for name in (*known, "file"):
-        for flag in given[name].changed().values():
-            if flag in own or (name == "teacher" and "conic" in kinds):
+        for flag in configs[name].changed().values():
+            if flag in allowed or (name == "teacher" and "conic" in kinds):
                 continue
             if name == "file":
                 raise NclabError(f"Expected {flag} with a file as --data, got it with {data}.")
-            having = [one for one in known if any(o.flag == flag for o in given[one].all())]
-            why = ": a file is taken whole" if kinds == ["file"] else ""
+            owners = [kind for kind in known if any(o.flag == flag for o in configs[kind].all())]
+            reason = ", all samples of which are used" if kinds == ["file"] else ""
             raise NclabError(
-                f"Expected {flag} with {' or '.join(having)} data only, got it with {data}{why}."
+                f"Expected {flag} only with {' or '.join(owners)} data, got it with {data}{reason}."
             )
-    found: list[Any] = []
+    sources: list[Any] = []
     for name, kind in zip(names, kinds, strict=True):
-        first = given[kind].build(**({"path": name} if kind == "file" else {}))
-        found += combinations(first, given[kind].axes())
-    return found
+        first = configs[kind].build(**({"path": name} if kind == "file" else {}))
+        sources += combinations(first, configs[kind].axes())
+    return sources

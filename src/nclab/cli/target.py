@@ -1,4 +1,4 @@
-"""`nclab target`: where a network of a setting should end."""
+"""`nclab target`: the geometry in which a network of some setting should end."""
 
 import io
 from pathlib import Path
@@ -6,109 +6,104 @@ from typing import Annotated, Any
 
 import typer
 
-from nclab.cli.counts import COUNTS, read_counts
-from nclab.cli.flags import naming_flags
-from nclab.cli.output import print_json, print_table
+from nclab.cli.shared import COUNTS_HELP, JsonOption, print_json, print_table, read_counts
 from nclab.errors import DataError
-
-FLAGS = {
-    "num_classes": "--classes",
-    "weight_decay": "--weight-decay",
-    "focal_gamma": "--focal-gamma",
-    **{name: f"--{name}" for name in ("counts", "norms", "loss", "smoothing", "bias")},
-    **{name: f"--{name}" for name in ("features", "dim", "depth")},
-}
-"""What the parameters of `target` are called here."""
 
 
 def command(
-    classes: Annotated[int | None, typer.Option(help="Number of classes, one sample each.")] = None,
-    counts: Annotated[str | None, typer.Option(help=COUNTS)] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, equally large.")] = None,
+    counts: Annotated[str | None, typer.Option(help=COUNTS_HELP)] = None,
     weight_decay: Annotated[
         str | None,
-        typer.Option(help="λ_W,λ_H; one number λ for λ,λ/n; 0 for the limit of none."),
+        typer.Option(help="λ_W,λ_H, or one number λ for λ,λ/n; 0 for the limit λ → 0."),
     ] = None,
     norms: Annotated[
-        str | None, typer.Option(help="α,β instead: rms norm of features and of classifier rows.")
+        str | None,
+        typer.Option(
+            help="α,β instead of weight decay: rms norms of features and of classifier rows."
+        ),
     ] = None,
     loss: Annotated[
         str, typer.Option(help="cross_entropy, label_smoothing, focal or mse.")
     ] = "cross_entropy",
-    smoothing: Annotated[float | None, typer.Option(help="Of label_smoothing; 0.1.")] = None,
-    focal_gamma: Annotated[float | None, typer.Option(help="Exponent of focal; 2.")] = None,
+    smoothing: Annotated[float | None, typer.Option(help="For label_smoothing; 0.1.")] = None,
+    focal_gamma: Annotated[float | None, typer.Option(help="Exponent for focal; 2.")] = None,
     bias: Annotated[
-        str, typer.Option(help="Penalty of the bias; 0 for a free one; none without.")
+        str, typer.Option(help="Penalty of the bias; 0 for a free bias, none for no bias.")
     ] = "none",
-    features: Annotated[str, typer.Option(help="free, or relu for no negative features.")] = "free",
+    features: Annotated[str, typer.Option(help="free, or relu for nonnegative features.")] = "free",
     dim: Annotated[int | None, typer.Option(help="Dimension of the features.")] = None,
-    depth: Annotated[int, typer.Option(help="Linear maps behind the features.")] = 1,
+    depth: Annotated[int, typer.Option(help="Number of linear maps after the features.")] = 1,
     phase: Annotated[
         str | None,
-        typer.Option("--map", help="Where optima change: imbalance, bias or depth; no setting."),
+        typer.Option("--map", help="Map of optima over settings: imbalance, bias or depth."),
     ] = None,
     points: Annotated[
         Path | None,
         typer.Option(
             metavar="<file>",
-            help="Networks on the map: .csv or .json with imbalance and weight_decay; "
-            "weight_decay_share and bias_penalty; or classes and depth; and their state.",
+            help="Networks to draw on the map: .csv or .json with their state and imbalance and "
+            "weight_decay; weight_decay_share and bias_penalty; or classes and depth.",
         ),
     ] = None,
     runs: Annotated[
         Path | None,
         typer.Option(
             metavar="RUNS",
-            help="Networks of a finished sweep on the map of imbalance or bias, which is then that "
-            "of their number of classes.",
+            help="Finished sweep whose networks to draw on the map of imbalance or bias; the map "
+            "has their number of classes.",
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="<file>", help="Draw it: .png, .svg or .pdf.")
+        Path | None, typer.Option(metavar="<file>", help="Draw the result: .png, .svg or .pdf.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say where a network should end: the optimum of its loss, counts and weight decay.
+    """Compute where a network should end: the optimum for its loss, counts and weight decay.
 
     Example: [bold]nclab target --counts 5x100,5x1 --weight-decay 5e-4[/bold]
 
-    Of measured norms: [bold]nclab target --counts 10,10,1,1 --norms 2.2,2.3 --bias 0[/bold]
+    With measured norms: [bold]nclab target --counts 10,10,1,1 --norms 2.2,2.3 --bias 0[/bold]
 
-    Where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
+    Map of where classes merge: [bold]nclab target --map imbalance --plot merge.png[/bold]
 
-    With networks on it: [bold]nclab target --map imbalance --runs RUNS --plot m.png[/bold]
+    With the networks of a sweep: [bold]nclab target --map imbalance --runs RUNS --plot m.png[/bold]
     """
     if phase is not None:
-        given = (classes, counts, weight_decay, norms, smoothing, focal_gamma, dim)
-        usual = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
-        if any(one is not None for one in given) or not usual:
+        options = (classes, counts, weight_decay, norms, smoothing, focal_gamma, dim)
+        defaults = (loss, bias, features, depth) == ("cross_entropy", "none", "free", 1)
+        if any(option is not None for option in options) or not defaults:
             raise DataError("Expected --map alone or a setting, got both.")
         _map(phase, points, runs, plot, as_json)
         return
     if points is not None or runs is not None:
         name = "--runs" if points is None else "--points"
-        raise DataError(f"Expected {name} beside --map only, got it alone.")
+        raise DataError(f"Expected {name} only together with --map, got it alone.")
+    if classes is None and counts is None:
+        raise DataError("Expected --classes or --counts, got neither.")
+    if weight_decay is None and norms is None:
+        raise DataError("Expected --weight-decay or --norms, got neither.")
     from nclab.theory.targets.dispatch import target
 
-    with naming_flags(FLAGS):
-        found = target(
-            classes,
-            counts=None if counts is None else read_counts(counts),
-            dim=dim,
-            loss=loss,
-            weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
-            norms=None if norms is None else _numbers("--norms", norms),
-            bias=_bias(bias),
-            features=features,
-            depth=depth,
-            smoothing=smoothing,
-            focal_gamma=focal_gamma,
-        )
+    optimum = target(
+        classes,
+        counts=None if counts is None else read_counts(counts),
+        dim=dim,
+        loss=loss,
+        weight_decay=None if weight_decay is None else _numbers("--weight-decay", weight_decay),
+        norms=None if norms is None else _numbers("--norms", norms),
+        bias=_bias(bias),
+        features=features,
+        depth=depth,
+        smoothing=smoothing,
+        focal_gamma=focal_gamma,
+    )
     if plot is not None:
-        _save(found.plot()[0], plot)
+        _save(optimum.plot()[0], plot)
     if as_json:
-        print_json(found.to_dict())
+        print_json(optimum.to_dict())
     else:
-        print_table(found, *([f"drew {plot}"] if plot else []))
+        print_table(optimum, *([f"drew {plot}"] if plot else []))
 
 
 def _map(
@@ -124,31 +119,31 @@ def _map(
 
     check_map(name)
     if plot is None and not as_json:
-        raise DataError("Expected --plot FILE or --json beside --map, got neither.")
+        raise DataError("Expected --plot FILE or --json with --map, got neither.")
     if plot is not None:
         _check_suffix(plot)
     rows: list[Any] = [] if points is None else list(read_points(points))
     options: dict[str, Any] = {}
-    left_out: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     if runs is not None:
-        from nclab.training.sweep.networks_on_map import sweep_points
+        from nclab.training.sweep import sweep_points
 
-        found, options, left_out = sweep_points(name, runs)
-        rows += found
-    given = points is not None or runs is not None
-    if given:
-        with_points({"map": name}, rows)  # refused before the map is computed
+        run_rows, options, skipped = sweep_points(name, runs)
+        rows += run_rows
+    has_points = points is not None or runs is not None
+    if has_points:
+        with_points({"map": name}, rows)  # raises before the map is computed
     numbers = phase_map(name, **options)
-    if given:
+    if has_points:
         numbers = with_points(numbers, rows)
     if plot is not None:
         _save(draw_map(numbers), plot)
     if as_json:
-        print_json({**numbers, **({"left_out": left_out} if left_out else {})})
+        print_json({**numbers, **({"skipped": skipped} if skipped else {})})
         return
-    drawn = f" with {len(numbers['points'])} networks" if given else ""
-    others = [f"left out: {many} {reason}" for reason, many in left_out.items()]
-    print_table(f"drew {plot}{drawn}", *others)
+    networks = f" with {len(numbers['points'])} networks" if has_points else ""
+    lines = [f"skipped: {count} {reason}" for reason, count in skipped.items()]
+    print_table(f"drew {plot}{networks}", *lines)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -166,19 +161,19 @@ def _check_suffix(path: Path) -> None:
 
 
 def _bias(text: str) -> float | None:
-    """A penalty, or none."""
+    """Return the penalty of the bias; None for no bias."""
     if text.strip().lower() == "none":
         return None
     try:
         return float(text)
     except ValueError:
-        raise DataError(f"Expected --bias as its penalty or none, got {text!r}.") from None
+        raise DataError(f"Expected --bias as a penalty or none, got {text!r}.") from None
 
 
 def _numbers(option: str, text: str) -> Any:
-    """One number or a pair of them."""
+    """Return one number, or a tuple of comma-separated numbers."""
     try:
-        found = tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
         raise DataError(f"Expected numbers in {option}, got {text!r}.") from None
-    return found[0] if len(found) == 1 else found
+    return numbers[0] if len(numbers) == 1 else numbers

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from nclab.cli.options import Given, Options, with_options
-from nclab.cli.output import print_json, print_table
+from nclab.cli.options import Configs, Options, with_options
+from nclab.cli.shared import JsonOption, print_json, print_table
 
 
 def _configs() -> dict[str, Options]:
@@ -17,8 +17,8 @@ def _configs() -> dict[str, Options]:
 
 @with_options(_configs)
 def command(
-    given: Given,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the last sample as JSON.")] = False,
+    configs: Configs,
+    as_json: JsonOption = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,7 +33,7 @@ def command(
     from nclab.ulpm.runs import prepare_folder, to_dict, write_solution
     from nclab.ulpm.solution import solve
 
-    config = given["ulpm"].build()
+    config = configs["ulpm"].build()
     folder = None if out is None else prepare_folder(out)
     solution = solve(config)
     lines = [] if folder is None else write_solution(solution, folder)

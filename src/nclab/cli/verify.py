@@ -1,4 +1,4 @@
-"""`nclab verify`: every file of every run against its checks."""
+"""`nclab verify`: check every file of every run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nclab.cli.output import print_json, print_table
-from nclab.errors import DataError
+from nclab.cli.shared import JsonOption, RunsArgument, check_runs_folder, print_json, print_table
+from nclab.text import counted
 
 if TYPE_CHECKING:
     from nclab.records.verify import Verified
@@ -19,90 +19,90 @@ COLOURS = {
     "differs": "red",
     "damaged": "red",
 }
-MADE = ("records", "network", "summary")
-"""What is made again of a run, in the place of a file's name."""
+NUMBERS = ("records", "network", "summary")
+"""Numbers of a run that are recomputed; they appear in place of a file name."""
 DAMAGED = 1
-"""The exit code where something is damaged, or comes out otherwise."""
+"""Exit code if a file is damaged or a number differs."""
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder with runs.")],
+    folder: RunsArgument,
     numbers: Annotated[
         bool | None,
         typer.Option(
             "--numbers/--no-numbers",
-            help="Make every number again that can be: by default of a single run, not of many.",
+            help="Recompute all numbers that can be recomputed; by default only for a single run.",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check every record, checkpoint and result of a folder; nothing is changed.
+    """Check every record, checkpoint and result of a folder; change nothing.
 
-    Says the first bad byte, what it affects and how to repair it. Files of nclab 0.1.0 have no
-    checks of their own and are called unchecked. With --numbers also: scalars from the arrays of
-    their records, summaries from the last measurement, networks of sweeps from their checkpoint
-    and data drawn anew, verdicts from numbers.json. Exit code 1 if anything is damaged or differs.
+    Reports the first bad byte, what it affects and how to repair it. Files of nclab 0.1.0 have no
+    checksums and are unchecked. --numbers also recomputes scalars from the arrays of their records,
+    summaries from the last measurement, measurements of sweeps from checkpoints and data drawn
+    again, and verdicts from numbers.json. Exit code 1 if anything is damaged or differs.
 
     Example: [bold]nclab verify runs/mine[/bold]
 
-    All numbers of many: [bold]nclab verify runs/ --numbers[/bold]
+    Recompute the numbers of many runs: [bold]nclab verify runs/ --numbers[/bold]
     """
     from nclab.records.verify import verify_folder
 
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DataError(f"Expected a folder with runs, but {folder} {what}.")
-    found = verify_folder(folder)
+    check_runs_folder(folder)
+    results = verify_folder(folder)
     if numbers or (numbers is None and (folder / "manifest.json").is_file()):
-        found += _recomputed(folder, {one.file for one in found if one.state == "damaged"})
+        results += _recompute(
+            folder, {result.file for result in results if result.state == "damaged"}
+        )
     if as_json:
-        print_json([asdict(one) for one in found])
-    elif not found:
+        print_json([asdict(result) for result in results])
+    elif not results:
         typer.echo(f"No runs in {folder}.")
     else:
-        odd = [one for one in found if one.state != "good"]
-        if odd:
-            print_table(_table(odd))
-        typer.echo(_summary(found))
-    if any(one.state in ("damaged", "differs") for one in found):
+        problems = [result for result in results if result.state != "good"]
+        if problems:
+            print_table(_table(problems))
+        typer.echo(_summary(results))
+    if any(result.state in ("damaged", "differs") for result in results):
         raise typer.Exit(DAMAGED)
 
 
-def _recomputed(folder: Path, damaged: set[str]) -> "list[Verified]":
-    """What can be made again of every run whose files are good, and of the claims."""
+def _recompute(folder: Path, damaged: set[str]) -> "list[Verified]":
+    """Recompute the numbers of every run without damaged files, and the verdicts of claims."""
     from dataclasses import replace
 
     from nclab.claims.recompute import recompute_claims, recompute_run
     from nclab.progress import track
     from nclab.records.read import find_runs
 
-    found = []
-    for run in track(find_runs(folder), "making numbers again"):
-        place = run.relative_to(folder).as_posix()
-        at = "" if place == "." else f"{place}/"
-        if not any(file.startswith(at) for file in damaged):
-            found += [replace(one, file=f"{at}{one.file}") for one in recompute_run(run)]
-    return found + recompute_claims(folder)
+    results = []
+    for run in track(find_runs(folder), "recomputing numbers"):
+        path = run.relative_to(folder).as_posix()
+        prefix = "" if path == "." else f"{path}/"
+        if not any(file.startswith(prefix) for file in damaged):
+            results += [replace(row, file=f"{prefix}{row.file}") for row in recompute_run(run)]
+    return results + recompute_claims(folder)
 
 
-def _summary(found: "list[Verified]") -> str:
-    counts = {state: sum(one.state == state for one in found) for state in COLOURS}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    made = [one for one in found if one.file.rpartition("/")[2] in MADE or ":" in one.file]
-    files = len(found) - len(made)
-    more = f" and {len(made)} kinds of numbers" if made else ""
-    return f"{files} file{'s' if files != 1 else ''}{more}: {told}."
+def _summary(results: "list[Verified]") -> str:
+    states = {state: sum(result.state == state for result in results) for state in COLOURS}
+    counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    names = [result.file for result in results]
+    numbers = sum(name.rpartition("/")[2] in NUMBERS or ":" in name for name in names)
+    more = f" and {numbers} kinds of numbers" if numbers else ""
+    return f"{counted(len(results) - numbers, 'file')}{more}: {counts}."
 
 
-def _table(found: "list[Verified]") -> Any:
+def _table(results: "list[Verified]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("file", "state", "found", "what to do", header_style="bold")
+    table = Table("file", "state", "result", "what to do", header_style="bold")
     for column in (table.columns[0], table.columns[2]):
         column.overflow = "fold"
-    for one in found:
-        state = Text(one.state, style=COLOURS[one.state])
-        table.add_row(Text(one.file), state, Text(one.found), Text(one.repair))
+    for result in results:
+        state = Text(result.state, style=COLOURS[result.state])
+        table.add_row(Text(result.file), state, Text(result.found), Text(result.repair))
     return table

@@ -1,0 +1,148 @@
+"""Options and output that several commands share."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nclab.errors import DataError, NclabError
+from nclab.text import WIDTH, fit_to_width
+
+if TYPE_CHECKING:
+    from nclab.engine import Engine
+
+MOST_SEEDS = 1000
+COUNTS_HELP = "Samples of every class: 10,10,1,1 or 5x100,5x1 (five classes of 100, five of 1)."
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RunsArgument = Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder with runs.")]
+
+
+class EngineName(StrEnum):
+    """Names of engines."""
+
+    local = "local"
+    ray = "ray"
+
+
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(help="Where to compute: the cores of this machine, or a Ray cluster."),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Ray cluster, host:port; by default a running cluster, else this machine.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def open_engine(name: EngineName, address: str | None) -> "Iterator[Engine]":
+    """Yield the engine of that name; leave its cluster at the end."""
+    if name is EngineName.local:
+        if address is not None:
+            raise NclabError(f"Expected --address only with --engine ray, got {address!r}.")
+        from nclab.engine import LOCAL
+
+        yield LOCAL
+        return
+    from nclab.engine.ray import Cluster
+
+    with Cluster(address) as cluster:
+        yield cluster
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value; raise for numbers that are not finite."""
+    utf8 = "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    typer.echo(json.dumps(value, allow_nan=False, ensure_ascii=not utf8))
+
+
+def print_table(*renderables: Any) -> None:
+    """Print rich renderables as wide as the terminal, or as wide as a table in a file.
+
+    Texts are printed without markup, because a folder may be called runs[/x].
+    """
+    from rich.console import Console
+
+    console = Console(markup=False, emoji=False)
+    if not sys.stdout.isatty():
+        console = Console(width=max(WIDTH, console.width), markup=False, emoji=False)
+    for renderable in renderables:
+        console.print(fit_to_width(renderable, console))
+
+
+def check_runs_folder(folder: Path) -> None:
+    """Raise unless the folder exists."""
+    if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise DataError(f"Expected a folder with runs, but {folder} {problem}.")
+
+
+def read_counts(text: str) -> list[float]:
+    """Return the class counts of an option such as 10,10,1 or 2x10,1.
+
+    >>> read_counts("2x10,1")
+    [10.0, 10.0, 1.0]
+    """
+    from nclab.theory.targets.setting import MOST_CLASSES
+
+    counts: list[float] = []
+    for part in text.split(","):
+        repeats, cross, number = part.rpartition("x")
+        try:
+            count, classes = float(number), int(repeats) if cross else 1
+        except ValueError:
+            raise DataError(
+                f"Expected --counts as 10,10,1 or 2x10,1, got {part.strip()!r}."
+            ) from None
+        if not 1 <= classes <= MOST_CLASSES:
+            raise DataError(
+                f"Expected 1 to {MOST_CLASSES} classes before the x of --counts, "
+                f"got {part.strip()!r}."
+            )
+        counts += [count] * classes
+    return counts
+
+
+def read_seeds(text: str) -> tuple[int, ...] | None:
+    """Return the seeds of a list or a range first:end; None for a single number.
+
+    A single number is the number of seeds for `reproduce`. For `sweep`, where it once was one
+    seed, it is ambiguous and raises there.
+
+    >>> read_seeds("0,3"), read_seeds("2,"), read_seeds("4:7"), read_seeds("2")
+    ((0, 3), (2,), (4, 5, 6), None)
+    """
+    if ":" in text:
+        before, _, after = text.partition(":")
+        first, end = _seed(before, text), _seed(after, text)
+        if not 0 < end - first <= MOST_SEEDS:
+            raise NclabError(
+                f"Expected --seeds first:end with up to {MOST_SEEDS} seeds, got {text!r}."
+            )
+        return tuple(range(first, end))
+    if "," not in text:
+        _seed(text, text)
+        return None
+    seeds = tuple(_seed(part, text) for part in text.split(",") if part.strip())
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise NclabError(f"Expected --seeds without repetition, got {text!r}.")
+    return seeds
+
+
+def _seed(part: str, text: str) -> int:
+    try:
+        seed = int(part)
+    except ValueError:
+        raise NclabError(f"Expected integers in --seeds, got {part.strip() or text!r}.") from None
+    if not 0 <= seed < 2**63:
+        raise NclabError(f"Expected seeds of 0 or more in --seeds, got {seed}.")
+    return seed
