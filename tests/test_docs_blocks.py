@@ -158,7 +158,7 @@ def test_blocks_run(
     shutil.copytree(world, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     # Processes have their own tests; to start them for every page would take minutes.
-    monkeypatch.setattr(local.Local, "run_all", lambda engine, work: local._run_here(work))
+    monkeypatch.setattr(local.Local, "run_all", lambda engine, work: local._run_inline(work))
     monkeypatch.setattr(
         matplotlib_renderer, "FORMATS", matplotlib_renderer.FORMATS[-1:]
     )  # they have their own tests, too

@@ -1,4 +1,4 @@
-"""A package outside the repository, really installed, adds to every part of nclab."""
+"""Plugins: an installed package adds to every part of nclab; broken ones are skipped."""
 
 import json
 import os
@@ -46,12 +46,12 @@ with nclab.Monitor(net, alarms=[], sinks="lines:seen.jsonl") as monitor:
     monitor.measure(data, epoch=1, step=1)
 print(json.dumps(said))
 """
-"""Several commands in one process, as importing torch takes longer than all of them; a monitor."""
+"""Program that runs several commands and a monitor, because importing torch takes long."""
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Python of an environment of its own, in which the template was installed by pip, offline."""
+    """Function that runs Python in a new environment with the example plugin installed."""
     place = tmp_path_factory.mktemp("plugin")
     shutil.copytree(TEMPLATE, place / "plugin")
     venv.create(place / "env", symlinks=True)
@@ -75,7 +75,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     return run
 
 
-def test_an_installed_plugin_is_everywhere(installed: Callable[..., str], tmp_path: Path) -> None:
+def test_an_installed_plugin_works_in_every_part(
+    installed: Callable[..., str], tmp_path: Path
+) -> None:
     file, runs = tmp_path / "features.npz", tmp_path / "runs"
     np.savez(file, features=np.eye(3).repeat(4, 0), labels=np.arange(3).repeat(4))
     sweep = ["sweep", "--data", "rings", "--rings-samples", "60", "--model", "residual"]
@@ -125,7 +127,7 @@ def test_an_installed_plugin_is_everywhere(installed: Callable[..., str], tmp_pa
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Pretends that a package offers something."""
+    """Function that simulates an installed package with plugins of some kind."""
 
     def offer(kind: str, **things: Any) -> None:
         module = types.ModuleType("offered_by_nobody")
@@ -152,7 +154,7 @@ def measured() -> nclab.Collapse:
 
 
 @pytest.mark.filterwarnings("ignore:The plugin 'absent'")
-def test_a_metric_that_fails_ends_no_measurement(offered: Any) -> None:
+def test_a_failing_metric_does_not_stop_the_measurement(offered: Any) -> None:
     def broken(moments: Any) -> float:
         raise ZeroDivisionError("by zero")
 
@@ -169,7 +171,7 @@ def test_a_metric_that_fails_ends_no_measurement(offered: Any) -> None:
     assert nclab.measure_features(np.eye(3), [0, 1, 2], metrics=["half"]).half == 0.5
 
 
-def test_what_cannot_be_used_is_warned_of_and_left_out(offered: Any) -> None:
+def test_bad_metrics_are_skipped_with_a_warning(offered: Any) -> None:
     def cdnv(moments: Any) -> float:
         return 0.0
 

@@ -1,4 +1,4 @@
-"""Runs the command line in this process, as its entry point would."""
+"""Runner of the command line in this process, through its entry point."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from nclab.cli.main import run
 
 
 class Done(NamedTuple):
-    """What a call printed and returned."""
+    """Exit code and output of a call."""
 
     code: int
     out: str
@@ -18,7 +18,7 @@ class Done(NamedTuple):
 
 
 def call(*arguments: object) -> Done:
-    """`nclab` with the given arguments."""
+    """Run `nclab` with arguments."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with (

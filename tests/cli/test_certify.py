@@ -1,4 +1,4 @@
-"""`nclab certify` in its three forms."""
+"""`nclab certify` with numbers, with a file and with weight decay."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_table_in_words() -> None:
 
 
 def test_counts() -> None:
-    """Loss and alpha are means over samples then; the number of classes is that of the counts."""
+    """With counts, loss and alpha are means over samples, and counts set the classes."""
     words = ("certify", "--counts", "3x10,3x1", "--alpha", "2", "--beta", "1", "--loss", "0.3")
     value = run_json(*words)
     assert value["count_aware"]["optimal_loss"] == pytest.approx(0.26746353, abs=1e-8)

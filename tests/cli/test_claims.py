@@ -1,4 +1,4 @@
-"""`nclab claims` for people and for machines."""
+"""`nclab claims` as a table and as JSON."""
 
 import json
 from pathlib import Path
@@ -16,14 +16,14 @@ def test_one_claim_as_a_table() -> None:
     assert "1 claim: 1 holds with a correction" in done.out
 
 
-def test_of_a_few_claims_the_statements_are_shown() -> None:
+def test_a_short_list_shows_the_statements() -> None:
     shown = " ".join(call("claims", "pan2023/lemma-2.4.6").out.split())
     assert "pan2023, Lemma 2.4.6: If w, of norm at most beta," in shown
     assert "printed: w·h̄ ≤ c/α + 4β(ε/(αβ))^(1/3), and since ‖w‖ ≤ β and ‖h̄‖ ≤ 1" in shown
     assert "correct: The first, where (1/N) Σ ‖h_i‖ ≥ α − ε/β" in shown
 
 
-def test_a_beginning_as_json() -> None:
+def test_a_prefix_of_ids_as_json() -> None:
     done = call("claims", "pan2023/cor", "--json")
     rows = json.loads(done.out)
     assert [row["id"] for row in rows] == ["pan2023/cor-2.4.1", "pan2023/cor-2.4.2"]
@@ -34,7 +34,7 @@ def test_a_beginning_as_json() -> None:
         assert set(row["links"]) == {"formula", "code", "figure", "erratum"}
 
 
-def test_numbers_of_runs_stand_beside_what_is_recorded(tmp_path: Path) -> None:
+def test_results_of_runs_are_shown_next_to_recorded_ones(tmp_path: Path) -> None:
     folder = tmp_path / "pan2023_fig33"
     folder.mkdir()
     (folder / "numbers.json").write_text(json.dumps(IDEAL["pan2023_fig33"]))
@@ -65,7 +65,7 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "(preset quick)" in " ".join(call("claims", *asked).out.split())
 
 
-def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+def test_bad_arguments_are_one_line(tmp_path: Path) -> None:
     for arguments in (["lemma-2.4.6"], ["--runs", tmp_path / "none"], ["--preset", "slow"]):
         done = call("claims", *arguments)
         assert done.code == 2
@@ -83,7 +83,7 @@ def test_there_are_enough_claims() -> None:
     assert len(all_claims()) >= 35
 
 
-def test_an_empty_id_and_a_folder_without_numbers_are_said(tmp_path: Path) -> None:
+def test_an_empty_id_and_a_folder_without_numbers(tmp_path: Path) -> None:
     done = call("claims", "")
     assert done.code == 2
     assert "got ''" in done.err
@@ -92,7 +92,7 @@ def test_an_empty_id_and_a_folder_without_numbers_are_said(tmp_path: Path) -> No
     assert "./runs by default" in " ".join(call("claims", "--help").out.replace("│", " ").split())
 
 
-def test_what_is_found_here_is_said_with_both_sides(tmp_path: Path) -> None:
+def test_a_disagreement_with_the_evidence_shows_both_sides(tmp_path: Path) -> None:
     (tmp_path / "pan2023_fig33").mkdir()
     file = tmp_path / "pan2023_fig33" / "numbers.json"
     asked = ("claims", "pan2023/sec-3.2-intra-rises", "findings/losses-gap", "--runs", tmp_path)

@@ -1,4 +1,4 @@
-"""`nclab doctor`: what there is, what is missing and what is wrong."""
+"""`nclab doctor`: good, missing and wrong items."""
 
 import json
 import os
@@ -19,11 +19,11 @@ def checks(*words: object) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files take seconds to check."""
+    """Hide FashionMNIST, because checking its files takes seconds."""
     monkeypatch.setattr("nclab.training.data.fashion_mnist_files.find_folder", lambda files: None)
 
 
-def test_everything_is_named(tmp_path: Path) -> None:
+def test_every_check_is_listed(tmp_path: Path) -> None:
     rows = checks(tmp_path / "runs")
     assert rows["torch"]["result"] == metadata.version("torch") == torch.__version__
     assert {"python", "nclab", "cores", "threads", "BLAS", "CUDA", "kernel cache"} <= set(rows)
@@ -37,7 +37,7 @@ def test_everything_is_named(tmp_path: Path) -> None:
     assert "Nothing is wrong." in done.out
 
 
-def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_have_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     version = metadata.version
 
     def without(name: str) -> str:
@@ -52,7 +52,7 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and sys.platform != "linux", reason="root writes everywhere")
-def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = call("doctor", tmp_path / "file" / "runs")
     assert done.code == 1

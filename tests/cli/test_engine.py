@@ -1,4 +1,4 @@
-"""`--engine` and `--address` from the outside."""
+"""`--engine` and `--address` on the command line."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SWEEP = ("sweep", *OPTIONS.split())
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_sweep_on_ray_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_a_sweep_on_ray_continues_after_a_kill(tmp_path: Path) -> None:
     whole = call(*SWEEP, tmp_path / "whole", "--workers", 1)
     command = [sys.executable, "-m", "nclab", *SWEEP, str(tmp_path / "killed"), "--engine", "ray"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -93,7 +93,10 @@ def test_engines_are_checked(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--address", "127.0.0.1:1"), "Expected a Ray cluster at 127.0.0.1:1, but nobody answers"),
+        (
+            ("--address", "127.0.0.1:1"),
+            "a Ray cluster at 127.0.0.1:1, but nothing answers",
+        ),
         (
             ("--address", "ray://head:10001"),
             "host:port of a Ray cluster, or local, got 'ray://head:10001'",
@@ -101,7 +104,7 @@ def test_engines_are_checked(
         (("--workers", "1", "--address", "head"), "got 'head'"),
     ],
 )
-def test_a_cluster_that_is_not_there_is_one_line(
+def test_a_missing_cluster_is_one_line(
     tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     pytest.importorskip("ray", reason="ray is not installed")

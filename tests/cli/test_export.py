@@ -1,4 +1,4 @@
-"""`nclab export`: the records of runs as tables that other tools read."""
+"""`nclab export`: tables of records for other tools."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_row_for_each_layer_and_moment(runs: Path) -> None:
+def test_a_row_for_each_layer_and_measurement(runs: Path) -> None:
     done = call("export", runs)
     assert (done.code, done.err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(done.out)))
@@ -49,7 +49,7 @@ def test_a_row_for_each_layer_and_moment(runs: Path) -> None:
     assert "intra_cosine" not in rows[0]
 
 
-def test_every_format_holds_the_same(runs: Path, tmp_path: Path) -> None:
+def test_all_formats_have_the_same_rows(runs: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")
     printed = json.loads(call("export", runs, "--json").out)
     for name in ("all.json", "all.parquet"):
@@ -78,9 +78,7 @@ def test_records_of_other_kinds(runs: Path) -> None:
         (("--records", ","), "Expected at least one kind in --records"),
     ],
 )
-def test_what_cannot_be_written_is_one_line(
-    runs: Path, words: tuple[str, ...], expected: str
-) -> None:
+def test_bad_outputs_are_one_line(runs: Path, words: tuple[str, ...], expected: str) -> None:
     done = call("export", runs, *words)
     assert (done.code, done.out) == (2, "")
     assert expected in done.err
@@ -88,9 +86,7 @@ def test_what_cannot_be_written_is_one_line(
     assert call("export", runs / "none").code == 2
 
 
-def test_a_table_takes_the_place_of_no_pipe_and_goes_where_a_link_leads(
-    runs: Path, tmp_path: Path
-) -> None:
+def test_a_table_replaces_no_pipe_and_follows_links(runs: Path, tmp_path: Path) -> None:
     pipe, link = tmp_path / "pipe", tmp_path / "link.csv"
     os.mkfifo(pipe)
     done = call("export", runs, "--out", pipe, "--format", "csv")
@@ -104,7 +100,7 @@ def test_a_table_takes_the_place_of_no_pipe_and_goes_where_a_link_leads(
 
 
 def spoiled(folder: Path, way: str) -> None:
-    """Make a run unreadable, or a part of it."""
+    """Damage a run or a part of it."""
     journal = folder / "journal.jsonl"
     if way == "manifest":
         (folder / "manifest.json").write_text("garbage")
@@ -137,7 +133,7 @@ def spoiled(folder: Path, way: str) -> None:
         ("folder", "not a regular file", 4),
     ],
 )
-def test_what_cannot_be_read_is_said_and_hides_no_other_run(
+def test_unreadable_runs_are_reported_and_hide_no_other(
     runs: Path, way: str, said: str, rows: int
 ) -> None:
     spoiled(runs / "a", way)

@@ -1,4 +1,4 @@
-"""`nclab landscape` from the outside."""
+"""`nclab landscape` on the command line."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_example_of_the_paper() -> None:
     assert answer["escape"]["actual"] == pytest.approx(answer["escape"]["predicted"], rel=0.01)
 
 
-def test_a_small_saddle_is_still_one() -> None:
+def test_a_small_saddle_is_still_a_saddle() -> None:
     answer = json.loads(call("landscape", "--example", "3.1", "--scale", 1e-3, "--json").out)
     assert answer["log_gap"] < 1e-12
     assert answer["escape"] is not None
@@ -45,7 +45,7 @@ def test_points_from_files(tmp_path: Path, names: tuple[str, str]) -> None:
     assert json.loads(call("landscape", file, "--json").out)["kind"] == "global minimum"
 
 
-def test_table_for_people_and_figures(tmp_path: Path) -> None:
+def test_table_and_figures(tmp_path: Path) -> None:
     folder = tmp_path / "saddle"
     done = call("landscape", "--example", "3.1", "--scale", 0.5, "--out", folder)
     assert done.code == 0, done.err
@@ -61,13 +61,13 @@ def test_table_for_people_and_figures(tmp_path: Path) -> None:
 
 
 def save(path: Path, **arrays: object) -> Path:
-    """A point file."""
+    """Write a file of a point."""
     plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
     np.savez(path, **plain)
     return path
 
 
-def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
+def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     file = tmp_path / "point.npz"
     W, H = np.eye(3), np.ones((6, 3))
     holed = H.copy()

@@ -1,4 +1,4 @@
-"""The entry point: what the system refuses is one line."""
+"""The entry point: system errors, Ctrl-C and bad arguments are one line."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def test_a_name_that_is_too_long_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -46,7 +46,7 @@ def test_ctrl_c_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert call("runs", tmp_path) == (130, "", "nclab: Stopped.\n")
 
 
-def test_what_an_interrupted_import_raises_is_ctrl_c(
+def test_errors_of_interrupted_imports_count_as_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half_imported(*_: object, **__: object) -> None:
@@ -77,14 +77,14 @@ nclab.__main__.run()
 
 
 @pytest.mark.parametrize("module", ["typer", "nclab.cli.main", "nclab.cli.options"])
-def test_so_is_ctrl_c_before_there_is_a_command(module: str) -> None:
+def test_ctrl_c_during_imports_prints_stopped(module: str) -> None:
     done = subprocess.run(
         (sys.executable, "-c", INTERRUPTED, module), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "nclab: Stopped.\n")
 
 
-def test_a_mistyped_command_ends_in_one_mark() -> None:
+def test_a_mistyped_command_ends_in_one_question_mark() -> None:
     done = call("measur")
     assert done.code == 2
     assert done.err.endswith("Did you mean 'measure'? See nclab --help.\n")
@@ -127,8 +127,8 @@ def test_the_shell_completes(typed: str, expected: set[str]) -> None:
     assert set(done.stdout.split()) == expected, done.stderr
 
 
-def test_every_option_says_what_it_takes_in_the_same_way() -> None:
-    """Files are <file>, folders <folder>, numbers <int>, whatever their bounds."""
+def test_all_options_describe_their_values_alike() -> None:
+    """Files are <file>, folders <folder>, integers <int>."""
     from nclab.cli.main import app
 
     for command in app.registered_commands:
@@ -172,14 +172,14 @@ def test_seeds_of_reproduce(
         (("--seeds", "1,2", "--seed", "3"), "Expected --seed only with a number as --seeds"),
     ],
 )
-def test_seeds_that_say_nothing_are_one_line(words: tuple[str, ...], why: str) -> None:
+def test_bad_seeds_are_one_line(words: tuple[str, ...], why: str) -> None:
     done = call("reproduce", "tour", *words)
     assert (done.code, done.out) == (2, "")
     assert why in done.err
 
 
 def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What a shell says of `nclab` with these words, and what it says itself."""
+    """Run a shell command in which `nclab` is this checkout."""
     start = f'nclab() {{ "{sys.executable}" -c "from nclab.__main__ import run; run()" "$@"; }}; '
     return subprocess.run(
         ("sh", "-c", start + words), cwd=folder, capture_output=True, text=True, check=False
@@ -200,7 +200,7 @@ def in_shell(words: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
         ("nclab runs . <&- >/dev/null", 0, ""),
     ],
 )
-def test_streams_and_a_folder_that_are_not_there(
+def test_closed_streams_and_a_deleted_folder(
     tmp_path: Path, words: str, code: int, said: str
 ) -> None:
     layers = [{"layer": "fc", "min_intra": 0.5}]

@@ -1,4 +1,4 @@
-"""`nclab measure`, as a person and as a program would call it."""
+"""`nclab measure` as a table and as JSON, with one file and with shards."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ NCLAB = Path(sys.executable).with_name("nclab")
 
 
 def save(path: Path, **arrays: object) -> Path:
-    """An .npz of the arrays that are not None."""
+    """Write an .npz of the arrays that are not None."""
     kept = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
     np.savez(path, **kept)  # type: ignore[arg-type]
     return path
@@ -43,7 +43,7 @@ def test_json_is_one_object_with_every_metric(file: Path, tmp_path: Path) -> Non
     assert done.err == ""
 
 
-def test_the_table_is_for_people(file: Path) -> None:
+def test_the_table_is_readable(file: Path) -> None:
     done = call("measure", file)
     assert done.code == 0
     assert "45 samples, 5 classes, dimension 7" in done.out
@@ -51,7 +51,7 @@ def test_the_table_is_for_people(file: Path) -> None:
     assert "no classifier weights were given: nc2_norm_variation_weights" in done.out
 
 
-def test_error_bars_a_null_and_dearer_metrics_are_options(file: Path) -> None:
+def test_intervals_shuffled_labels_and_expensive_metrics(file: Path) -> None:
     done = call(
         "measure", file, "--intervals", "--shuffled-labels", "--metrics", "rankme,lidar", "--json"
     )
@@ -74,7 +74,7 @@ def test_error_bars_a_null_and_dearer_metrics_are_options(file: Path) -> None:
     assert "got 'rankm'" in wrong.err
 
 
-def test_a_name_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
+def test_a_name_with_brackets_is_printed_unchanged(tmp_path: Path) -> None:
     name = "a[red]b :fire:.npz"
     done = call("measure", save(tmp_path / name, features=DATA.features, labels=DATA.labels))
     assert done.out.startswith(f"{name}: 45 samples")
@@ -89,7 +89,7 @@ def test_other_names_and_a_head_in_the_same_file(tmp_path: Path) -> None:
 
 
 def bad_calls(folder: Path) -> dict[str, tuple[list[object], str]]:
-    """Arguments that must end in exit code 2, with what the line must say."""
+    """Return arguments that must end in exit code 2, with patterns of their message."""
     good = {"features": DATA.features.numpy(), "labels": DATA.labels.numpy()}
 
     def changed(name: str, **arrays: object) -> Path:
@@ -130,7 +130,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert re.search(pattern, done.err), (name, done.err)
 
 
-def test_bad_usage_is_one_line_too(file: Path) -> None:
+def test_bad_usage_is_one_line(file: Path) -> None:
     for arguments in (
         ["measure"],
         ["measure", file, "--bogus"],
@@ -148,7 +148,7 @@ def test_bad_usage_is_one_line_too(file: Path) -> None:
         assert done.err.count("\n") == 1, (arguments, done.err)
 
 
-def test_holes_can_be_allowed(tmp_path: Path) -> None:
+def test_missing_classes_can_be_allowed(tmp_path: Path) -> None:
     file = save(tmp_path / "h.npz", features=DATA.features, labels=DATA.labels * 2)
     done = call("measure", file, "--allow-missing", "--json")
     assert json.loads(done.out)["classes"] == [0, 2, 4, 6, 8]
@@ -199,7 +199,7 @@ def test_every_command_has_help_with_an_example() -> None:
 
 
 def test_the_installed_command_is_light() -> None:
-    """Help in under half a second of CPU time."""
+    """The help needs less than half a second of CPU time."""
     used = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -232,7 +232,7 @@ def test_version_and_no_arguments() -> None:
     assert "Usage" in bare.out + bare.err
 
 
-def test_a_test_file_beside_the_training_data(file: Path, tmp_path: Path) -> None:
+def test_a_test_file_is_compared_with_the_training_data(file: Path, tmp_path: Path) -> None:
     other = save(tmp_path / "test.npz", X=DATA.features[:30] + 0.1, y=DATA.labels[:30])
     head = save(tmp_path / "head.npz", weight=DATA.weight)
     done = call("measure", file, "--head", head, "--test", other, "--json")
@@ -252,10 +252,8 @@ def test_a_test_file_beside_the_training_data(file: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_test_data_beside_training_data_without_the_last_class(
-    tmp_path: Path, *, given: bool
-) -> None:
-    """Left out for want of samples, it may still be among the test labels."""
+def test_test_labels_may_have_a_class_that_training_lacks(tmp_path: Path, *, given: bool) -> None:
+    """A class that training skips may still be among the test labels."""
     few = (DATA.labels != 4) | ((DATA.labels == 4).cumsum(0) <= 1)
     head = {"weight": DATA.weight, "bias": DATA.bias} if given else {}
     train = save(tmp_path / "train.npz", X=DATA.features[few], y=DATA.labels[few], **head)
@@ -274,7 +272,7 @@ def test_test_data_beside_training_data_without_the_last_class(
         assert ours is value is None or ours == pytest.approx(value, rel=1e-12), name
 
 
-def test_a_test_file_of_other_features_in_one_line(file: Path, tmp_path: Path) -> None:
+def test_a_test_file_of_another_dimension_is_one_line(file: Path, tmp_path: Path) -> None:
     other = save(tmp_path / "test.npz", X=DATA.features[:, :3], y=DATA.labels)
     done = call("measure", file, "--test", other)
     assert done.code == 2
@@ -292,7 +290,7 @@ def test_soft_labels_of_a_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> list[Path]:
-    """The cloud in three files of a folder, and its classifier beside it."""
+    """Data in three files of a folder, and the classifier in a separate file."""
     folder = tmp_path / "parts"
     folder.mkdir()
     save(tmp_path / "head.npz", weight=DATA.weight, bias=DATA.bias)
@@ -321,7 +319,7 @@ def test_several_files_a_folder_and_a_pattern_equal_one(parts: list[Path]) -> No
     assert "vary most; the most similar classes are" in shown.out
 
 
-def test_a_truncated_file_is_named_and_can_be_left_out(parts: list[Path]) -> None:
+def test_a_truncated_file_is_named_and_can_be_skipped(parts: list[Path]) -> None:
     parts[1].write_bytes(parts[1].read_bytes()[:-200])
     done = call("measure", *parts, "--workers", 0)
     assert done.code == 2
@@ -335,7 +333,7 @@ def test_a_truncated_file_is_named_and_can_be_left_out(parts: list[Path]) -> Non
     assert "part-1.npz" in found["warnings"][0]
 
 
-def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file: Path) -> None:
+def test_options_of_shards_or_single_files_only(parts: list[Path], file: Path) -> None:
     for flags in (("--shuffled-labels",), ("--soft",)):
         done = call("measure", *parts, *flags)
         assert done.code == 2, flags
@@ -351,7 +349,9 @@ def test_options_that_shards_or_single_files_do_not_have(parts: list[Path], file
     assert "--address only with --engine ray" in done.err
 
 
-def test_shards_have_intervals_dearer_metrics_and_test_data(parts: list[Path], file: Path) -> None:
+def test_shards_have_intervals_expensive_metrics_and_test_data(
+    parts: list[Path], file: Path
+) -> None:
     head = parts[0].parent.with_name("head.npz")
     flags = ("--intervals", "--metrics", "rankme,lidar", "--workers", 0, "--json")
     expected = nclab.measure_features(*DATA, metrics=["rankme", "lidar"], intervals=True)
@@ -371,7 +371,7 @@ def test_shards_have_intervals_dearer_metrics_and_test_data(parts: list[Path], f
     assert "parts: 45 samples" in done.out
 
 
-def test_a_weight_in_shards_counts_if_all_have_the_same(tmp_path: Path) -> None:
+def test_the_weight_in_shards_is_used_if_all_are_equal(tmp_path: Path) -> None:
     def written(number: int, weight: object) -> Path:
         rows = slice(20 * number, 20 * number + 25)
         arrays = {"X": DATA.features[rows], "y": DATA.labels[rows]}

@@ -1,4 +1,4 @@
-"""Options that follow from configs."""
+"""Options of commands from configs."""
 
 import re
 from dataclasses import dataclass, field, fields, replace
@@ -22,7 +22,7 @@ from nclab.training.sweep import SweepConfig
 from tests.cli.runner import call
 
 NOT_OPTIONS = {"shape", "recipe", "selection", "data", "cones", "path"}
-"""Configs inside configs, and what no words of a command line can say."""
+"""Fields that are no options: nested configs, and values that cannot be typed."""
 RENAMED = {"norms": "norm", "weight_decays": "weight_decay"}
 
 
@@ -43,28 +43,28 @@ class Outer:
     """A config."""
 
     inner: Inner = field(default_factory=Inner)
-    """The other one."""
+    """Nested config."""
     rates: tuple[float, ...] = (1e-4, 0.25)
     """First
     rates."""
     seeds: tuple[int, ...] = (0,)
     """Seeds."""
     order: Literal["up", "down"] = "up"
-    """Which way."""
+    """Direction."""
     most: int | None = None
     """The most, if any."""
     secret: Any = None
 
 
 def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[str]]:
-    """What a command with such options is given."""
+    """Return the config and the changed flags of a command with these arguments."""
     seen: list[Any] = []
 
     @with_options(lambda: {"it": Options(Outer, "It", names or {}, exclude=("secret",))})
     def command(
         configs: Configs, out: Annotated[Path, typer.Option(help="Where.")] = Path()
     ) -> None:
-        """Do it."""
+        """Build the config."""
         seen.append((configs["it"].build(secret=7), [*configs["it"].changed().values()]))
 
     program = typer.Typer(cls=ConfigGroup, rich_markup_mode="rich")
@@ -74,11 +74,11 @@ def run(*words: str, names: dict[str, str] | None = None) -> tuple[Outer, list[s
     return seen[0] if seen else (Outer(), [])
 
 
-def test_what_is_not_given_is_as_in_the_config() -> None:
+def test_options_default_to_the_config() -> None:
     assert run() == (Outer(secret=7), [])
 
 
-def test_what_is_given_is_built() -> None:
+def test_values_are_built_into_the_config() -> None:
     words = "--size 4 --quick --no-careful --rates 1,2e-1 --seeds 3, --order down --most 5"
     config, changed = run(*words.split())
     inner = Inner(size=4, quick=True, careful=False)
@@ -95,7 +95,7 @@ def test_what_is_given_is_built() -> None:
         (("--seeds", "0.5"), "Expected integers in --seeds, got '0.5'."),
     ],
 )
-def test_what_cannot_be_read_is_one_line(words: tuple[str, ...], pattern: str) -> None:
+def test_values_of_a_wrong_type_are_one_line(words: tuple[str, ...], pattern: str) -> None:
     with pytest.raises(NclabError, match=re.escape(pattern)):
         run(*words)
 
@@ -111,7 +111,7 @@ def test_help_is_the_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--secret" not in shown
 
 
-def test_one_flag_means_one_thing() -> None:
+def test_two_fields_may_not_share_a_flag() -> None:
     with pytest.raises(AssertionError, match="two --most"):
         run(names={"inner.size": "most"})
 
@@ -127,7 +127,7 @@ def test_every_field_of_a_sweep_is_an_option() -> None:
     assert {"--layers", "--measure", "--seeds", "--data-seed", "--data", "--out"} <= flags
 
 
-def test_a_sweep_by_itself_is_its_config() -> None:
+def test_default_options_build_the_default_config() -> None:
     groups = sweep._configs()
     values: dict[str, Any] = {}
     for group in groups.values():
@@ -140,6 +140,6 @@ def test_a_sweep_by_itself_is_its_config() -> None:
     assert groups["sweep"].build(data=data) == SweepConfig()
 
 
-def test_what_needs_torch_is_made_when_it_is_called() -> None:
+def test_config_options_are_added_when_the_command_is_called() -> None:
     group: Any = typer.main.get_command(app)
     assert "epochs" not in {option.name for option in group.commands["sweep"].params}

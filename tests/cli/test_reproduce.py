@@ -1,4 +1,4 @@
-"""`nclab reproduce`: the tour, reuse, and what is refused."""
+"""`nclab reproduce`: the tour, reuse of finished runs, bad arguments."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.cli.runner import call
 TINY = tour.Config(NetworkConfig(samples=400, width=16, epochs=60))
 
 
-def test_the_tour_tells_the_four_cases_apart(tmp_path: Path) -> None:
+def test_the_tour_distinguishes_the_four_cases(tmp_path: Path) -> None:
     numbers = tour.run(TINY, seeds=(1,), out=tmp_path)
     exact, near, random, trained = numbers["cases"].values()
     nc1 = [case["nc1_trace_ratio"] for case in (exact, near, trained, random)]
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_what_is_finished_is_reused_until_something_changes(
+def test_finished_experiments_are_reused_until_something_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(tour.PRESETS, "quick", TINY)
@@ -61,7 +61,7 @@ def test_what_is_finished_is_reused_until_something_changes(
     assert reused(seeds=(1,)) == []
 
 
-def test_an_unknown_target_is_refused() -> None:
+def test_an_unknown_target_is_one_line() -> None:
     with pytest.raises(nclab.NclabError, match=r"one of .*tour, .*; got 'torus'"):
         find_experiments(["torus"])
     done = call("reproduce", "torus")

@@ -1,4 +1,4 @@
-"""`nclab runs`: one row a run, read from the end of its journal."""
+"""`nclab runs`: one row per run, from the end of its journal."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_the_same_rows_as_json(tmp_path: Path) -> None:
     assert rows["c"]["metrics"] == {}
 
 
-def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_problems_are_shown(tmp_path: Path) -> None:
     sweep(tmp_path)
     rows = {row["name"]: row["health"] for row in json.loads(call("runs", tmp_path, "--json").out)}
     assert rows["dead"] == "dead"
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert "health" in call("runs", tmp_path).out
 
 
-def test_a_damaged_one_is_said(tmp_path: Path) -> None:
+def test_a_damaged_run_is_reported(tmp_path: Path) -> None:
     some_runs(tmp_path)
     (tmp_path / "c" / "manifest.json").write_text("{")
     done = call("runs", tmp_path, "--json")
@@ -87,13 +87,13 @@ def test_accuracy_and_loss_are_those_of_the_measurement(tmp_path: Path) -> None:
     assert (row["accuracy"], row["loss"]) == (0.9985, 0.04)
 
 
-def test_a_running_one_is_seen(tmp_path: Path) -> None:
+def test_a_running_run_is_listed(tmp_path: Path) -> None:
     with start(tmp_path / "now"):
         (row,) = json.loads(call("runs", tmp_path, "--json").out)
     assert row["state"] == "running"
 
 
-def test_nothing_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
     done = call("runs", tmp_path)
     assert (done.code, done.out) == (0, f"No runs in {tmp_path}.\n")
     assert json.loads(call("runs", tmp_path, "--json").out) == []
@@ -103,7 +103,7 @@ def test_nothing_there_is_one_line(tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_file_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     done = call("runs", file)
@@ -113,7 +113,7 @@ def test_a_file_is_said_to_be_one(tmp_path: Path) -> None:
     )
 
 
-def test_links_that_are_not_followed_are_said(tmp_path: Path) -> None:
+def test_links_that_are_not_followed_are_reported(tmp_path: Path) -> None:
     outside, root = tmp_path / "outside", tmp_path / "runs"
     outside.write_text("secret")
     start(root / "one").close()

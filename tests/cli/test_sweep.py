@@ -1,4 +1,4 @@
-"""`nclab sweep` from the outside."""
+"""`nclab sweep` on the command line."""
 
 import csv
 import json
@@ -19,20 +19,20 @@ ROW |= {"beta", "converged"}
 
 
 def write(path: Path, **arrays: object) -> Path:
-    """A user's file."""
+    """Write a file of arrays."""
     np.savez(path, **arrays)  # type: ignore[arg-type]
     return path
 
 
 def mine(folder: Path) -> Path:
-    """Three clouds far apart."""
+    """Write a file with three distant clouds of points."""
     stream = np.random.default_rng(0)
     labels = np.arange(90) % 3
     inputs = stream.standard_normal((90, 5)) + 4 * np.eye(5)[labels]
     return write(folder / "mine.npz", X=100 * inputs, y=labels)
 
 
-def test_a_users_arrays(tmp_path: Path) -> None:
+def test_a_file_of_arrays(tmp_path: Path) -> None:
     file = mine(tmp_path)
     options = ("--standardise", "--seeds", "0,1", "--out", tmp_path / "runs", "--json")
     done = call("sweep", "--data", file, *SMALL_OPTIONS, *options)
@@ -46,7 +46,7 @@ def test_a_users_arrays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["teacher", "conic"])
-def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
+def test_artificial_data_print_a_table(tmp_path: Path, data: str) -> None:
     options = ("--data", data, "--samples", 130, "--inputs", 6, "--teacher-depth", 2)
     done = call(
         "sweep",
@@ -66,7 +66,7 @@ def test_artificial_data_and_a_table(tmp_path: Path, data: str) -> None:
     assert {one.name.split("_")[0] for one in tmp_path.iterdir()} <= {"teacher2", "conic", *tables}
 
 
-def test_otherwise_trained(tmp_path: Path) -> None:
+def test_options_of_training_and_selection(tmp_path: Path) -> None:
     stream = np.random.default_rng(0)
     rows = [f"{y},{a:.3f},{b:.3f}" for y, (a, b) in enumerate(stream.standard_normal((90, 2)))]
     rows = [f"{int(row.split(',')[0]) % 3},{row.split(',', 1)[1]}" for row in rows]
@@ -90,7 +90,7 @@ TINY = "--norm affine --weight-decay 1e-3 --layers 3 --width 4 --epochs 2 --batc
 
 
 def test_four_axes_of_a_users_file(tmp_path: Path) -> None:
-    """Planned, trained, extended; the report has a figure for every axis."""
+    """A sweep is planned, trained and extended; the report has a figure for every axis."""
     file, out = mine(tmp_path), tmp_path / "runs"
     words = ("sweep", "--data", file, "--standardise", *TINY.split(), "--out", out)
     planned = call(*words, *FOUR.split(), "--plan")
@@ -214,7 +214,7 @@ def test_bad_arrays_give_one_clear_line(tmp_path: Path) -> None:
         (("--measure", "some"), "some"),
     ],
 )
-def test_bad_options_give_one_clear_line(
+def test_bad_options_raise_one_clear_line(
     tmp_path: Path, options: tuple[object, ...], pattern: str
 ) -> None:
     done = call("sweep", "--out", tmp_path / "runs", *options)
@@ -230,7 +230,7 @@ def test_help_has_an_example() -> None:
     assert "Example: nclab sweep" in " ".join(done.out.split())
 
 
-def test_rows_are_whole_in_a_terminal_of_80_columns() -> None:
+def test_rows_fit_a_terminal_of_80_columns() -> None:
     numbers = {"accuracy": 0.9815, "loss": 0.004123, "min_intra": 0.2093, "max_inter": -0.007659}
     rest = {"alpha": 6.064, "beta": 3.021, "converged": True, "why": None, "zero_features": 0}
     row = {"norm": "affine", "weight_decay": 1e-3, "seed": 0, **numbers, **rest}

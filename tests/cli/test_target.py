@@ -1,4 +1,4 @@
-"""`nclab target`: table, JSON, picture, map and refusals."""
+"""`nclab target`: table, JSON, plot, map and bad arguments."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`nclab ulpm` from the outside."""
+"""`nclab ulpm` on the command line."""
 
 import json
 import sys
@@ -46,14 +46,14 @@ def test_json_is_the_last_sample(options: tuple[object, ...], last: tuple[str, f
     assert answer["outcome"] == "finished"
 
 
-def test_table_for_people() -> None:
+def test_table() -> None:
     done = call(*SMALL, "--steps", 100)
     assert done.code == 0
     assert "margin" in done.out
     assert "finished: 100 steps" in done.out
 
 
-def test_divergence_is_told_not_thrown() -> None:
+def test_divergence_is_reported_not_raised() -> None:
     done = call(*SMALL, "--steps", 500, "--rate", 500, "--reduction", "sum", "--json")
     assert done.code == 0
     assert json.loads(done.out)["outcome"] == "diverged"
@@ -118,7 +118,7 @@ def test_without_matplotlib_everything_else_is_written(
         (("--method", "flow", "--log-time", "nan"), "finite log time, got nan"),
     ],
 )
-def test_bad_input_gets_one_clear_line(options: tuple[object, ...], words: str) -> None:
+def test_bad_input_is_one_clear_line(options: tuple[object, ...], words: str) -> None:
     done = call("ulpm", *options)
     assert done.code == 2
     assert done.out == ""

@@ -15,7 +15,7 @@ def test_good_folders_are_counted(tmp_path: Path) -> None:
     assert (done.code, done.out, done.err) == (0, "7 files: 7 good.\n", "")
 
 
-def test_a_changed_number_is_found_and_shown_nowhere(tmp_path: Path) -> None:
+def test_a_changed_number_is_reported(tmp_path: Path) -> None:
     some_runs(tmp_path)
     journal = tmp_path / "fleet" / "a" / "journal.jsonl"
     content = journal.read_bytes()
@@ -35,7 +35,7 @@ def test_a_changed_number_is_found_and_shown_nowhere(tmp_path: Path) -> None:
     assert "cannot" in listed.out
 
 
-def test_no_folder_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
     done = call("verify", tmp_path / "none")
     assert (done.code, done.out) == (2, "")
     assert "does not exist" in done.err

@@ -1,4 +1,4 @@
-"""Jobs that workers can import."""
+"""Jobs for the tests of engines, which workers can import."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ def square(report: ReportStep, value: int, *, steps: int = 3) -> int:
 
 
 class Deadly:
-    """Kills the idle workers while it is made ready for one of them."""
+    """Argument that kills the idle workers while it is pickled for one of them."""
 
     def __init__(self) -> None:
         self.deaths = 0
@@ -41,7 +41,7 @@ def kill_itself(report: ReportStep) -> None:
 
 
 def train_but_die_once(report: ReportStep, group: Any) -> None:
-    """A group of a sweep; the first worker that has written a checkpoint is killed."""
+    """Train a group of a sweep; kill the first worker that has written a checkpoint."""
     from nclab.training.sweep.train import _job
 
     mark = group.out.parent / "died"
@@ -56,7 +56,7 @@ def train_but_die_once(report: ReportStep, group: Any) -> None:
 
 
 def once(report: ReportStep, mark: str) -> int:
-    """Dies when it is begun for the first time; then says how often that was."""
+    """Die at the first start; later return the number of starts."""
     lives = Path(mark)
     lives.write_text(f"{lives.read_text() if lives.exists() else ''}x")
     if lives.read_text() == "x":
@@ -81,14 +81,14 @@ def keep_a_lock(report: ReportStep) -> Any:
 
 
 def alone(report: ReportStep, place: str) -> None:
-    """Fails if another one is at the place."""
+    """Raise if another job uses the path at the same time."""
     Path(place).mkdir()
     time.sleep(0.05)
     Path(place).rmdir()
 
 
 def wait_for(report: ReportStep, folder: str, name: str) -> str:
-    """Say that it is there, then wait for a sign."""
+    """Create a file with the name, then wait for the file `go`."""
     (Path(folder) / name).touch()
     report(0, 1)
     patience = time.monotonic() + 300
@@ -116,7 +116,7 @@ def with_child(report: ReportStep) -> int:
 
 
 def sleep(report: ReportStep, folder: str) -> None:
-    """Leave a note of who sleeps, then sleep far longer than any test."""
+    """Write the process id into the folder, then sleep longer than any test."""
     note = Path(folder) / f"{os.getpid()}"
     note.touch()
     report(0, 1)

@@ -1,4 +1,4 @@
-"""Two machines on this one: namespaces with names, addresses and file systems of their own.
+"""Two simulated machines: namespaces with separate names, addresses and file systems.
 
 `python -m tests.engine.machines FOLDER COMMAND…` starts a Ray cluster over both and runs a command
 on the first; FOLDER is /mnt there, shared by both, while /tmp is each one's own. It needs root,
@@ -26,7 +26,7 @@ SMALL = ("--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stat
 
 
 def reason_without() -> str | None:
-    """Why there can be no such machines here; None if there can."""
+    """Return why namespaces are impossible on this machine; None if they are possible."""
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)}"
@@ -36,25 +36,25 @@ def reason_without() -> str | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """One of them, by the process that keeps its namespaces alive."""
+    """A simulated machine, identified by the process that keeps its namespaces alive."""
 
     name: str
     address: str
     pid: int
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The words, as a command that runs there."""
+        """Return a command that runs the arguments on this machine."""
         return ["nsenter", f"--target={self.pid}", *NAMESPACES, *words]
 
     def run(self, *words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run a command there and wait for it."""
+        """Run a command on this machine and wait for its end."""
         command = self.command(words)
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
 
 
 @contextmanager
 def two_machines(shared: Path) -> Iterator[list[Machine]]:
-    """Joined by a cable; `shared` is /mnt on both, /tmp and /dev/shm are their own."""
+    """Yield two connected machines; both see `shared` as /mnt but have separate /tmp."""
     holders = [
         subprocess.Popen([*UNSHARE, "--kill-child", "--mount-proc", "sleep", str(LIFE_SECONDS)])
         for _ in range(2)
@@ -87,7 +87,7 @@ def two_machines(shared: Path) -> Iterator[list[Machine]]:
 
 
 def start_ray(machines: Sequence[Machine]) -> None:
-    """A cluster with a core on each machine."""
+    """Start a Ray cluster with one core on each machine."""
     head, *others = machines
     port = ADDRESS.rpartition(":")[2]
     first = ("--head", f"--node-ip-address={head.address}", f"--port={port}")
@@ -98,7 +98,7 @@ def start_ray(machines: Sequence[Machine]) -> None:
 
 
 def _child_of(pid: int) -> int:
-    """The first process in the namespaces; `unshare` makes it when they are ready."""
+    """Return the first process in the namespaces, which `unshare` starts when they are ready."""
     patience = time.monotonic() + 30
     while time.monotonic() < patience:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -1,4 +1,4 @@
-"""Jobs in processes: a job that dies harms no other, and none outlives its parent."""
+"""Jobs in processes: a dead job harms no other, and no worker outlives its parent."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_outcomes_come_in_order_and_failures_stop_nobody(workers: int) -> None:
+def test_results_are_in_order_and_failures_stop_no_other_job(workers: int) -> None:
     seen: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [
@@ -37,7 +37,7 @@ def test_outcomes_come_in_order_and_failures_stop_nobody(workers: int) -> None:
     assert done == dict(enumerate(outcomes))
 
 
-def test_a_worker_that_dies_is_its_job_s_failure_alone() -> None:
+def test_a_worker_that_dies_fails_only_its_job() -> None:
     work = [
         Job("killed", jobs.kill_itself),
         Job("crashed", jobs.crash),
@@ -74,7 +74,7 @@ def test_workers_are_reused_and_have_one_thread(monkeypatch: pytest.MonkeyPatch)
     assert os.environ["OMP_NUM_THREADS"] == "7"
 
 
-def test_a_job_whose_receivers_die_is_given_up() -> None:
+def test_a_job_that_kills_its_receivers_fails() -> None:
     deadly, fine = run_jobs(
         [Job("deadly", jobs.square, (jobs.Deadly(),)), Job("fine", jobs.square, (3,))], workers=1
     )
@@ -82,12 +82,12 @@ def test_a_job_whose_receivers_die_is_given_up() -> None:
     assert fine.value == 9
 
 
-def test_no_jobs_are_no_work() -> None:
+def test_an_empty_list_of_jobs_returns_nothing() -> None:
     assert run_jobs([]) == []
     assert cores() >= 1
 
 
-def test_bad_numbers_are_refused() -> None:
+def test_bad_numbers_raise() -> None:
     with pytest.raises(NclabError, match="got -1"):
         run_jobs([], workers=-1)
     with pytest.raises(NclabError, match="got 0"):
@@ -110,7 +110,7 @@ def test_a_script_without_guard_gets_one_line(tmp_path: Path) -> None:
 
 
 def start_sleepers(folder: Path) -> tuple["subprocess.Popen[str]", list[int]]:
-    """A parent with two workers, and the workers' process ids."""
+    """Start a parent with two workers; return it with the workers' process ids."""
     parent = subprocess.Popen(
         [sys.executable, "-m", "tests.engine.jobs", str(folder)],
         cwd=ROOT,
@@ -134,7 +134,7 @@ def wait_until_gone(pids: list[int]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that is only not yet waited for does not."""
+    """Whether a process runs; zombies do not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
         assert "KeyboardInterrupt" in words
 
 
-def test_a_lost_job_is_begun_again_but_one_that_raises_is_not(tmp_path: Path) -> None:
+def test_lost_jobs_are_started_again_and_failed_jobs_are_not(tmp_path: Path) -> None:
     heard: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [

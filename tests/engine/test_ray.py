@@ -1,4 +1,4 @@
-"""Jobs on a real Ray cluster: the same contract as on the cores of this machine."""
+"""Jobs on a real Ray cluster behave as on the cores of this machine."""
 
 import importlib
 import json
@@ -40,7 +40,7 @@ def run_jobs(work: list[Job], *, address: str | None = None, **options: Any) -> 
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_outcomes_come_in_order_and_failures_stop_nobody() -> None:
+def test_results_are_in_order_and_failures_stop_no_other_job() -> None:
     seen: list[Progress] = []
     done: dict[int, JobResult] = {}
     work = [
@@ -71,7 +71,9 @@ def test_outcomes_come_in_order_and_failures_stop_nobody() -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_workers_and_threads_are_kept_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_of_workers_and_threads_are_respected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     place = str(tmp_path / "place")
     with Cluster() as cluster:
@@ -88,7 +90,7 @@ def test_workers_and_threads_are_kept_to(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def other_machine(ray_cluster: Any) -> Iterator[Callable[[], None]]:
-    """A second node of one core, for the time of a test; a call loses it."""
+    """Function that removes a second node, which exists during the test."""
     node = ray_cluster.add_node(num_cpus=1)
 
     def lose() -> None:
@@ -99,7 +101,7 @@ def other_machine(ray_cluster: Any) -> Iterator[Callable[[], None]]:
     lose()
 
 
-def test_a_lost_machine_is_the_failure_of_its_jobs_alone(
+def test_a_lost_machine_fails_only_its_jobs(
     other_machine: Callable[[], None], tmp_path: Path
 ) -> None:
     work = [Job(name, jobs.wait_for, (str(tmp_path), name)) for name in "abc"]
@@ -137,7 +139,7 @@ def test_the_bytes_of_runs_do_not_depend_on_the_engine(
 
 @NEEDS_PROC
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_folder_that_is_not_shared_is_refused(
+def test_a_folder_that_is_not_shared_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -190,7 +192,7 @@ def test_no_job_outlives_its_parent(
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_program_s_own_connection_is_kept() -> None:
+def test_the_connection_of_the_program_is_kept() -> None:
     with ray.init(log_to_driver=False, logging_level=logging.ERROR):
         with Cluster("nobody:1") as cluster:
             assert cluster.slots() == 2
@@ -198,7 +200,7 @@ def test_a_program_s_own_connection_is_kept() -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_another_nclab_on_the_cluster_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_nclab_on_the_cluster_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("only_here")
     exec("def work(*_):\n    yield None", module.__dict__)
     monkeypatch.setitem(sys.modules, "only_here", module)
@@ -208,7 +210,7 @@ def test_another_nclab_on_the_cluster_is_said(monkeypatch: pytest.MonkeyPatch) -
         train._raise_failure(outcome)
 
 
-def test_too_little_memory_is_said() -> None:
+def test_too_little_memory_raises() -> None:
     outcome = engine._dead(Job("it", jobs.square), OutOfMemoryError("Task was killed.\nMore."))
     with pytest.raises(NclabError, match="Expected enough memory for it"):
         train._raise_failure(outcome)
@@ -226,12 +228,12 @@ def closed_port() -> str:
         ("head", "got 'head'"),
         ("head:port", "got 'head:port'"),
         ("ray://127.0.0.1:10001", "got 'ray://127.0.0.1:10001'"),
-        ("127.0.0.1:99999", "at 127.0.0.1:99999, but nobody answers"),
-        ("no.such.host.invalid:6379", "at no.such.host.invalid:6379, but nobody answers"),
-        (None, "but nobody answers there: Connection refused"),
+        ("127.0.0.1:99999", "at 127.0.0.1:99999, but nothing answers"),
+        ("no.such.host.invalid:6379", "at no.such.host.invalid:6379, but nothing answers"),
+        (None, "but nothing answers there: Connection refused"),
     ],
 )
-def test_a_bad_address_is_one_line(
+def test_a_bad_address_raises_one_line(
     monkeypatch: pytest.MonkeyPatch, address: str | None, words: str
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -281,7 +283,7 @@ def test_a_running_cluster_is_found(
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_wrong_token_is_said(tmp_path: Path) -> None:
+def test_a_wrong_token_raises_with_advice(tmp_path: Path) -> None:
     script = "import sys; from nclab.cli.main import run; sys.argv[0] = 'nclab'; run()"
     options = ["sweep", "--engine", "ray", "--out", str(tmp_path / "runs"), "--samples", "130"]
     other = {
@@ -302,7 +304,7 @@ def test_a_wrong_token_is_said(tmp_path: Path) -> None:
     assert "Set RAY_AUTH_MODE=token" in line
 
 
-def test_bad_numbers_are_refused() -> None:
+def test_bad_numbers_raise() -> None:
     with pytest.raises(NclabError, match="1 or more workers, got 0"):
         run_jobs([], workers=0)
     with pytest.raises(NclabError, match="1 or more threads, got 0"):

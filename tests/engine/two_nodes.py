@@ -1,4 +1,4 @@
-"""What is done on the first of two machines, with a Ray cluster over both; prints it as JSON."""
+"""Program for the first of two machines of a Ray cluster; it prints results as JSON."""
 
 import json
 import platform
@@ -26,7 +26,7 @@ SIZE, VERSIONS = 200_000, 100
 
 
 def meet(report: Any, folder: str, name: str) -> str:
-    """Two jobs at a time, one on each machine, since each has one core."""
+    """Wait for the other job, which runs on the other machine since each has one core."""
     Path(folder, f"met-{platform.node()}").touch()
     report(0, 1)
     _wait(lambda: len(list(Path(folder).glob("met-*"))) == 2)
@@ -34,7 +34,7 @@ def meet(report: Any, folder: str, name: str) -> str:
 
 
 def watch(report: Any, folder: str, here: str) -> tuple[int, int, float]:
-    """On the other machine: read a file that is replaced again and again.
+    """Read, on the other machine, a file that is replaced many times.
 
     How many versions were seen, how many of the reads were torn, and after how many seconds the
     last version was there.
@@ -54,7 +54,7 @@ def watch(report: Any, folder: str, here: str) -> tuple[int, int, float]:
 
 
 def noted(report: Any, shards: Any, plan: Any) -> Any:
-    """The first round, and on which machine it was."""
+    """Run the first round of shards and note the machine."""
     folder = Path(shards[0]).parents[1] / "rounds"
     (folder / platform.node()).touch()
     _wait(lambda: len(list(folder.iterdir())) == 2)
@@ -62,7 +62,7 @@ def noted(report: Any, shards: Any, plan: Any) -> Any:
 
 
 def job(report: Any, group: Any) -> None:
-    """A group of a sweep, and on which machine it was."""
+    """Train a group of a sweep and note the machine."""
     (group.out.parent / "trained" / platform.node()).touch()
     _wait(lambda: len(list((group.out.parent / "trained").iterdir())) == 2)
     train_group_job(report, group)
@@ -79,7 +79,7 @@ def _wait(there: Any) -> None:
 
 
 def refusal(work: Any) -> str:
-    """What is said instead of a result."""
+    """Return the error message of a call."""
     try:
         work()
     except nclab.NclabError as error:
@@ -88,7 +88,7 @@ def refusal(work: Any) -> str:
 
 
 def write_shards(folder: Path) -> None:
-    """Eight of them."""
+    """Write eight shards."""
     data = cloud()
     folder.mkdir(parents=True)
     for number, rows in enumerate(torch.arange(len(data.labels)).split(6)):
@@ -96,7 +96,7 @@ def write_shards(folder: Path) -> None:
 
 
 def main() -> dict[str, Any]:
-    """Meet, watch a file, measure, train, and try folders that are not shared."""
+    """Run jobs, watch a file, measure, train, and use folders that are not shared."""
     from tests.engine import two_nodes as this  # where workers find it
 
     data, told = cloud(), dict[str, Any]()

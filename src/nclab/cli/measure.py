@@ -220,7 +220,9 @@ def _naming(file: Path) -> Iterator[None]:
         raise NclabError(f"{file}: {error}") from error
 
 
-def _measured(file: Path, shards: list[Path], label_file: Path | None, **options: Any) -> "Collapse":
+def _measured(
+    file: Path, shards: list[Path], label_file: Path | None, **options: Any
+) -> "Collapse":
     """Measure shards, or a single file whose labels may be in another file."""
     from nclab.array_files import FEATURES, LABELS, pick, read_arrays, read_labels
     from nclab.measurement.arrays import measure_features

@@ -1,23 +1,23 @@
-"""What every engine speaks of: jobs, what became of them, and where they run."""
+"""Jobs, their results, and the interface of an engine that runs them."""
 
 import pickle
 from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nclab.engine.worker import failure
+from nclab.engine.worker import describe_error
 from nclab.errors import NclabError
 
 ReportStep = Callable[..., None]
-"""What a job gets as its first argument, to be called as `report(step, total)`."""
+"""First argument of a job's function, to be called as `report(step, total)`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A call `function(report, *arguments, **options)`; the function is a top-level one."""
+    """A call `function(report, *arguments, **options)` of a top-level function."""
 
     name: str
     function: Callable[..., Any]
@@ -27,14 +27,14 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What became of a job."""
+    """Value or error of a job."""
 
     name: str
     value: Any = None
     error: str | None = None
-    """One line; None for a job that returned."""
+    """Error in one line; None if the job returned."""
     trace: str | None = None
-    """The traceback, if the job raised; None if its process died."""
+    """Traceback if the job raised; None if its process died."""
 
     @property
     def ok(self) -> bool:
@@ -43,14 +43,31 @@ class JobResult:
 
     @property
     def lost(self) -> bool:
-        """Whether its process or machine is gone, though not for want of memory."""
-        gone = self.error is not None and self.trace is None
-        return gone and "MemoryError" not in str(self.error).partition(":")[0]
+        """Whether the job's process or machine died for another reason than lack of memory."""
+        died = self.error is not None and self.trace is None
+        return died and "MemoryError" not in str(self.error).partition(":")[0]
+
+    @classmethod
+    def raised(cls, job: Job, error: BaseException) -> "JobResult":
+        """Return the result of a job that raised or cannot be pickled."""
+        line, trace = describe_error(error)
+        return cls(job.name, error=line, trace=trace)
+
+    @classmethod
+    def from_message(cls, job: Job, kind: str, content: Any) -> "JobResult":
+        """Return the result from a worker's last message: `done` with a pickle, or `failed`."""
+        if kind == "failed":
+            line, trace = content
+            return cls(job.name, error=line, trace=trace)
+        try:
+            return cls(job.name, pickle.loads(content))
+        except Exception as error:  # noqa: BLE001 - unpickling may raise anything
+            return cls.raised(job, error)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is."""
+    """Progress of one job."""
 
     index: int
     name: str
@@ -64,46 +81,55 @@ OnDone = Callable[[int, JobResult], None]
 
 @dataclass(frozen=True)
 class JobList:
-    """Jobs to be run, how, and what became of them so far."""
+    """Jobs to run, their options, and their results so far."""
 
     jobs: Sequence[Job]
     folder: Path | None
     workers: int | None
     threads: int
+    tries: int
     on_progress: OnProgress | None
     on_done: OnDone | None
+    waiting: deque[int]
+    """Indices of jobs that no worker has."""
     results: dict[int, JobResult] = field(default_factory=dict)
+    losses: Counter[int] = field(default_factory=Counter)
+    """Number of times that each job was lost."""
 
     @property
     def unfinished(self) -> int:
-        """How many jobs have not ended."""
+        """Number of jobs that have not ended."""
         return len(self.jobs) - len(self.results)
 
     def progress(self, index: int, step: int, total: int | None = None) -> None:
-        """A job's word on its step."""
+        """Report the progress of a job."""
         if self.on_progress is not None:
             self.on_progress(Progress(index, self.jobs[index].name, step, total))
 
     def end(self, index: int, result: JobResult) -> None:
-        """A job's end."""
+        """Store a result; a lost job waits again if it has tries left."""
+        self.losses[index] += result.lost
+        if result.lost and self.losses[index] < self.tries:
+            self.waiting.append(index)
+            return
         self.results[index] = result
         if self.on_done is not None:
             self.on_done(index, result)
 
 
 class Engine(ABC):
-    """Where jobs run; their numbers do not depend on it."""
+    """A place where jobs run; their numbers do not depend on it."""
 
     here: ClassVar[bool]
-    """Whether that is this machine, so that `workers=0` runs jobs in this very process."""
+    """Whether jobs run on this machine, where `workers=0` runs them in this process."""
 
     @abstractmethod
     def slots(self) -> int:
-        """How many jobs of one thread run at the same time."""
+        """Return the number of single-thread jobs that run at the same time."""
 
     @abstractmethod
     def run_all(self, work: JobList) -> None:
-        """Run one or more jobs until each has ended."""
+        """Run all waiting jobs until each has ended."""
 
     def run_jobs(
         self,
@@ -116,18 +142,18 @@ class Engine(ABC):
         on_progress: OnProgress | None = None,
         on_done: OnDone | None = None,
     ) -> list[JobResult]:
-        """Run every job and return their results in order; one that fails or dies stops no other.
+        """Run every job and return the results in order; a failed job does not stop the others.
 
-        Ctrl-C stops them all. As always with processes, a script that calls this does so under
-        `if __name__ == "__main__":`.
+        Ctrl-C stops all jobs. A script must call this under `if __name__ == "__main__":`, because
+        new processes import the script.
 
         Args:
-            folder: jobs that write to it fail on a machine where it is not the same one.
-            workers: so many jobs run at the same time, by default one a core; 0 runs them in this
-                process, one after the other.
-            threads: of each job.
-            tries: so often a job is begun whose process or machine is lost; one that raises is not
-                begun again.
+            folder: folder to which jobs write; a machine that does not share it fails.
+            workers: number of jobs at the same time, by default one per core; 0 runs the jobs in
+                this process, one after the other.
+            threads: number of threads of each job.
+            tries: number of times that a job is started if its process or machine is lost; a job
+                that raises is started once.
 
         >>> from nclab.engine import LOCAL
         >>> def square(report, value):
@@ -141,50 +167,8 @@ class Engine(ABC):
             raise NclabError(f"Expected {least} or more workers, got {workers}.")
         if threads < 1:
             raise NclabError(f"Expected 1 or more threads, got {threads}.")
-        found: dict[int, JobResult] = {}
-        while len(found) < len(jobs):
-            tries -= 1
-            places = [index for index in range(len(jobs)) if index not in found]
-            end = partial(_end, found, places, on_done, again=tries > 0)
-            hear = None if on_progress is None else partial(_hear, on_progress, places)
-            left = [jobs[index] for index in places]
-            self.run_all(JobList(left, folder, workers, threads, hear, end))
-        return [found[index] for index in range(len(jobs))]
-
-
-def _end(
-    found: dict[int, JobResult],
-    places: Sequence[int],
-    on_done: OnDone | None,
-    place: int,
-    result: JobResult,
-    *,
-    again: bool,
-) -> None:
-    """Take a result, unless its job was lost and is begun again."""
-    if result.lost and again:
-        return
-    found[places[place]] = result
-    if on_done is not None:
-        on_done(places[place], result)
-
-
-def _hear(on_progress: OnProgress, places: Sequence[int], progress: Progress) -> None:
-    on_progress(replace(progress, index=places[progress.index]))
-
-
-def ended(job: Job, word: str, content: Any) -> JobResult:
-    """The result that a worker's last word tells: `done` and a pickled value, or `failed`."""
-    if word == "failed":
-        line, trace = content
-        return JobResult(job.name, error=line, trace=trace)
-    try:
-        return JobResult(job.name, pickle.loads(content))
-    except Exception as error:  # noqa: BLE001 - what cannot be unpickled raises anything
-        return raised(job, error)
-
-
-def raised(job: Job, error: BaseException) -> JobResult:
-    """The result of a job that raised, or that cannot be handed over."""
-    line, trace = failure(error)
-    return JobResult(job.name, error=line, trace=trace)
+        waiting = deque(range(len(jobs)))
+        work = JobList(jobs, folder, workers, threads, tries, on_progress, on_done, waiting)
+        if jobs:
+            self.run_all(work)
+        return [work.results[index] for index in range(len(jobs))]

@@ -1,10 +1,10 @@
-"""Independent jobs on the cores of this machine, one process each; none can harm another."""
+"""Jobs on the cores of this machine, each in its own process, so that none can harm another."""
 
 import os
 import pickle
 import signal
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,74 +14,79 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from nclab.engine.jobs import Engine, Job, JobList, JobResult, ReportStep, ended, raised
-from nclab.engine.worker import Word, thread_environment, use_threads, work
+from nclab.engine.jobs import Engine, JobList, JobResult
+from nclab.engine.worker import Message, run_worker, thread_environment, use_threads
 from nclab.errors import NclabError
 
-DELAY_SECONDS = 2.0
-"""How long a worker that was asked to stop may take."""
-TRIES = 3
-"""So many workers may die while they are handed one job."""
+STOP_SECONDS = 2.0
+"""Time in which a terminated worker must end before it is killed."""
+SENDS = 3
+"""Number of workers that may die while they receive one job."""
+START_FAILURES = 3
+"""Number of workers that may die before their first job."""
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Local(Engine):
-    """The cores of this machine as an engine; every folder is the same for all its jobs."""
+    """Engine of the cores of this machine."""
 
     here = True
 
     def slots(self) -> int:
-        """One job a core."""
+        """Return the number of cores."""
         return cores()
 
     def run_all(self, work: JobList) -> None:
-        """In worker processes, or one after the other in this one."""
+        """Run jobs in worker processes, or with `workers=0` one after the other in this process."""
         if work.workers == 0:
-            _run_here(work)
+            _run_inline(work)
         else:
             _Processes(work).run(min(work.workers or cores(), len(work.jobs)))
 
 
 LOCAL = Local()
-"""The engine where none is named."""
+"""Default engine."""
 run_jobs = LOCAL.run_jobs
 
 
-def _run_here(work: JobList) -> None:
+def _run_inline(work: JobList) -> None:
     import torch
 
     before = torch.get_num_threads()
     use_threads(work.threads)
     try:
-        for index, job in enumerate(work.jobs):
-            work.end(index, _call(job, partial(work.progress, index)))
+        while work.waiting:
+            index = work.waiting.popleft()
+            job = work.jobs[index]
+            try:
+                value = job.function(partial(work.progress, index), *job.arguments, **job.options)
+                result = JobResult(job.name, value)
+            except Exception as error:  # noqa: BLE001 - any error of a job is its result
+                result = JobResult.raised(job, error)
+            work.end(index, result)
     finally:
         use_threads(before)
 
 
-def _call(job: Job, report: ReportStep) -> JobResult:
-    try:
-        return JobResult(job.name, job.function(report, *job.arguments, **job.options))
-    except Exception as error:  # noqa: BLE001 - whatever a job raises is its result
-        return raised(job, error)
-
-
 @dataclass
 class _Worker:
+    """A worker process as its parent sees it."""
+
     process: SpawnProcess
     pipe: Connection
     ready: bool = False
     index: int | None = None
+    """Index of its current job."""
     gone: bool = False
 
-    def said(self) -> Iterator[Word]:
-        """What it has said by now; notes when its process or pipe has ended."""
+    def messages(self) -> Iterator[Message]:
+        """Yield the messages that have arrived; set `gone` if process or pipe has ended."""
         try:
             while self.pipe.poll():
                 yield self.pipe.recv()
@@ -91,107 +96,111 @@ class _Worker:
 
 
 class _Processes:
-    """The parent's side: hands out jobs, hears answers, replaces the dead."""
+    """Worker processes that receive jobs, send messages and are replaced when they die."""
 
     def __init__(self, work: JobList) -> None:
         self._work = work
-        self._waiting = deque(range(len(work.jobs)))
         self._workers: list[_Worker] = []
-        self._stillborn = 0
-        self._lost: Counter[int] = Counter()
+        self._start_failures = 0
+        self._failed_sends: Counter[int] = Counter()
 
     def run(self, count: int) -> None:
         try:
             while self._work.unfinished:
                 while len(self._workers) < min(count, self._work.unfinished):
                     self._workers.append(_start(self._work.threads))
-                self._listen()
+                self._receive()
+                for worker in self._workers:
+                    if worker.ready and worker.index is None and not worker.gone:
+                        self._send_job(worker)
         finally:
             _stop(self._workers)
 
-    def _listen(self) -> None:
-        """Wait until some worker says something or dies."""
+    def _receive(self) -> None:
+        """Wait until some worker sends a message or dies."""
         by_end: dict[Any, _Worker] = {}
         for worker in self._workers:
             by_end[worker.pipe] = by_end[worker.process.sentinel] = worker
-        spoke = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
-        for worker in spoke.values():
-            for word, content in worker.said():
-                self._hear(worker, word, content)
+        active = {id(by_end[end]): by_end[end] for end in connection.wait(list(by_end))}
+        for worker in active.values():
+            for kind, content in worker.messages():
+                self._handle(worker, kind, content)
             if worker.gone:
-                self._bury(worker)
+                self._remove(worker)
 
-    def _hear(self, worker: _Worker, word: str, content: Any) -> None:
+    def _handle(self, worker: _Worker, kind: str, content: Any) -> None:
         index = worker.index
-        if word == "ready":
+        if kind == "ready":
             worker.ready = True
         elif index is None:
-            raise AssertionError(f"{word} without a job")
-        elif word == "progress":
+            raise AssertionError(f"{kind} without a job")
+        elif kind == "progress":
             self._work.progress(index, *content)
-            return
         else:
-            self._work.end(index, ended(self._work.jobs[index], word, content))
-        self._hand_out(worker)
+            worker.index = None
+            self._work.end(index, JobResult.from_message(self._work.jobs[index], kind, content))
 
-    def _hand_out(self, worker: _Worker) -> None:
-        worker.index = None
-        while self._waiting and worker.index is None:
-            index = self._waiting.popleft()
+    def _send_job(self, worker: _Worker) -> None:
+        """Send the next waiting job that can be pickled."""
+        while self._work.waiting and worker.index is None:
+            index = self._work.waiting.popleft()
             job = self._work.jobs[index]
             try:
                 order = pickle.dumps((job.function, job.arguments, job.options))
-            except Exception as error:  # noqa: BLE001 - what cannot be pickled raises anything
-                self._work.end(index, raised(job, error))
+            except Exception as error:  # noqa: BLE001 - pickling may raise anything
+                self._work.end(index, JobResult.raised(job, error))
                 continue
             try:
                 worker.pipe.send_bytes(order)
                 worker.index = index
-            except OSError:  # the worker is dead; it is buried with no job of its own
-                self._lost[index] += 1
-                if self._lost[index] < TRIES:
-                    self._waiting.appendleft(index)
+            except OSError:  # `_receive` will remove the dead worker
+                worker.gone = True
+                self._failed_sends[index] += 1
+                if self._failed_sends[index] < SENDS:
+                    self._work.waiting.appendleft(index)
                 else:
-                    line = f"{TRIES} processes died while they received {job.name}."
+                    line = f"{SENDS} processes died while they received {job.name}."
                     self._work.end(index, JobResult(job.name, error=line))
                 return
 
-    def _bury(self, worker: _Worker) -> None:
+    def _remove(self, worker: _Worker) -> None:
+        """Remove a dead worker; its job is lost."""
         worker.process.join()
         self._workers.remove(worker)
         worker.pipe.close()
         code = worker.process.exitcode or 0
-        how = f"was killed by {_signal(-code)}" if code < 0 else f"exited with code {code}"
+        reason = f"was killed by {_signal(-code)}" if code < 0 else f"exited with code {code}"
         if worker.index is not None:
             name = self._work.jobs[worker.index].name
-            self._work.end(worker.index, JobResult(name, error=f"The process of {name} {how}."))
+            line = f"The process of {name} {reason}."
+            self._work.end(worker.index, JobResult(name, error=line))
         elif not worker.ready:
-            self._stillborn += 1
-            if self._stillborn > 2:
+            self._start_failures += 1
+            if self._start_failures == START_FAILURES:
                 raise NclabError(
-                    f"Expected worker processes to start, but each {how}. A script starts jobs "
-                    'under `if __name__ == "__main__":`; or pass workers=0.'
+                    f"Expected worker processes to start, but each {reason}. Call this under "
+                    '`if __name__ == "__main__":` in a script, or pass workers=0.'
                 )
 
 
 def _start(threads: int) -> _Worker:
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, threads))
+    parent_end, worker_end = context.Pipe()
+    process = context.Process(target=run_worker, args=(worker_end, threads))
     with thread_environment(threads), _without_interrupts():
         process.start()
-    theirs.close()
-    return _Worker(process, ours)
+    worker_end.close()
+    return _Worker(process, parent_end)
 
 
 def _stop(workers: list[_Worker]) -> None:
-    """End every worker: idle ones by closing their pipe, the others by force."""
+    """End idle workers by closing their pipe, the others by a signal."""
     for worker in workers:
         worker.pipe.close()
         if worker.index is not None or not worker.ready:
             worker.process.terminate()
     for worker in workers:
-        worker.process.join(DELAY_SECONDS)
+        worker.process.join(STOP_SECONDS)
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
@@ -200,7 +209,7 @@ def _stop(workers: list[_Worker]) -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A child is born deaf to Ctrl-C, else it would tell of it before it can ignore it."""
+    """Block Ctrl-C for new processes, which would print tracebacks before they can ignore it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,25 +1,27 @@
-"""Independent jobs on a Ray cluster: the machines that are there, or this one alone."""
+"""Jobs on a Ray cluster: the machines that belong to it, or this one alone."""
 
 import logging
 import os
+import platform
+import socket
 import sys
-from collections import deque
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Self
+from uuid import uuid4
 
 from nclab import __version__
-from nclab.engine.folder import look_for, marked
-from nclab.engine.jobs import Engine, Job, JobList, JobResult, ended, raised
+from nclab.engine.jobs import Engine, Job, JobList, JobResult
 from nclab.engine.local import cores
-from nclab.engine.ray_address import knock, runs_here
-from nclab.engine.worker import THREAD_VARIABLES, Word, failure, perform
+from nclab.engine.worker import THREAD_VARIABLES, Message, describe_error, run_job
 from nclab.errors import MissingExtra, NclabError
 
-# Ray reads these once. It must tell nobody of its use; and what it says of dead workers, even on
-# standard output, is in the results.
+# Ray reads these variables when it is imported. They switch off usage statistics, and messages
+# about dead workers, which are in the results.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
 try:
@@ -29,21 +31,26 @@ try:
 except ImportError as error:
     raise MissingExtra("The Ray engine", package="ray") from error
 
+CONNECT_SECONDS = 5.0
+"""Timeout of an address; Ray itself would try for a quarter of an hour."""
+ATTEMPTS, PAUSE_SECONDS = 5, 0.2
+"""Number and interval of searches for a new file, which a network folder may show late."""
+
 
 class Cluster(Engine):
-    """A Ray cluster as an engine, joined or started when first needed and left at the end.
+    """Engine of a Ray cluster, which is joined or started at first use and left at the end.
 
-    The address is `host:port` of a cluster that this machine belongs to, or `local` for one of
-    its own. Without it the cluster is that of RAY_ADDRESS, else one that `ray start` has started
-    on this machine, else a new one with the cores of this machine. Only what was started here is
-    stopped. A program that has called `ray.init` uses the cluster of that.
+    The address is `host:port` of a cluster that includes this machine, or `local` for a new cluster
+    on this machine. Without an address, the cluster is that of RAY_ADDRESS, else one that
+    `ray start` has started on this machine, else a new one with the cores of this machine. Only
+    clusters started here are stopped. After `ray.init`, the cluster of that call is used.
     """
 
     here = False
 
     def __init__(self, address: str | None = None) -> None:
-        asked = address or os.environ.get("RAY_ADDRESS") or "auto"
-        self._address = None if asked == "auto" else asked
+        address = address or os.environ.get("RAY_ADDRESS") or "auto"
+        self._address = None if address == "auto" else address
         self._joined = False
 
     def __enter__(self) -> Self:
@@ -55,18 +62,18 @@ class Cluster(Engine):
             self._joined = False
 
     def slots(self) -> int:
-        """One job a core of any machine."""
+        """Return the number of cores of all machines."""
         self._join()
         return _slots(threads=1)
 
     def run_all(self, work: JobList) -> None:
-        """As tasks of the cluster, as many at a time as there are cores for."""
+        """Run jobs as tasks of the cluster, as many at a time as it has cores."""
         self._join()
         if not _slots(work.threads):
             raise NclabError(
-                f"Expected a machine with {work.threads} cores, but no node has so many."
+                f"Expected a machine with {work.threads} cores, but no node has as many."
             )
-        with marked(work.folder) as mark:
+        with _marker(work.folder) as marker:
             environment = dict.fromkeys(THREAD_VARIABLES, str(work.threads))
             task = ray.remote(_work).options(
                 num_cpus=work.threads,
@@ -74,110 +81,165 @@ class Cluster(Engine):
                 max_retries=0,
                 runtime_env={"env_vars": environment},
             )
-            _Tasks(work, task, (work.threads, sys.argv, mark)).run()
+            _Tasks(work, task, (work.threads, sys.argv, marker)).run()
 
     def _join(self) -> None:
         if ray.is_initialized():
             return
         address = self._address
-        if address is None and not runs_here():
+        if address is None and not _runs_here():
             address = "local"
         elif address not in (None, "local"):
-            knock(address)
-        how: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+            _connect(address)
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
-            how |= {"num_cpus": cores(), "include_dashboard": False}
+            options |= {"num_cpus": cores(), "include_dashboard": False}
         try:
-            ray.init(address, **how)
+            ray.init(address, **options)
         except Exception as error:  # Ray raises anything, bare exceptions too
-            line, story = failure(error)
-            way = "Take the address local, or `ray start --address=HOST:PORT` on this machine."
+            line, trace = describe_error(error)
+            advice = "Use the address local, or `ray start --address=HOST:PORT` on this machine."
             if address == "local":
-                way = "Set RAY_TMPDIR to a short path on a disk with room, or do without Ray."
-            elif "AuthToken" in story:
-                way = "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the cluster's token."
+                advice = "Set RAY_TMPDIR to a short path on a disk with space, or work without Ray."
+            elif "AuthToken" in trace:
+                advice = "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the cluster's token."
             where = f"at {address}" if address else "on this machine"
             raise NclabError(
-                f"Cannot use the Ray cluster {where}. {line.rstrip('.')}. {way}"
+                f"Cannot use the Ray cluster {where}. {line.rstrip('.')}. {advice}"
             ) from error
         self._joined = True
 
 
 class _Tasks:
-    """The caller's side: hands out jobs and hears what they say."""
+    """Tasks of a cluster that run jobs and stream messages."""
 
-    def __init__(self, work: JobList, task: Any, way: tuple[Any, ...]) -> None:
-        self._work, self._task, self._way = work, task, way
-        self._waiting = deque(range(len(work.jobs)))
+    def __init__(self, work: JobList, task: Any, arguments: tuple[Any, ...]) -> None:
+        self._work, self._task, self._arguments = work, task, arguments
         self._running: dict[Any, int] = {}
 
     def run(self) -> None:
         count = self._work.workers or len(self._work.jobs)
         try:
             while self._work.unfinished:
-                while self._waiting and len(self._running) < count:
-                    self._hand_out(self._waiting.popleft())
+                while self._work.waiting and len(self._running) < count:
+                    self._start(self._work.waiting.popleft())
                 if self._running:
                     [stream], _ = ray.wait(list(self._running), num_returns=1)
-                    self._hear(stream, self._running[stream])
+                    self._handle(stream, self._running[stream])
         finally:
             for stream in self._running:
                 ray.cancel(stream, force=True)
 
-    def _hand_out(self, index: int) -> None:
+    def _start(self, index: int) -> None:
         job = self._work.jobs[index]
         try:
             order = cloudpickle.dumps((job.function, job.arguments, job.options))
-        except Exception as error:  # noqa: BLE001 - what cannot be pickled raises anything
-            self._work.end(index, raised(job, error))
+        except Exception as error:  # noqa: BLE001 - pickling may raise anything
+            self._work.end(index, JobResult.raised(job, error))
         else:
-            self._running[self._task.remote(order, *self._way)] = index
+            self._running[self._task.remote(order, *self._arguments)] = index
 
-    def _hear(self, stream: Any, index: int) -> None:
+    def _handle(self, stream: Any, index: int) -> None:
+        """Handle the next message of a task."""
         job = self._work.jobs[index]
         try:
-            word, content = ray.get(next(stream))
-            if word == "progress":
+            kind, content = ray.get(next(stream))
+            if kind == "progress":
                 self._work.progress(index, *content)
                 return
-            result = ended(job, word, content)
+            result = JobResult.from_message(job, kind, content)
         except RayError as error:
             result = _dead(job, error)
         del self._running[stream]
         self._work.end(index, result)
 
 
-def _work(order: bytes, threads: int, command: list[str], mark: Path | None) -> Iterator[Word]:
-    """One job in a worker of the cluster: a stream of what it says, the last word its end."""
-    sys.argv = command  # what manifests record
-    said: SimpleQueue[Word] = SimpleQueue()
+def _work(order: bytes, threads: int, command: list[str], marker: Path | None) -> Iterator[Message]:
+    """Run one job in a worker of the cluster; yield its messages."""
+    sys.argv = command  # manifests record the command
+    messages: SimpleQueue[Message] = SimpleQueue()
 
-    def do() -> None:
+    def run() -> None:
         try:
-            look_for(mark)
-            perform(order, threads, said.put, cloudpickle.dumps)
-        except BaseException as error:  # noqa: BLE001 - a job that leaves must not leave us waiting
-            said.put(("failed", failure(error)))
+            _find_marker(marker)
+            run_job(order, threads, messages.put, cloudpickle.dumps)
+        except BaseException as error:  # noqa: BLE001 - without a last message we would wait forever
+            messages.put(("failed", describe_error(error)))
 
-    Thread(target=do, daemon=True).start()
-    word = ""
-    while word not in ("done", "failed"):
-        word, content = said.get()
-        yield word, content
+    Thread(target=run, daemon=True).start()
+    kind = ""
+    while kind not in ("done", "failed"):
+        kind, content = messages.get()
+        yield kind, content
 
 
 def _dead(job: Job, error: RayError) -> JobResult:
-    """The result of a job whose process or machine is gone, or never knew what to do."""
-    if isinstance(error, RayTaskError):  # what a job raises is not raised by `_work`
-        why = str(error).strip().splitlines()[-1]
-        missing = f"Expected nclab {__version__} on every machine of the cluster, got {why}."
-        return raised(job, NclabError(missing))
-    line = failure(error)[0]
+    """Return the result of a job whose process or machine died, or that could not start."""
+    if isinstance(error, RayTaskError):  # `_work` itself raised, not the job
+        reason = str(error).strip().splitlines()[-1]
+        missing = f"Expected nclab {__version__} on every machine of the cluster, got {reason}."
+        return JobResult.raised(job, NclabError(missing))
+    line = describe_error(error)[0]
     if not isinstance(error, OutOfMemoryError):
         line = f"The process of {job.name} died. {line}"
     return JobResult(job.name, error=line)
 
 
 def _slots(threads: int) -> int:
+    """Return the number of jobs with so many threads for which the machines have cores."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return sum(int(resources.get("CPU", 0) // threads) for resources in nodes)
+
+
+def _runs_here() -> bool:
+    """Whether the cluster that `ray start` last started on this machine still runs."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        _connect(Path(folder, "ray", "ray_current_cluster").read_text().strip())
+    except (OSError, NclabError):
+        return False
+    return True
+
+
+def _connect(address: str) -> None:
+    """Raise unless a server accepts connections at the address."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "://" in address:
+        raise NclabError(f"Expected host:port of a Ray cluster, or local, got {address!r}.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise NclabError(
+            f"Expected a Ray cluster at {address}, but nothing answers there: "
+            f"{getattr(error, 'strerror', None) or error}. Start a cluster with "
+            "`ray start --head --port=PORT`, or omit the address."
+        ) from error
+
+
+@contextmanager
+def _marker(folder: Path | None) -> Iterator[Path | None]:
+    """Create the folder with a marker file, by which jobs on other machines recognise it."""
+    if folder is None:
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder.absolute() / f".shared-{uuid4().hex}"
+    marker.touch()
+    try:
+        yield marker
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _find_marker(marker: Path | None) -> None:
+    """Raise if the marker file does not exist on this machine."""
+    if marker is None:
+        return
+    for _ in range(ATTEMPTS):
+        if marker.exists():
+            return
+        time.sleep(PAUSE_SECONDS)
+    raise NclabError(
+        f"Expected {marker.parent} to be the same folder on every machine of the cluster, but "
+        f"{platform.node()} has a different folder there. Use a folder that all of them share."
+    )

@@ -1,4 +1,4 @@
-"""What a worker process does: one job after another, one thread, no life without its parent."""
+"""A worker process: it runs one job after another and ends with its parent."""
 
 import ctypes
 import os
@@ -22,55 +22,55 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 REPORT_SECONDS = 0.1
-"""Progress is sent at most this often; the last step always."""
-
+"""Shortest time between two progress messages; the last step is always sent."""
 PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl: the signal that this process gets when its parent dies."""
 
-Word = tuple[str, Any]
-"""What a worker says: `ready`, `progress`, `done` or `failed`, and its content."""
+Message = tuple[str, Any]
+"""Kind of a message, `ready`, `progress`, `done` or `failed`, and its content."""
 
 
-def work(pipe: Connection, threads: int) -> None:
-    """Take jobs from the pipe until it closes; every one is answered or dies with us."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it stops us
-    _die_with_parent()
+def run_worker(pipe: Connection, threads: int) -> None:
+    """Run jobs from the pipe until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops us
+    _end_with_parent()
     pipe.send(("ready", None))
     while True:
         try:
             order = pipe.recv_bytes()
         except EOFError:
             return
-        perform(order, threads, pipe.send)
+        run_job(order, threads, pipe.send)
 
 
-def perform(
+def run_job(
     order: bytes,
     threads: int,
-    send: Callable[[Word], None],
+    send: Callable[[Message], None],
     dumps: Callable[[Any], bytes] = pickle.dumps,
 ) -> None:
-    """Do one job and send what happens: its progress, then `done` or `failed`."""
+    """Run one pickled job; send its progress, then `done` or `failed`."""
     try:
         function, arguments, options = pickle.loads(order)
         use_threads(threads)
-        # Plain pickle: torch's own way of passing tensors needs the worker to stay alive.
-        answer = dumps(function(reporter(send), *arguments, **options))
-    except Exception as error:  # noqa: BLE001 - whatever a job raises is its result
-        send(("failed", failure(error)))
+        # Torch's method of sending tensors needs the worker to stay alive, plain pickle does not.
+        answer = dumps(function(_reporter(send), *arguments, **options))
+    except Exception as error:  # noqa: BLE001 - any error of a job is its result
+        send(("failed", describe_error(error)))
     else:
         send(("done", answer))
 
 
-def failure(error: BaseException) -> tuple[str, str]:
-    """One line on an error, and the whole story."""
+def describe_error(error: BaseException) -> tuple[str, str]:
+    """Return an error in one line, and its traceback."""
     first = str(error).strip().splitlines()
     kind = type(error).__name__
     line = f"{kind}: {first[0]}" if first else kind
     return line, "".join(traceback.format_exception(error))
 
 
-def reporter(send: Callable[[Word], None]) -> Callable[[int, int | None], None]:
-    """What a job calls with its step and how many there are."""
+def _reporter(send: Callable[[Message], None]) -> Callable[[int, int | None], None]:
+    """Return the function with which a job reports its step and the number of steps."""
     last = -REPORT_SECONDS
 
     def report(step: int, total: int | None = None) -> None:
@@ -84,7 +84,7 @@ def reporter(send: Callable[[Word], None]) -> Callable[[int, int | None], None]:
 
 
 def use_threads(threads: int) -> None:
-    """Threads of a torch that is imported already; a later one reads the environment."""
+    """Set the threads of torch if it is imported; otherwise it will read the environment."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)
@@ -92,7 +92,7 @@ def use_threads(threads: int) -> None:
 
 @contextmanager
 def thread_environment(threads: int) -> Iterator[None]:
-    """The environment that a worker starts with."""
+    """Set the environment variables for the number of threads, and restore them."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
@@ -105,8 +105,8 @@ def thread_environment(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _die_with_parent() -> None:
-    """Ask the system to kill us with the parent, and watch it ourselves where it cannot."""
+def _end_with_parent() -> None:
+    """Let Linux kill this process when its parent dies; elsewhere watch the parent."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_watch_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""One network under training: the steps of torch's SGD, resumed bit for bit."""
+"""The trainer takes the steps of torch's SGD and resumes bit for bit."""
 
 from collections.abc import Callable
 
@@ -71,7 +71,7 @@ def test_steps_are_those_of_torch() -> None:
 
 
 def test_no_weight_decay() -> None:
-    """A weight that no input reaches never changes."""
+    """Without weight decay, a weight whose input is 0 never changes."""
     network = nn.Linear(6, 3)
     before = network.weight[:, 5].clone()
     inputs = torch.randn(20, 6)
@@ -115,7 +115,7 @@ def test_mixed_precision_trains_float32_weights() -> None:
     assert all(p.dtype == torch.float32 for p in training.model.parameters())
 
 
-def test_another_networks_checkpoint_is_refused() -> None:
+def test_the_checkpoint_of_another_network_raises() -> None:
     training = trainer(TrainerRecipe())
     with pytest.raises(NclabError, match="got another"):
         training.load({}, training.extra())
@@ -139,6 +139,6 @@ def test_a_loss_that_is_not_finite_stops_the_training() -> None:
         lambda: TrainerRecipe(most=0.5),
     ],
 )
-def test_impossible_recipes_are_refused(wrong: Callable[[], TrainerRecipe]) -> None:
+def test_impossible_recipes_raise(wrong: Callable[[], TrainerRecipe]) -> None:
     with pytest.raises(NclabError, match="Expected"):
         wrong()

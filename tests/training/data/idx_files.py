@@ -1,4 +1,4 @@
-"""Writes IDX files for tests, byte by byte."""
+"""Writer of IDX files for tests."""
 
 import gzip
 import struct
@@ -14,7 +14,7 @@ CODES = {"u1": 0x08, "i2": 0x0B, "f4": 0x0D}
 
 
 def idx_bytes(array: NDArray[np.generic]) -> bytes:
-    """An array as the format describes it: zeros, kind, dimensions, sizes, big-endian numbers."""
+    """Return an array in IDX format: zeros, kind, dimensions, sizes, big-endian numbers."""
     kind = array.dtype.str[1:]
     header = struct.pack(">BBBB", 0, 0, CODES[kind], array.ndim)
     sizes = struct.pack(f">{array.ndim}I", *array.shape)
@@ -24,7 +24,7 @@ def idx_bytes(array: NDArray[np.generic]) -> bytes:
 def write_small(
     folder: Path, *, zipped: bool, size: int = 20, part: str = "train"
 ) -> dict[tuple[str, str], File]:
-    """A set of random pixels with the real names; gives what FILES would say of it."""
+    """Write a small data set under the published names; return its description, as in FILES."""
     folder.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(0).integers(0, 256, (size, 28, 28), dtype=np.uint8)
     labels = (np.arange(size) % 10).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""IDX files: read as written, refused when damaged."""
+"""IDX files are read as they were written; damaged files raise."""
 
 import gzip
 from pathlib import Path
@@ -44,7 +44,7 @@ GOOD = idx_bytes(np.arange(12, dtype=np.uint8).reshape(3, 4))
         (b"\0\0\x08\x03" + b"\xff\xff\xff\xff" * 2 + b"\0\0\0\0", "empty shape"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_damaged_files_raise(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "data-idx.gz"
     file.write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
@@ -53,7 +53,7 @@ def test_damaged_files_are_refused(tmp_path: Path, content: bytes, message: str)
     assert str(file) in str(caught.value)
 
 
-def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_folders_raise(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
         read_idx(tmp_path / "absent")
     with pytest.raises(DataError, match="directory"):

@@ -1,4 +1,4 @@
-"""Samples to train on, good and bad."""
+"""Samples from arrays and files, and errors for bad ones."""
 
 import pickle
 from multiprocessing.reduction import ForkingPickler
@@ -35,7 +35,7 @@ GOOD = np.arange(12.0).reshape(6, 2)
         (GOOD, ["a", "b"] * 3, "numeric labels"),
     ],
 )
-def test_bad_samples_give_one_clear_line(inputs: Any, labels: Any, pattern: str) -> None:
+def test_bad_samples_raise_one_clear_line(inputs: Any, labels: Any, pattern: str) -> None:
     with pytest.raises(nclab.NclabError, match=pattern) as caught:
         Samples.checked(inputs, labels)
     assert "\n" not in str(caught.value)
@@ -52,7 +52,7 @@ def test_files_of_both_kinds_give_the_same_samples(tmp_path: Path) -> None:
     assert first.labels.tolist() == labels.tolist()
 
 
-def test_names_as_labels_are_numbered(tmp_path: Path) -> None:
+def test_labels_that_are_names_are_numbered(tmp_path: Path) -> None:
     rows, names = np.arange(8.0).reshape(4, 2), np.array(["fox", "cat", "fox", "dog"])
     np.savez(tmp_path / "a.npz", X=rows, y=names)
     lines = [f"{one:g},{two:g},{name}\n" for (one, two), name in zip(rows, names, strict=True)]
@@ -70,7 +70,7 @@ def test_standardised_columns(tmp_path: Path) -> None:
     assert torch.allclose(inputs.var(0, correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-6)
 
 
-def test_the_digest_sees_every_number_and_the_shape() -> None:
+def test_the_digest_depends_on_every_number_and_the_shape() -> None:
     inputs, labels = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1] * 3)
     other = inputs.clone()
     other[5, 1] = torch.nextafter(other[5, 1], torch.tensor(99.0))
@@ -84,7 +84,7 @@ def test_the_digest_sees_every_number_and_the_shape() -> None:
     assert len(digests) == 5
 
 
-def test_another_process_gets_bytes_not_shared_memory() -> None:
+def test_samples_are_pickled_as_bytes_not_shared_memory() -> None:
     samples = Samples.checked(np.random.default_rng(0).standard_normal((500, 4)), [0, 1] * 250)
     sent = bytes(ForkingPickler.dumps(samples))
     assert len(sent) > samples.inputs.nbytes

@@ -1,4 +1,4 @@
-"""Long tails, label noise and held-out samples: how many, which, and always the same."""
+"""Selection of samples: class imbalance, label noise and test samples."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from nclab.training.data.selection import SampleSelection
 
 
 def samples(classes: int = 4, each: int = 100) -> Samples:
-    """Every input is its own number."""
+    """Return samples whose input is their row number."""
     count = classes * each
     return Samples.checked(torch.arange(float(count))[:, None], torch.arange(count) % classes)
 
 
-def test_by_default_nothing_is_done() -> None:
+def test_the_default_keeps_all_samples() -> None:
     given = samples()
     train, test = SampleSelection().split(given)
     assert train is given
@@ -46,14 +46,14 @@ def test_an_odd_number_of_classes_has_one_more_large_one() -> None:
     ]
 
 
-def test_scarce_classes_set_the_scale() -> None:
-    """Ten samples of a large class: the small ones have two each, whatever there is."""
+def test_small_classes_limit_the_others() -> None:
+    """With ten samples in a large class and imbalance 5, a small class has two samples."""
     labels = torch.cat([torch.full((10,), 0), torch.full((300,), 1), torch.full((50,), 2)])
     given = Samples.checked(torch.rand(360, 2), labels)
     assert SampleSelection(imbalance=5).split(given).train.counts == [10, 10, 2]
 
 
-def test_held_out_samples_are_others_and_do_not_depend_on_the_rest() -> None:
+def test_test_samples_do_not_depend_on_imbalance_and_noise() -> None:
     given = samples()
     plain = SampleSelection(test_share=0.25).split(given)
     other = SampleSelection(test_share=0.25, imbalance=10, label_noise=0.3).split(given)
@@ -68,7 +68,7 @@ def test_held_out_samples_are_others_and_do_not_depend_on_the_rest() -> None:
     assert len(plain.train) == 300
 
 
-def test_noise_moves_its_share_of_labels_to_all_other_classes() -> None:
+def test_noise_spreads_labels_evenly_over_the_other_classes() -> None:
     given = samples(classes=3, each=2000)
     train = SampleSelection(label_noise=0.3).split(given).train
     clean = train.inputs[:, 0].long() % 3
@@ -79,7 +79,7 @@ def test_noise_moves_its_share_of_labels_to_all_other_classes() -> None:
     assert abs(moved[1] - 900) < 100  # nearly five standard deviations
 
 
-def test_the_seed_alone_decides() -> None:
+def test_the_seed_alone_determines_the_selection() -> None:
     chosen = SampleSelection(imbalance=3, label_noise=0.2, test_share=0.1, selection_seed=7)
     first, second = chosen.split(samples()), chosen.split(samples())
     assert first.train.digest() == second.train.digest()
@@ -99,12 +99,12 @@ def test_the_seed_alone_decides() -> None:
         ({"selection_seed": -1}, "0 or more, got -1"),
     ],
 )
-def test_bad_selections_are_one_line(options: dict[str, Any], pattern: str) -> None:
+def test_bad_selections_raise(options: dict[str, Any], pattern: str) -> None:
     with pytest.raises(DataError, match=pattern):
         SampleSelection(**options)
 
 
-def test_what_leaves_a_class_empty_is_refused() -> None:
+def test_selections_with_an_empty_class_raise() -> None:
     with pytest.raises(DataError, match="largest class has 100 samples and the smallest none"):
         SampleSelection(imbalance=1000).split(samples())
     few = samples(classes=4, each=1)

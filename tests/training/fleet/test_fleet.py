@@ -1,4 +1,4 @@
-"""The fleet against plain torch training, and what it promises about groups, resuming and death."""
+"""A fleet equals plain torch training; groups, resuming and diverged members."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ from tests.reference.slow_training import plain_network, plain_training
 NORMS: list[Norm] = ["affine", "plain", "none"]
 SHAPE = Shape(inputs=16, classes=4, layers=6, width=24)
 SAMPLES = 176
-"""Batches of 32 leave one of 16."""
+"""Number of samples; batches of 32 leave one of 16."""
 RECIPE = Recipe(epochs=9, batch=32, rate=0.05)
 BACKEND: Backend = "auto"
 
@@ -32,7 +32,7 @@ def data(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(params=["kernel", "torch"], autouse=True)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test holds for the compiled kernel and for plain torch."""
+    """Run every test with the compiled kernel and with plain torch."""
     monkeypatch.setitem(globals(), "BACKEND", request.param)
 
 
@@ -53,7 +53,7 @@ def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 def test_equals_plain_torch(
     norm: Norm, dtype: torch.dtype, tolerance: float, bias: bool, drop_last: bool
 ) -> None:
-    """54 steps with an odd last batch and three milestones; only names of parameters are shared."""
+    """Compare 54 steps with a smaller last batch and three milestones."""
     shape = Shape(inputs=16, classes=4, layers=6, width=24, bias=bias)
     recipe = Recipe(epochs=9, batch=32, rate=0.05, drop_last=drop_last)
     fleet = build([Member(norm, 3e-3, seed=5)], dtype=dtype, shape=shape, recipe=recipe)
@@ -134,7 +134,7 @@ def test_tensors_are_copies_and_survive_a_file(tmp_path: Any) -> None:
     assert same(fleet.tensors(0), saved)
 
 
-def test_members_at_different_epochs_are_refused() -> None:
+def test_members_at_different_epochs_raise() -> None:
     fleet = build([Member(), Member(seed=1)])
     saved = fleet.tensors(0)
     fleet.train_epoch()
@@ -143,7 +143,7 @@ def test_members_at_different_epochs_are_refused() -> None:
         fleet.train_epoch()
 
 
-def test_what_another_fleet_saved_is_refused() -> None:
+def test_tensors_of_another_fleet_raise() -> None:
     with pytest.raises(NclabError, match=r"model\.hidden\.0\.norm\.weight.*got none"):
         build([Member("affine")]).load(0, build([Member("plain")]).tensors(0), 0)
     with pytest.raises(NclabError, match=r"float64, got .*float32"):
@@ -151,7 +151,7 @@ def test_what_another_fleet_saved_is_refused() -> None:
 
 
 def test_a_diverging_member_keeps_its_last_finite_state() -> None:
-    """A weight decay of 1e4 multiplies the weights by -500 a step: infinite within two epochs."""
+    """A weight decay of 1e4 multiplies the weights by -500 per step, so they overflow soon."""
     members = [Member("affine", 1e-3), Member("none", 1e4), Member("plain", 1e-3)]
     fleet, without = build(members), build([members[0], members[2]])
     states = [fleet.tensors(1)]
@@ -178,7 +178,7 @@ def test_a_diverging_member_keeps_its_last_finite_state() -> None:
     assert again.train_epoch()[1].why == history[-1].why
 
 
-def test_numbers_next_to_nothing_become_zero() -> None:
+def test_denormal_numbers_become_zero() -> None:
     fleet = build([Member("affine", 1e-3, seed=0)])
     state = fleet.tensors(0)
     state["model.hidden.0.linear.weight"][0] = 0.0  # a dead unit: its variance only decays
@@ -192,7 +192,7 @@ def test_numbers_next_to_nothing_become_zero() -> None:
     assert torch.tensor(2e-38) / 4 > 0, "the caller's arithmetic is as before"
 
 
-def test_a_member_s_model_is_measured_as_any_other() -> None:
+def test_the_model_of_a_member_can_be_measured() -> None:
     fleet = build([Member("affine", seed=2)])
     fleet.train_epoch()
     report = nclab.measure(fleet.model(0), [data()], layers="all")
@@ -221,13 +221,13 @@ def test_running_and_full_statistics_differ() -> None:
         (torch.zeros(40, 16), torch.zeros(40), "integer labels, got torch.float32"),
     ],
 )
-def test_bad_data_is_one_line(inputs: Tensor, labels: Tensor, message: str) -> None:
+def test_bad_data_raise_one_line(inputs: Tensor, labels: Tensor, message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
         Fleet(SHAPE, [Member()], Recipe(), inputs, labels)
     assert "\n" not in str(error.value)
 
 
-def test_batches_that_cannot_be_are_refused() -> None:
+def test_impossible_batches_raise() -> None:
     recipe = Recipe(batch=25)
     with pytest.raises(NclabError, match="leave one of 1"):
         build([Member("none"), Member("plain")], recipe=recipe)

@@ -1,4 +1,4 @@
-"""The process that compiles the kernel gets the numbers of those that load it from the cache."""
+"""The process that compiles the kernel computes the bits of processes that load it."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ print(digest.hexdigest())
 """
 
 
-def test_compiled_and_loaded_code_round_alike(
+def test_compiled_and_cached_code_give_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")

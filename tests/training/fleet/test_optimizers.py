@@ -1,4 +1,4 @@
-"""Every optimiser, loss and norm against torch.optim and torch.nn; what a member keeps of them."""
+"""Every optimiser, loss and norm equals torch.optim and torch.nn; resuming of their states."""
 
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from tests.reference.slow_training import plain_network, plain_training
 
 NORMS: list[Norm] = ["affine", "plain", "none"]
 SAMPLES, BATCH, EPOCHS = 75, 16, 10
-"""Five batches an epoch, the last of 11: 50 steps."""
+"""Sizes of five batches per epoch, the last of 11 samples, hence 50 steps."""
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sgd": {"rate": 0.05},
     "nesterov": {"optimizer": "sgd", "nesterov": True, "rate": 0.05},
@@ -46,7 +46,7 @@ def options_of(optimizer: str, loss: str) -> dict[str, Any]:
 def expected(
     norm: Norm, dtype: torch.dtype, shape: Shape, options: tuple[tuple[str, Any], ...]
 ) -> tuple[list[Tensor], list[float]]:
-    """Weights and mean losses of plain torch, made once for both backends."""
+    """Return weights and mean losses of plain torch, cached for both backends."""
     torch.manual_seed(5)
     parts = {"bias": shape.bias, "activation": shape.activation, "head_bias": shape.head_bias}
     network = plain_network(shape.widths, norm, **parts).to(dtype)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_shapes_and_activations_equal_torch(
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("own", [0.0, 0.7])
-def test_the_head_s_bias_has_its_own_decay(optimizer: str, own: float) -> None:
+def test_the_classifier_bias_has_a_separate_weight_decay(optimizer: str, own: float) -> None:
     shape = Shape(inputs=6, classes=3, layers=2, width=8)
     options = {**options_of(optimizer, "mse"), "head_bias_decay": own}
     for backend in BACKENDS:
@@ -145,7 +145,7 @@ def test_resumes_bit_for_bit(optimizer: str, backend: Backend) -> None:
         assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-def test_the_state_of_another_optimizer_is_refused() -> None:
+def test_the_state_of_another_optimizer_raises() -> None:
     def build(optimizer: Any) -> Fleet:
         shape = Shape(inputs=6, classes=3, layers=2, width=4)
         return Fleet(shape, [Member()], Recipe(optimizer=optimizer), *data(torch.float32))

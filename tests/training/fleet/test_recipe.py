@@ -1,4 +1,4 @@
-"""Rates, steps and refusals of a recipe."""
+"""Learning rates and steps of a recipe; bad options raise."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_milestones_follow_a_warm_up() -> None:
         {"nesterov": True, "momentum": 0.0},
     ],
 )
-def test_bad_recipes_are_one_line(options: dict[str, Any]) -> None:
+def test_bad_recipes_raise(options: dict[str, Any]) -> None:
     with pytest.raises(NclabError, match="Expected"):
         Recipe(**options)
 
@@ -78,6 +78,6 @@ def test_bad_recipes_are_one_line(options: dict[str, Any]) -> None:
     "options",
     [{"norm": "batch"}, {"weight_decay": -1.0}, {"weight_decay": float("nan")}, {"seed": -1}],
 )
-def test_bad_members_are_one_line(options: dict[str, Any]) -> None:
+def test_bad_members_raise(options: dict[str, Any]) -> None:
     with pytest.raises(NclabError, match="Expected"):
         Member(**options)

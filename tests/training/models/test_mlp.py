@@ -1,4 +1,4 @@
-"""The thesis's MLP: sizes, features, seeds and the statistics of its batch norms."""
+"""The MLP of the thesis: sizes, features, seeds and the statistics of its batch norms."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def data(samples: int = 90) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_measure_sees_what_the_next_linear_layer_reads(norm: Norm) -> None:
+def test_measured_features_are_the_inputs_of_the_next_linear_layer(norm: Norm) -> None:
     inputs, labels = data()
     model = MLP.seeded(SHAPE, norm, seed=0)[0].with_full_statistics(inputs)
     report = nclab.measure(model, [(inputs, labels)], layers="all")
@@ -35,7 +35,7 @@ def test_measure_sees_what_the_next_linear_layer_reads(norm: Norm) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_full_statistics_are_training_mode_on_the_whole_data(norm: Norm) -> None:
+def test_full_statistics_equal_training_mode_on_all_data(norm: Norm) -> None:
     inputs = data()[0].double()
     model = MLP.seeded(SHAPE, norm, seed=0)[0].double()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -46,7 +46,7 @@ def test_full_statistics_are_training_mode_on_the_whole_data(norm: Norm) -> None
     assert not exact.training
 
 
-def test_a_seed_is_manual_seed_and_leaves_the_callers_state() -> None:
+def test_seeded_equals_manual_seed_and_keeps_the_callers_state() -> None:
     torch.manual_seed(7)
     built = MLP(SHAPE, "affine")
     following = torch.rand(3)
@@ -69,11 +69,11 @@ def test_without_bias_and_without_hidden_layers() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"layers": 0}, {"width": 0}, {"classes": 1}, {"inputs": 2.5}])
-def test_bad_sizes_are_one_line(sizes: dict[str, Any]) -> None:
+def test_bad_sizes_raise(sizes: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match=f"{next(iter(sizes))}.*got {next(iter(sizes.values()))}"):
         Shape(**sizes)
 
 
-def test_bad_norm_is_one_line() -> None:
+def test_bad_norm_raises() -> None:
     with pytest.raises(ModelError, match="got 'layer'"):
         MLP(SHAPE, "layer")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""VGG-13: its sizes, its start, and that measuring finds its classifier."""
+"""VGG-13: sizes, initialisation, and its classifier in a measurement."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def count(network: nn.Module) -> int:
 
 
 def test_published_sizes() -> None:
-    """9 404 992 is the number of weights and biases of VGG-13's convolutions on 3 channels."""
+    """The convolutions of VGG-13 on 3 channels have 9,404,992 weights and biases."""
     plain = VGG13(VGGShape(channels=3, batch_norm=False))
     assert count(plain.body) == 9_404_992
     normalised = VGG13(VGGShape(channels=3))
@@ -43,14 +43,14 @@ def test_classifier_is_found_and_reads_the_features(batch_norm: bool) -> None:
     assert len(nclab.measure(network, [(images, labels)], layers="all").layers) >= 10
 
 
-def test_start_keeps_the_size_of_the_signal() -> None:
+def test_initialisation_keeps_the_size_of_the_signal() -> None:
     network = vgg13(VGGShape(width=0.5, batch_norm=False), seed=0)
     with torch.no_grad():
         features = network.features(torch.randn(16, 1, 32, 32))
     assert 0.01 < features.abs().mean() < 100
 
 
-def test_seed_decides_and_nothing_else() -> None:
+def test_the_seed_alone_determines_the_weights() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -62,13 +62,13 @@ def test_seed_decides_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 28, 28), (2, 3, 32, 32), (2, 32, 32)])
-def test_other_images_are_refused(shape: tuple[int, ...]) -> None:
+def test_images_of_other_sizes_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="Expected images"):
         VGG13(VGGShape(width=0.1))(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0.01}, {"classes": 1}, {"channels": 0}])
-def test_impossible_shapes_are_refused(wrong: dict[str, float]) -> None:
+def test_impossible_shapes_raise(wrong: dict[str, float]) -> None:
     with pytest.raises(ModelError, match="Expected"):
         VGGShape(**wrong)  # type: ignore[arg-type]
 

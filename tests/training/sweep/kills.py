@@ -1,7 +1,7 @@
-"""Kills a small sweep of two processes at random moments, again and again, then lets it end.
+"""Kill a small sweep of two processes at random moments many times, then let it end.
 
-Imports once and forks every attempt, so that twenty kills take seconds. Prints how many attempts
-were killed, and the folders of the sweeps, all of which have ended.
+The program imports once and forks every attempt, so that twenty kills take seconds. It prints the
+number of killed attempts, and the folders of the sweeps, all of which have ended.
 """
 
 import json
@@ -25,7 +25,7 @@ PLANS = CONFIG.plan(SAMPLES)
 
 
 def train(out: Path) -> None:
-    """The work of `train_sweep`, in forked instead of new processes."""
+    """Do the work of `train_sweep` in forked instead of new processes."""
     missing = [plan for plan in PLANS if not has_ended(out / plan.name)]
     children = []
     for hand in deal(missing, 2):
@@ -38,7 +38,7 @@ def train(out: Path) -> None:
 
 
 def attempt(out: Path, seconds: float | None) -> None:
-    """Train, and kill all processes at once after so many seconds."""
+    """Train; with `seconds`, kill all processes at once after that time."""
     heard, held = os.pipe()  # closed when the last process that holds it is gone
     ready, go = os.pipe()  # nobody is born before the group is
     leader = os.fork()
@@ -59,12 +59,12 @@ def attempt(out: Path, seconds: float | None) -> None:
 
 
 def ended(out: Path) -> bool:
-    """Whether every run came to its end."""
+    """Whether every run has ended."""
     return all(has_ended(out / plan.name) for plan in PLANS)
 
 
 def main(out: Path, kills: int, seed: int) -> None:
-    """Kill so many attempts; a sweep that ends before is followed by another one."""
+    """Kill a number of attempts; after a sweep that ended, start another one."""
     torch.set_num_threads(1)
     moments = random.Random(seed)
     attempt(out / "compiled", None)  # else the time of the compiler would be that of a sweep

@@ -11,7 +11,7 @@ from nclab.training.sweep import SweepConfig
 
 
 def small(**changes: Any) -> SweepConfig:
-    """Two norms, two weight decays, eight epochs of 130 samples: a last batch of two."""
+    """Return a sweep of two norms and two weight decays, with a last batch of two samples."""
     options: dict[str, Any] = {
         "data": Teacher(samples=130, width=10, inputs=8),
         "shape": Shape(layers=3, width=8),
@@ -25,7 +25,7 @@ def small(**changes: Any) -> SweepConfig:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """Journals and checkpoints of every run: what must be the same bit for bit."""
+    """Return journals and checkpoints of every run, which must be equal bit for bit."""
     files = [run / "journal.jsonl" for run in find_runs(out)]
     files += [file for run in find_runs(out) for file in (run / "checkpoints").iterdir()]
     return {str(file.relative_to(out)): file.read_bytes() for file in files}

@@ -1,4 +1,4 @@
-"""What a sweep is told, and the names of its runs."""
+"""Options of a sweep and the names of its runs."""
 
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,14 @@ def test_names_are_readable_and_differ_with_every_option() -> None:
     assert same.plan(samples)[0].name == first.name
 
 
-def test_names_stay_when_options_are_added() -> None:
-    """Runs that are on disk already go on: the very name that this configuration has always had."""
+def test_existing_runs_keep_their_names() -> None:
+    """A different name would train existing runs again."""
     [first, *_] = small().plan(small().data.draw())
     assert first.name == "teacher3_L3_w8_affine_wd1e-3_s0_c9f0e3ca"
     assert set(first.config["recipe"]) == set(ALWAYS_STORED["recipe"])
 
 
-def test_a_file_counts_by_its_content_not_its_place(tmp_path: Path) -> None:
+def test_runs_of_a_file_are_named_by_its_content_not_its_path(tmp_path: Path) -> None:
     arrays = {"X": np.arange(12.0).reshape(6, 2), "y": np.array([0, 1] * 3)}
     (tmp_path / "there").mkdir()
     for place in ("mine.npz", "there/mine.npz"):
@@ -109,6 +109,6 @@ def test_checkpoints_are_rarer_where_epochs_are_cheap() -> None:
         ({"statistics": "none"}, "'running' or 'full', got 'none'"),
     ],
 )
-def test_bad_options_give_one_clear_line(changes: dict[str, Any], pattern: str) -> None:
+def test_bad_options_raise_one_clear_line(changes: dict[str, Any], pattern: str) -> None:
     with pytest.raises(nclab.NclabError, match=pattern):
         small(**changes)

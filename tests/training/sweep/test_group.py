@@ -1,4 +1,4 @@
-"""A group goes on from wherever its members stand, and ends with the same bytes."""
+"""A group continues from the checkpoints of its members and ends with the same bytes."""
 
 import shutil
 from collections.abc import Callable
@@ -21,18 +21,18 @@ STEPS = 5  # of an epoch: 130 samples in batches of 32
 
 
 class Stop(Exception):
-    """Stands for a kill."""
+    """Error that simulates a kill."""
 
 
 def group_of(out: Path, config: SweepConfig | None = None) -> Group:
-    """All members of a sweep in one group."""
+    """Return all members of a sweep in one group."""
     config = config or small()
     samples = config.data.draw()
     return Group(config, tuple(config.plan(samples)), samples, out)
 
 
 def stop_after(epochs: int) -> Callable[[int], None]:
-    """Stops a training that is told of its epochs; the first call is the resume."""
+    """Return a callback that raises after some epochs; its first call reports resumed steps."""
     told = []
 
     def tell(steps: int) -> None:
@@ -45,13 +45,13 @@ def stop_after(epochs: int) -> Callable[[int], None]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small sweep, undisturbed."""
+    """Folder of the small sweep, trained without interruption."""
     out = tmp_path_factory.mktemp("whole")
     train_group(group_of(out))
     return out
 
 
-def test_what_a_run_leaves(whole: Path) -> None:
+def test_records_and_checkpoints_of_a_run(whole: Path) -> None:
     group = group_of(whole)
     run = read_run(whole / group.plans[0].name)
     assert run.state == "finished"
@@ -71,14 +71,16 @@ def test_what_a_run_leaves(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 4, 7])
-def test_a_stopped_group_ends_the_same(whole: Path, tmp_path: Path, epochs: int) -> None:
+def test_a_stopped_group_resumes_to_the_same_bytes(
+    whole: Path, tmp_path: Path, epochs: int
+) -> None:
     with pytest.raises(Stop):
         train_group(group_of(tmp_path), stop_after(epochs))
     train_group(group_of(tmp_path))
     assert contents(tmp_path) == contents(whole)
 
 
-def test_members_need_not_stay_in_their_group(whole: Path, tmp_path: Path) -> None:
+def test_members_may_resume_in_other_groups(whole: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
         train_group(replace(group, plans=group.plans[:2]), stop_after(7))
@@ -88,7 +90,7 @@ def test_members_need_not_stay_in_their_group(whole: Path, tmp_path: Path) -> No
     assert contents(tmp_path) == contents(whole)
 
 
-def test_a_damaged_checkpoint_is_told_and_gone_round(whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(whole: Path, tmp_path: Path) -> None:
     group = group_of(tmp_path)
     with pytest.raises(Stop):
         train_group(group, stop_after(7))
@@ -101,7 +103,7 @@ def test_a_damaged_checkpoint_is_told_and_gone_round(whole: Path, tmp_path: Path
     assert contents(tmp_path) == contents(whole)
 
 
-def test_killed_just_before_the_end(whole: Path, tmp_path: Path) -> None:
+def test_runs_killed_just_before_their_end(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     group = group_of(tmp_path)
     for plan in group.plans:
@@ -115,7 +117,7 @@ def test_killed_just_before_the_end(whole: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def divergent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepConfig]:
-    """A sweep of which one member diverges: rate times weight decay is beyond stability."""
+    """Folder and config of a sweep with a member that diverges by its large weight decay."""
     recipe = Recipe(epochs=8, batch=32, milestones=())
     config = small(norms=("affine",), weight_decays=(1e-3, 700.0), recipe=recipe)
     out = tmp_path_factory.mktemp("divergent")
@@ -123,7 +125,7 @@ def divergent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepConf
     return out, config
 
 
-def test_a_diverged_member_is_told_and_the_others_go_on(
+def test_a_diverged_member_has_a_reason_and_the_others_continue(
     divergent: tuple[Path, SweepConfig],
 ) -> None:
     out, config = divergent
@@ -152,7 +154,7 @@ def test_a_diverged_member_resumes_to_the_same_end(
     assert contents(tmp_path) == contents(out)
 
 
-def test_features_without_geometry_are_told(tmp_path: Path) -> None:
+def test_features_without_geometry_have_a_reason(tmp_path: Path) -> None:
     config = small(shape=Shape(layers=3, width=1), norms=("none",), weight_decays=(1e-3,))
     group = group_of(tmp_path, config)
     train_group(group)
@@ -162,7 +164,7 @@ def test_features_without_geometry_are_told(tmp_path: Path) -> None:
     assert row["converged"] is False
 
 
-def test_the_model_steps_are_told(tmp_path: Path) -> None:
+def test_the_callback_gets_all_model_steps(tmp_path: Path) -> None:
     group = group_of(tmp_path)
     told: list[int] = []
     train_group(group, told.append)
@@ -178,7 +180,7 @@ def test_the_model_steps_are_told(tmp_path: Path) -> None:
         ([[5], [7], [7]], [(5, [0]), (7, [1, 2])]),
     ],
 )
-def test_meeting_points(steps: list[list[int]], expected: Any) -> None:
+def test_resume_points(steps: list[list[int]], expected: Any) -> None:
     assert list(resume_points(steps)) == expected
 
 

@@ -1,4 +1,4 @@
-"""Killed at any moment, a sweep goes on and ends with the same bytes."""
+"""A sweep that is killed at any moment continues and ends with the same bytes."""
 
 import json
 import os
@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def environment() -> dict[str, str]:
-    """Where a new interpreter finds nclab and the tests."""
+    """Return an environment in which a new interpreter finds nclab and the tests."""
     paths = (str(Path(nclab.__file__).parents[1]), str(ROOT))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @pytest.mark.parametrize("kills", [7, pytest.param(20, marks=pytest.mark.slow)])
-def test_many_kills_change_nothing(tmp_path: Path, kills: int) -> None:
+def test_many_kills_change_no_byte(tmp_path: Path, kills: int) -> None:
     script = ROOT / "tests" / "training" / "sweep" / "kills.py"
     done = Program(script, tmp_path / "killed", kills, 1, folder=tmp_path / "said").wait()
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_many_kills_change_nothing(tmp_path: Path, kills: int) -> None:
         assert contents(Path(folder)) == expected
 
 
-def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+def test_a_killed_command_continues(tmp_path: Path) -> None:
     options = "--samples 130 --inputs 8 --layers 3 --width 8 --norm affine,none --epochs 60"
     options += " --weight-decay 1e-3 --batch 32 --moments 3 --json"
     whole = call("sweep", *options.split(), "--workers", 1, "--out", tmp_path / "whole")

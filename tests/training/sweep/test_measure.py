@@ -1,4 +1,4 @@
-"""Members are measured as `nclab.measure` would."""
+"""The measurement of a member equals `nclab.measure`."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Networks of a sweep on the maps of targets: where they stand, what they are, who is left out."""
+"""Networks of a sweep on the maps of targets: coordinates, states and skipped networks."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from tests.training.sweep.small import small
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two networks with a tail, two of squared errors, and some that are on no map."""
+    """Runs with class imbalance, runs with squared errors, and runs that fit no map."""
     out = tmp_path_factory.mktemp("runs")
     data = Teacher(samples=160, width=10, inputs=8, classes=4)
     tail = SampleSelection(imbalance=5.0)
@@ -69,7 +69,7 @@ def test_bias(runs: Path) -> None:
 
 
 def test_means_that_coincide_are_merged(tmp_path: Path) -> None:
-    """The cosine of records is that of the class means of unit features."""
+    """Records have cosines between unit features, of which class means must be normalised."""
     features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 2.0]]
     collapse = nclab.measure_features(features, [0, 1, 2, 3], weight=features)
     row = collapse.to_dict()
@@ -91,14 +91,14 @@ def test_command(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     done = call(*words, "--plot", tmp_path / "map.svg")
     assert done.code == 0
     assert "with 2 networks" in " ".join(done.out.split())
-    assert "left out: 2 trained on mse" in " ".join(done.out.split())
+    assert "skipped: 2 trained on mse" in " ".join(done.out.split())
     assert asked == [{"large": 2, "small": 2}]
     value = json.loads(call(*words, "--json").out)
     assert len(value["points"]) == 2
-    assert value["left_out"]["trained on mse"] == 2
+    assert value["skipped"]["trained on mse"] == 2
 
 
-def test_bad_folders_are_one_line(runs: Path, tmp_path: Path) -> None:
+def test_bad_folders_raise_one_line(runs: Path, tmp_path: Path) -> None:
     for kind, folder, words in (
         ("depth", runs, "imbalance or bias, got --map depth"),
         ("imbalance", tmp_path / "none", "a folder of runs"),

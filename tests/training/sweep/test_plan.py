@@ -1,4 +1,4 @@
-"""Sweeps over lists: every combination once, resumed, extended, as one table."""
+"""Sweeps with several values: combinations, resuming, extending, the table of results."""
 
 import csv
 import dataclasses
@@ -45,14 +45,14 @@ def test_every_combination_is_a_config() -> None:
     assert Axes(small()).configs == [small()]
 
 
-def test_data_vary_as_a_whole_and_by_field() -> None:
+def test_data_vary_as_sources_and_by_field() -> None:
     axes = {"data.samples": (130, 140), "data": (Teacher(inputs=8), ConicHull(inputs=8))}
     found = [(type(one.data), one.data.samples) for one in Axes(small(), axes).configs]  # type: ignore[union-attr]
     kinds = (Teacher, ConicHull)
     assert found == [(kind, size) for size in (130, 140) for kind in kinds]
 
 
-def test_what_is_not_read_is_no_axis() -> None:
+def test_fields_that_are_not_read_are_no_axes() -> None:
     values = {"recipe.optimizer": ("sgd", "adam"), "recipe.beta2": (0.9, 0.99)}
     found = [(one.recipe.optimizer, one.recipe.beta2) for one in Axes(small(), values).configs]
     assert found == [("sgd", 0.999), ("adam", 0.9), ("adam", 0.99)]
@@ -87,14 +87,14 @@ def test_what_is_not_read_is_no_axis() -> None:
         ({"shape.width": (8, 0)}, "width to be an integer of at least 1, got 0"),
     ],
 )
-def test_bad_axes_give_one_clear_line(values: dict[str, Any], pattern: str) -> None:
+def test_bad_axes_raise_one_clear_line(values: dict[str, Any], pattern: str) -> None:
     with pytest.raises(NclabError, match=pattern) as caught:
         Axes(small(), values)
     assert "\n" not in str(caught.value)
 
 
-def test_a_sweep_is_the_sum_of_its_fleets_and_grows(tmp_path: Path) -> None:
-    """Alone, together, and by a longer list later: the same bytes, and only what is new."""
+def test_a_sweep_equals_its_fleets_and_can_be_extended(tmp_path: Path) -> None:
+    """Separate, joint and extended sweeps give equal bytes; only missing runs are trained."""
     config = small(**ONE)
     short = Axes(config, {"recipe.optimizer": ("sgd",), "shape.width": (4, 8)})
     long = Axes(config, {"recipe.optimizer": ("sgd", "adam"), "shape.width": (4, 8)})
@@ -117,7 +117,7 @@ def test_a_sweep_is_the_sum_of_its_fleets_and_grows(tmp_path: Path) -> None:
     assert train_sweep([*short.configs, *long.configs], tmp_path / "a", workers=0) == rows
 
 
-def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     axes = Axes(small(**ONE), {"recipe.optimizer": ("sgd", "adam")})
     whole = train_sweep(axes, tmp_path / "whole", workers=0)
 
@@ -162,7 +162,7 @@ def test_the_table_has_a_column_for_every_setting(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "results.parquet").to_pylist() == rows
 
 
-def test_a_plan_counts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
     def track(items: list[Any], what: str) -> list[Any]:
@@ -193,7 +193,7 @@ def test_a_plan_counts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(again).endswith("16 networks in 2 fleets, 16 already trained")
 
 
-def test_a_full_disk_is_said() -> None:
+def test_a_forecast_warns_of_a_full_disk() -> None:
     look = Forecast(1, 1, 1, {}, 9000.0, 1, 10**9, 10**6)
     assert str(look).splitlines()[-1] == "Only 1 MB are free on the disk."
     assert "2.5 hours on 1 core, 1 GB on disk" in str(look)

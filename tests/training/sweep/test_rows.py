@@ -1,4 +1,4 @@
-"""Rows come from the records alone."""
+"""Rows follow from the records."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def test_convergence(change: dict[str, Any], expected: bool) -> None:
     assert has_converged({**GOOD, **change}, threshold=0.99) is expected
 
 
-def test_a_run_that_goes_on_has_no_row(tmp_path: Path) -> None:
+def test_a_run_that_has_not_ended_has_no_row(tmp_path: Path) -> None:
     open_run(tmp_path / "a", kind="fleet", config={}, seed=0).close()
     with pytest.raises(nclab.NclabError, match="Run the sweep again"):
         rows_of(tmp_path, ["a"])

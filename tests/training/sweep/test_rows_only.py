@@ -1,4 +1,4 @@
-"""Lean sweeps: one row a network, in order, never trained twice, whatever was killed."""
+"""Sweeps that keep one row per network: order, resuming after a kill, damaged files."""
 
 import pickle
 from pathlib import Path
@@ -28,7 +28,7 @@ def config(seed: int = 0, **recipe: float) -> SweepConfig:
 
 
 def norms(ended: TrainedNetwork) -> Row:
-    """A number that depends on every step."""
+    """Return a number that depends on every step."""
     return {"norm": float(ended.model.classifier.weight.detach().norm()), "n": len(ended.train)}
 
 
@@ -60,10 +60,8 @@ def test_rows_are_those_of_a_fleet_in_the_order_of_the_configs(tmp_path: Path) -
             )
 
 
-def test_what_is_there_is_not_trained_again_and_what_is_new_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a kill: the groups that ended are files, the others are not."""
+def test_only_missing_networks_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill, only finished groups have files."""
     whole = train_rows([config(0), config(1)], tmp_path / "whole", norms, workers=0)
     first = train_rows([config(0)], tmp_path / "part", norms, workers=0)
     trained: list[int] = []
@@ -84,7 +82,7 @@ def test_what_is_there_is_not_trained_again_and_what_is_new_is(
     assert 0 in trained, "another measure has other rows"
 
 
-def test_a_damaged_file_is_warned_of_and_its_networks_trained_again(tmp_path: Path) -> None:
+def test_networks_of_a_damaged_file_are_trained_again_with_a_warning(tmp_path: Path) -> None:
     rows = train_rows([config()], tmp_path, norms, workers=0)
     for file in (tmp_path / FOLDER).iterdir():
         file.write_text(file.read_text()[:-9])
@@ -92,7 +90,7 @@ def test_a_damaged_file_is_warned_of_and_its_networks_trained_again(tmp_path: Pa
         assert train_rows([config()], tmp_path, norms, workers=0) == rows
 
 
-def test_a_network_without_numbers_says_why(tmp_path: Path) -> None:
+def test_a_network_without_numbers_has_a_reason(tmp_path: Path) -> None:
     [[good, bad]] = train_rows([config()], tmp_path, refusing, workers=0)
     assert good["norm"] == 1.0
     assert bad["why"] == "nothing to measure"
@@ -101,7 +99,7 @@ def test_a_network_without_numbers_says_why(tmp_path: Path) -> None:
     assert "norm" not in dead
 
 
-def test_a_group_travels_to_another_process(tmp_path: Path) -> None:
+def test_a_group_can_be_pickled(tmp_path: Path) -> None:
     one = config()
     samples = one.draw().train
     group = Group(one, tuple(one.plan(samples)), samples, tmp_path)

@@ -1,4 +1,4 @@
-"""Sweeps over worker processes: reuse, balance, what users are told."""
+"""Sweeps over worker processes: reuse, equal groups, error messages."""
 
 import time
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_easy_data_converge_and_collapse(tmp_path: Path) -> None:
     assert crushed["why"] is None
 
 
-def test_a_folder_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_in_use_raises_one_line(tmp_path: Path) -> None:
     config = small()
     plan = config.plan(config.data.draw())[0]
     with (
@@ -76,12 +76,12 @@ def test_a_folder_in_use_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99:1"])
-def test_an_unknown_device_is_said(tmp_path: Path, device: str) -> None:
+def test_an_unknown_device_raises(tmp_path: Path, device: str) -> None:
     with pytest.raises(nclab.NclabError, match="Expected device"):
         train_sweep(small(), tmp_path, device=device)
 
 
-def test_last_batches_of_one_sample_are_refused_before_any_run(tmp_path: Path) -> None:
+def test_last_batches_of_one_sample_raise_before_any_run(tmp_path: Path) -> None:
     with pytest.raises(nclab.NclabError, match="leave one of 1"):
         train_sweep(small(recipe=Recipe(epochs=1, batch=43)), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -100,14 +100,14 @@ def test_groups_are_of_equal_size(members: int, hands: int, sizes: list[int]) ->
 
 @pytest.mark.skipif(physical_bytes() is None, reason="the system does not tell its memory")
 @pytest.mark.parametrize("shape", [Shape(width=10**7), Shape(layers=10**12, width=4)])
-def test_models_too_large_are_refused_before_any_run(tmp_path: Path, shape: Shape) -> None:
+def test_models_too_large_for_memory_raise_before_any_run(tmp_path: Path, shape: Shape) -> None:
     with pytest.raises(NclabError, match="fit into the memory") as caught:
         train_sweep(small(shape=shape), tmp_path, workers=0)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_estimate_is_that_of_the_parameters() -> None:
+def test_the_estimated_memory_follows_from_the_parameters() -> None:
     shape = Shape(inputs=7, classes=3, layers=5, width=20)
     parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
     assert state_bytes(shape, 3) == 3 * 4 * 4 * parameters
@@ -116,7 +116,7 @@ def test_the_estimate_is_that_of_the_parameters() -> None:
 @pytest.mark.parametrize(
     "sizes", [{"features": 2}, {"features": 30}, {"layers": 2, "features": 9}, {"layers": 3}]
 )
-def test_the_estimate_knows_the_last_layer(sizes: dict[str, int]) -> None:
+def test_the_estimated_memory_includes_the_last_layer(sizes: dict[str, int]) -> None:
     shape = Shape(**{"inputs": 7, "classes": 3, "layers": 5, "width": 20, **sizes})  # type: ignore[arg-type]
     parameters = sum(value.numel() for value in MLP(shape, "none").parameters())
     assert state_bytes(shape, 1) == 4 * 4 * parameters
@@ -138,7 +138,7 @@ def test_groups_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert groups == [3, 3, 2]
 
 
-def test_everything_new_resumes_and_says_what_it_is(tmp_path: Path) -> None:
+def test_options_appear_in_the_name_and_the_row(tmp_path: Path) -> None:
     recipe = {"optimizer": "adamw", "loss": "mse", "schedule": "cosine", "head_bias_decay": 0.1}
     config = small(
         data=ModularAddition(5),
@@ -184,7 +184,7 @@ def lacks_a_package(report: ReportStep) -> None:
         (lacks_a_package, "^The job needs lightning. Run"),
     ],
 )
-def test_what_a_user_can_mend_is_one_line(job: Callable[..., None], words: str) -> None:
+def test_errors_that_a_user_can_correct_are_one_line(job: Callable[..., None], words: str) -> None:
     [outcome] = run_jobs([Job("it", job)], workers=0)
     with pytest.raises(NclabError, match=words) as caught:
         train._raise_failure(outcome)
