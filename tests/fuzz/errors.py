@@ -7,9 +7,9 @@ of, and how small these are. `u` is half a unit in the last place of float64.
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fuzz import exact
-from tests.fuzz.digits import mp, mpf
-from tests.fuzz.exact import Exact, Number, average, dot, minus, norm, pairs_of
+from tests.reference import slow
+from tests.reference.digits import mp, mpf
+from tests.reference.slow import ExactData, Number, average, dot, minus, norm, pairs_of
 
 U = mpf(2) ** -53
 NEAR = 10**4 * U
@@ -25,7 +25,7 @@ def over(top: Number, below: Number) -> Number:
     return top / below if below else mp.inf
 
 
-def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
+def documented(data: ExactData, values: dict[str, Number]) -> dict[str, Number]:
     """Metric -> the largest error that the documentation allows it here."""
     count, dim = len(data.means), len(data.centre)
     largest = max(len(group) for group in data.groups)
@@ -43,9 +43,9 @@ def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
         for group in data.around
     )
     allowed |= {f"centred_{name}": directions for name in list(allowed)}
-    _, trace, wide = exact.inverse_trace(data)
+    _, trace, wide = slow.inverse_trace(data)
     pinv, ratio = values["nc1_trace_pinv"], values["nc1_trace_ratio"]
-    crossing = e * e * trace * sum(exact.variances(data)) if mp.isfinite(pinv) else mp.inf
+    crossing = e * e * trace * sum(slow.variances(data)) if mp.isfinite(pinv) else mp.inf
     allowed["nc1_trace_pinv"] = pinv * (4 * e * size * mp.sqrt(trace) + e) + e * wide
     allowed["nc1_trace_pinv"] += 2 * mp.sqrt(abs(pinv) * crossing) + crossing
     allowed["nc1_trace_ratio"] = ratio * (4 * over(e * size, of_means) + e)
@@ -86,10 +86,10 @@ def documented(data: Exact, values: dict[str, Number]) -> dict[str, Number]:
 
 
 def pairs_of_means(
-    data: Exact, values: dict[str, Number], e: Number, size: Number
+    data: ExactData, values: dict[str, Number], e: Number, size: Number
 ) -> dict[str, Number]:
     """What is made of distances of class means."""
-    count, v = len(data.means), exact.variances(data)
+    count, v = len(data.means), slow.variances(data)
     lengths = [norm(row) for row in data.centred]
     of_cdnv, of_directional, shares, logs = [], [], [], []
     for a, b in pairs_of(count):
@@ -106,9 +106,9 @@ def pairs_of_means(
             of_directional.append(moved)
             shares.append(min(mpf(1), 4 * moved))
         if all(lengths):
-            apart = norm(minus(exact.unit(data.centred[a]), exact.unit(data.centred[b])))
+            apart = norm(minus(slow.unit(data.centred[a]), slow.unit(data.centred[b])))
             logs.append(over(2 * e * size / min(lengths[a], lengths[b]), apart) + NEAR)
-    uniform, whole = values["gnc2_uniformity"], exact.log_mean(data)
+    uniform, whole = values["gnc2_uniformity"], slow.log_mean(data)
     return {
         "cdnv": average(of_cdnv),
         "directional_cdnv": average(of_directional),
@@ -117,7 +117,7 @@ def pairs_of_means(
     }
 
 
-def loss_side(data: Exact, values: dict[str, Number], e: Number) -> dict[str, Number]:
+def loss_side(data: ExactData, values: dict[str, Number], e: Number) -> dict[str, Number]:
     """What is made of logits."""
     longest = max(norm(h) for group in data.groups for h in group)
     sizes = [norm(w) * longest + abs(b) for w, b in zip(data.weight, data.bias, strict=True)]
@@ -144,17 +144,17 @@ def loss_side(data: Exact, values: dict[str, Number], e: Number) -> dict[str, Nu
     )
 
 
-def decisions(data: Exact, e: Number, logit: Number) -> dict[str, Number]:
+def decisions(data: ExactData, e: Number, logit: Number) -> dict[str, Number]:
     """The share of samples that stand between two classes up to rounding."""
     size = max(mp.sqrt(average([dot(h, h) for h in group])) for group in data.groups)
-    units, logits = exact.mean_units(data.groups), exact.logits_of(data)
+    units, logits = slow.mean_units(data.groups), slow.logits_of(data)
     unsure = {"mean": 0, "angle": 0, "logits": 0}
     turns = [over(4 * e, norm(u)) for u in units]
     for c, group in enumerate(data.groups):
         for h, z in zip(group, logits[c], strict=True):
-            gaps = sorted(mp.sqrt(x) for x in exact.nearest_mean(data, h))
+            gaps = sorted(mp.sqrt(x) for x in slow.nearest_mean(data, h))
             unsure["mean"] += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
-            scores = exact.nearest_direction(units, h)
+            scores = slow.nearest_direction(units, h)
             off = max(turns)
             top = sorted(scores, reverse=True)
             unsure["angle"] += not any(h) or top[0] - top[1] <= 2 * off
@@ -170,7 +170,9 @@ def decisions(data: Exact, e: Number, logit: Number) -> dict[str, Number]:
     }
 
 
-def beside_reference(train: Exact, test: Exact, values: dict[str, Number]) -> dict[str, Number]:
+def beside_reference(
+    train: ExactData, test: ExactData, values: dict[str, Number]
+) -> dict[str, Number]:
     """Of the metrics of other data against the class means of training."""
     largest, dim = max(len(group) for group in train.groups), len(train.centre)
     e = 16 * mp.sqrt(mpf(largest + dim + len(train.means))) * U
@@ -179,12 +181,12 @@ def beside_reference(train: Exact, test: Exact, values: dict[str, Number]) -> di
     spread = mp.sqrt(average([dot(row, row) for row in train.centred]))
     off = over(e * size, spread)
     unsure = wrong = 0
-    logits = exact.logits_of(test)
+    logits = slow.logits_of(test)
     longest = max(norm(h) for group in test.groups for h in group)
     logit = max(norm(w) * longest + abs(b) for w, b in zip(test.weight, test.bias, strict=True))
     for c, group in enumerate(test.groups):
         for h, z in zip(group, logits[c], strict=True):
-            gaps = sorted(mp.sqrt(x) for x in exact.nearest_mean(train, h))
+            gaps = sorted(mp.sqrt(x) for x in slow.nearest_mean(train, h))
             unsure += gaps[1] - gaps[0] <= 8 * e * (norm(h) + size)
             top = sorted(z, reverse=True)
             wrong += top[0] - top[1] <= 2 * e * logit
@@ -199,6 +201,6 @@ def beside_reference(train: Exact, test: Exact, values: dict[str, Number]) -> di
         "weak_test_collapse": mp.inf if unsure else farther,
         "reference_mean_shift": 2 * mp.sqrt(shift) * off + off**2 + shift * (2 * off + e),
         "reference_spread_ratio": e * values["reference_spread_ratio"]
-        if sum(exact.variances(train)) > SMALLEST
+        if sum(slow.variances(train)) > SMALLEST
         else mp.inf,
     }

@@ -20,9 +20,10 @@ from nclab.errors import DataError
 from nclab.measurement.arrays import measure_features
 from nclab.measurement.collapse import Collapse
 from nclab.statistics import blocks, nearest
-from tests.fuzz import errors, exact
-from tests.fuzz.digits import mp, mpf
-from tests.fuzz.exact import Exact
+from tests.fuzz import errors
+from tests.reference import slow
+from tests.reference.digits import mp, mpf
+from tests.reference.slow import ExactData
 
 Array = NDArray[Any]
 SAID = mpf("1e-6")
@@ -212,9 +213,9 @@ def attack(chance: random.Random) -> bool:
         found = measured(given, metrics="all")
     except DataError as error:
         return refused(error)
-    with mp.workprec(exact.precision(given.features, given.weight, given.bias)):
-        data = Exact.of(given.features, given.labels, given.weight, given.bias)
-        values = exact.all_metrics(data)
+    with mp.workprec(slow.precision(given.features, given.weight, given.bias)):
+        data = ExactData.of(given.features, given.labels, given.weight, given.bias)
+        values = slow.exact_metrics(data)
         compare(found, values, errors.documented(data, values))
     if given.features.dtype == np.float32 or given.batches > 1:
         return said(found, "rounding")
@@ -222,10 +223,10 @@ def attack(chance: random.Random) -> bool:
         other = measured(given._replace(features=given.test), reference=found)
     except DataError as error:
         return refused(error)
-    with mp.workprec(exact.precision(given.features, given.test, given.weight, given.bias)):
-        data = Exact.of(given.features, given.labels, given.weight, given.bias)
-        beside = Exact.of(given.test, given.labels, given.weight, given.bias)
-        values = exact.beside_reference(data, beside, given.labels)
+    with mp.workprec(slow.precision(given.features, given.test, given.weight, given.bias)):
+        data = ExactData.of(given.features, given.labels, given.weight, given.bias)
+        beside = ExactData.of(given.test, given.labels, given.weight, given.bias)
+        values = slow.reference_metrics(data, beside, given.labels)
         if values:
             compare(other, values, errors.beside_reference(data, beside, values))
     return said(found, "rounding")

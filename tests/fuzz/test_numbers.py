@@ -11,7 +11,8 @@ import torch
 import nclab
 from nclab.metrics import nc3_alignment
 from nclab.statistics import blocks, nearest
-from tests.fuzz import digits, exact, numbers
+from tests.fuzz import numbers
+from tests.reference import digits, slow
 
 
 def test_extreme_numbers_are_right_or_spoken_of(tmp_path: Path) -> None:
@@ -29,11 +30,11 @@ def test_both_kinds_of_digits_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         parts = given.features, given.labels, given.weight, given.bias
         told = []
         for kind in (digits.fast() or mpmath.mp, mpmath.mp):
-            monkeypatch.setattr(exact, "mp", kind)
-            monkeypatch.setattr(exact, "mpf", kind.mpf)
-            monkeypatch.setattr(exact, "ZERO", kind.mpf(0))
-            with kind.workprec(exact.precision(given.features, given.weight, given.bias)):
-                values = exact.all_metrics(exact.Exact.of(*parts))
+            monkeypatch.setattr(slow, "mp", kind)
+            monkeypatch.setattr(slow, "mpf", kind.mpf)
+            monkeypatch.setattr(slow, "ZERO", kind.mpf(0))
+            with kind.workprec(slow.precision(given.features, given.weight, given.bias)):
+                values = slow.exact_metrics(slow.ExactData.of(*parts))
                 told.append({name: kind.nstr(value, 30) for name, value in values.items()})
         for name, text in told[0].items():
             one, other = mpmath.mpf(text), mpmath.mpf(told[1][name])

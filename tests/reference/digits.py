@@ -1,7 +1,7 @@
-"""Numbers of as many binary digits as asked for: gmpy2's where it is installed, else mpmath's.
+"""Multiprecision numbers, from gmpy2 if it is installed, otherwise from mpmath.
 
-Both are called by the names of mpmath. gmpy2 takes a tenth of the time, and that is most of the
-numerical campaign's.
+Both have the interface of mpmath. gmpy2 needs a tenth of the time, which dominates the numerical
+campaign.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ import mpmath
 
 
 class Gmpy:
-    """What the campaign asks of `mpmath.mp`, by gmpy2."""
+    """The functions of `mpmath.mp` that the tests need, implemented with gmpy2."""
 
     def __init__(self, gmpy2: ModuleType) -> None:
-        self._own = gmpy2
+        self._gmpy2 = gmpy2
         self.mpf = gmpy2.mpfr
         self.sqrt, self.exp, self.log, self.log1p = (
             getattr(gmpy2, name) for name in ("sqrt", "exp", "log", "log1p")
@@ -26,27 +26,29 @@ class Gmpy:
 
     @property
     def prec(self) -> int:
-        """Binary digits in use."""
-        return int(self._own.get_context().precision)
+        """Current precision in binary digits."""
+        return int(self._gmpy2.get_context().precision)
 
     @contextmanager
     def workprec(self, digits: int) -> Iterator[None]:
-        """So many binary digits; a division by zero is an error, as it is in mpmath."""
-        with self._own.context(self._own.get_context(), precision=digits, trap_divzero=True):
+        """Set the precision in binary digits; division by zero raises, as in mpmath."""
+        with self._gmpy2.context(self._gmpy2.get_context(), precision=digits, trap_divzero=True):
             yield
 
     def fdot(self, left: Sequence[Any], right: Sequence[Any]) -> Any:
+        """Return the inner product of two sequences."""
         total = self.mpf(0)
         for a, b in zip(left, right, strict=True):
-            total = self._own.fma(a, b, total)
+            total = self._gmpy2.fma(a, b, total)
         return total
 
     def nstr(self, value: Any, digits: int) -> str:
+        """Format a number with some decimal digits."""
         return f"{value:.{digits}g}"
 
 
 def fast() -> Gmpy | None:
-    """By gmpy2; None where it is not installed."""
+    """Return the implementation with gmpy2, or None if gmpy2 is not installed."""
     try:
         import gmpy2
     except ImportError:
