@@ -1,34 +1,55 @@
-"""Where gradient flow of ji2022 goes: towards KKT points of the separation problem."""
+"""Gradient flow of ji2022: its limit directions are KKT points, and the loss falls at the margin.
+
+Along a ray that separates the classes the loss approaches the exponential of its smallest margin,
+as a sum of exponentials approaches its largest term: log L = -q_min r^2 up to a constant, at
+radius r.
+"""
 
 import math
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import max_abs
+from nclab.claims.statements import holds_if, max_abs
 from nclab.text import number
+from nclab.ulpm.landscape import square_norm
 from nclab.ulpm.examination import example_point, example_problem
 from nclab.ulpm.flow import flow
-from nclab.ulpm.problem import Problem, log_gradient, logit_gradient, smallest_margin
+from nclab.ulpm.problem import (
+    Array,
+    Problem,
+    largest_margin,
+    log_gradient,
+    log_loss,
+    logit_gradient,
+    smallest_margin,
+)
 from nclab.ulpm.separation import alignment, approximate_kkt, margin_gradient, optimal_point
 from nclab.ulpm.trajectory import Trajectory, slope
 from nclab_papers.ji2022.margin import SEEDS, SIZES
 
 LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1000.0)
-"""Where the flow is looked at."""
+"""Values of log t at which the flow is sampled."""
 LOG_LOG_2 = math.log(math.log(2))
-"""What the logarithm of the loss must be below, by hypothesis."""
+"""Upper bound on the log of the loss, a hypothesis of the theorems."""
 NEAR = 0.1
-"""Residuals, at margin 1, that count as those of a KKT point at the last of them."""
+"""Largest KKT residual, at margin 1, that counts as zero at the last sample."""
+SPEED_SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
+"""Classes, samples per class and dimensions of the problems whose rays are measured."""
+DIRECTIONS = 50
+"""Random directions drawn for each size."""
+FAR = (100.0, 200.0)
+"""Radii between which the speed along a direction is measured."""
+RADII = (5.0, 10.0, 20.0, 40.0, 80.0)
+"""Radii at which the loss is compared with the margin."""
 
 
 @cache
 def flows(preset: str) -> tuple[Trajectory, ...]:
-    """Gradient flow of the sum of the losses to t = 1e434, from several starts."""
+    """Run gradient flow of the summed loss to t = 1e434, from several starts."""
     return tuple(
         flow(
             (problem := Problem(*size, "sum")),
@@ -43,6 +64,7 @@ def flows(preset: str) -> tuple[Trajectory, ...]:
 
 @cache
 def _direction(preset: str) -> Numbers:
+    """Measure KKT residuals along every flow, and at the limit of the flow from Example 3.1."""
     rows, recomputed, aligned = [], [], []
     for run in flows(preset):
         for log_time, sample in zip(LOG_TIMES, run.samples[1:], strict=True):
@@ -56,8 +78,8 @@ def _direction(preset: str) -> Numbers:
                     "log_loss": sample.log_loss,
                 }
             )
-        found = approximate_kkt(run.problem, run.theta)
-        recomputed.append(found.epsilon / run.last.kkt_epsilon - 1)
+        residuals = approximate_kkt(run.problem, run.theta)
+        recomputed.append(residuals.epsilon / run.last.kkt_epsilon - 1)
         aligned.append(1 - alignment(run.problem, run.theta))
     stuck = flow(example_problem(), example_point(1.0), log_time=LOG_TIMES[2]).last
     return {
@@ -73,8 +95,8 @@ def _direction(preset: str) -> Numbers:
     }
 
 
-def _worst(numbers: Numbers, name: str) -> list[float]:
-    """The largest value over the runs at every time after separation."""
+def _largest_by_time(numbers: Numbers, name: str) -> list[float]:
+    """Return the largest value over the runs at every sampled time."""
     return [
         max(float(row[name]) for row in numbers["rows"] if row["log_time"] == time)
         for time in LOG_TIMES
@@ -82,48 +104,51 @@ def _worst(numbers: Numbers, name: str) -> list[float]:
 
 
 def _at_decades(series: Sequence[float]) -> str:
+    """Write the values at log t = 10, 100 and 1000."""
     return ", ".join(number(series[LOG_TIMES.index(time)]) for time in (10.0, 100.0, 1000.0))
 
 
 @claim(
     "ji2022/thm-3.1",
     Kind.THEOREM,
-    "Once the loss is below log 2, every limit direction of gradient flow is that of a KKT point "
-    "of the minimum-norm separation problem.",
+    "Once the loss is below log 2, every limit direction of gradient flow is the direction of a "
+    "KKT point of the minimum-norm separation problem.",
     "ji2022, Thm 3.1 “is along the direction of an Karush-Kuhn-Tucker (KKT)”",
     gather=_direction,
     code="nclab.ulpm.flow.flow",
     figure="margins_flow",
 )
 def thm_3_1(numbers: Numbers) -> Finding:
-    """The hypothesis must be met, and both residuals fall below `NEAR` like powers of log t."""
-    epsilon, delta = _worst(numbers, "epsilon"), _worst(numbers, "delta")
-    first, stuck = _worst(numbers, "log_loss")[0], numbers["stuck"]
+    """Require the hypothesis, and residuals that fall below `NEAR` like powers of log t."""
+    epsilon, delta = _largest_by_time(numbers, "epsilon"), _largest_by_time(numbers, "delta")
+    first, stuck = _largest_by_time(numbers, "log_loss")[0], numbers["stuck"]
     powers = {
         name: slope(LOG_TIMES[2:], series[2:]) if min(series) > 0 else math.nan
         for name, series in (("epsilon", epsilon), ("delta", delta))
     }
     evidence = (
-        f"{numbers['runs']} flows, all below log 2 at log t = 10 (log loss {number(first)}): at "
-        f"log t = 10, 100, 1000 they are (epsilon, delta)-KKT points with epsilon at most "
-        f"{_at_decades(epsilon)} and delta at most {_at_decades(delta)}, powers "
-        f"{number(powers['epsilon'])} and {number(powers['delta'])} of log t; from Example 3.1 the "
-        f"limit is a KKT point too (epsilon {number(stuck['epsilon'])}), of normalised margin "
-        f"{stuck['normalised_margin']:.4f}"
+        f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
+        f"{number(first)}). At log t = 10, 100, 1000 they are (epsilon, delta)-KKT points with "
+        f"epsilon at most {_at_decades(epsilon)} and delta at most {_at_decades(delta)}, which "
+        f"fall like powers {number(powers['epsilon'])} and {number(powers['delta'])} of log t. "
+        f"From Example 3.1 the limit is also a KKT point (epsilon {number(stuck['epsilon'])}), "
+        f"with normalised margin {stuck['normalised_margin']:.4f}"
     )
     if not first < LOG_LOG_2:
-        return Finding(Verdict.OPEN, f"a flow is not below log 2 in time: {evidence}", numbers)
+        evidence = f"the loss of a flow is not below log 2 at log t = 10: {evidence}"
+        return Finding(Verdict.OPEN, evidence, numbers)
     near = 0 <= epsilon[-1] <= NEAR and 0 <= delta[-1] <= NEAR
     vanishing = powers["epsilon"] <= -0.25 and powers["delta"] <= -0.25
-    honest = numbers["recomputed"] <= 1e-6
-    other = 0 <= stuck["epsilon"] <= 1e-6 and abs(stuck["normalised_margin"] - 0.75) <= 1e-6
-    right = near and vanishing and honest and other
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    consistent = numbers["recomputed"] <= 1e-6
+    second_limit = 0 <= stuck["epsilon"] <= 1e-6 and abs(stuck["normalised_margin"] - 0.75) <= 1e-6
+    right = near and vanishing and consistent and second_limit
+    return holds_if(right, evidence, numbers)
 
 
 def _approximate(preset: str) -> Numbers:
+    """Compare Lemma 3.2 with the KKT residuals by their definition, at random points."""
     rng = np.random.default_rng(1)
-    equality, ratios, signs, kappas = [], [], [], []
+    equality, ratios, signs, constants = [], [], [], []
     for size in SIZES:
         problem = Problem(*size, "sum")
         for _ in range(100):
@@ -131,27 +156,28 @@ def _approximate(preset: str) -> Numbers:
             theta = rng.uniform(1, 6) * (optimal_point(problem) + noise)
             if log_gradient(problem, theta).log_loss >= LOG_LOG_2:
                 continue
-            found = approximate_kkt(problem, theta)
-            kappas.append(smallest_margin(problem, theta) / float(np.vdot(theta, theta)))
-            equality.append(_residual(problem, theta) / found.epsilon - 1)
-            ratios.append(found.delta / (math.e * found.delta_bound))
-            slope = log_gradient(problem, theta).gradient
-            size_product = float(np.linalg.norm(theta) * np.linalg.norm(slope))
-            signs.append(float(np.vdot(theta, slope)) / size_product)
+            residuals = approximate_kkt(problem, theta)
+            constants.append(smallest_margin(problem, theta) / float(np.vdot(theta, theta)))
+            equality.append(_stationarity(problem, theta) / residuals.epsilon - 1)
+            ratios.append(residuals.delta / (math.e * residuals.delta_bound))
+            gradient = log_gradient(problem, theta).gradient
+            norms = float(np.linalg.norm(theta) * np.linalg.norm(gradient))
+            signs.append(float(np.vdot(theta, gradient)) / norms)
     return {
         "points": len(ratios),
         "equality_error": max_abs(equality),
         "delta_ratio": max(ratios),
         "largest_beta_printed": max(signs),
-        "constants": [min(kappas), max(kappas)],
+        "constants": [min(constants), max(constants)],
     }
 
 
-def _residual(problem: Problem, theta: Any) -> float:
-    """Stationarity of the point at margin 1 with the multipliers of the loss, by its definition."""
+def _stationarity(problem: Problem, theta: Array) -> float:
+    """Return the stationarity residual at margin 1 with the loss's multipliers, by definition."""
     weights = logit_gradient(problem, theta).weights
-    slope = log_gradient(problem, theta).gradient
-    multipliers = np.maximum(weights, 0.0) * float(np.linalg.norm(theta) / np.linalg.norm(slope))
+    gradient = log_gradient(problem, theta).gradient
+    scale = float(np.linalg.norm(theta) / np.linalg.norm(gradient))
+    multipliers = np.maximum(weights, 0.0) * scale
     scaled = theta / math.sqrt(smallest_margin(problem, theta))
     return float(np.linalg.norm(scaled - margin_gradient(problem, scaled, multipliers)))
 
@@ -167,16 +193,16 @@ def _residual(problem: Problem, theta: Any) -> float:
     code="nclab.ulpm.separation.approximate_kkt",
 )
 def lemma_3_2(numbers: Numbers) -> Finding:
-    """With C the point's own q_min/|theta|^2: a constant below it only makes both bounds larger."""
+    """Test the bounds with C = q_min/|theta|^2 of each point; a smaller C only loosens them."""
     beta = numbers["largest_beta_printed"]
     least, most = numbers["constants"]
     evidence = (
-        f"{numbers['points']} points with a loss below log 2: with beta the cosine of theta and "
-        f"-grad L, and C = q_min/|theta|^2 of each point, from {number(least)} to {number(most)}, "
-        f"the stationarity is sqrt(2(1 - beta)/C) to {number(numbers['equality_error'])} and each "
-        f"multiplier times its slack at most {number(numbers['delta_ratio'])} of K/(2 C q_min); a "
-        f"constant C below these makes both bounds larger. As printed, without the minus, beta is "
-        f"at most {number(beta)} and epsilon does not fall"
+        f"{numbers['points']} points with a loss below log 2. Let beta be the cosine of theta and "
+        f"-grad L, and C = q_min/|theta|^2 of each point, from {number(least)} to {number(most)}. "
+        f"The stationarity equals sqrt(2(1 - beta)/C) to {number(numbers['equality_error'])}, and "
+        f"each multiplier times its slack is at most {number(numbers['delta_ratio'])} of "
+        f"K/(2 C q_min). A smaller constant C makes both bounds larger. As printed, without the "
+        f"minus sign, beta is at most {number(beta)} and epsilon does not fall"
     )
     if numbers["equality_error"] > 1e-6 or numbers["delta_ratio"] > 1 or not least > 0:
         return Finding(Verdict.REFUTED, evidence, numbers)
@@ -193,21 +219,135 @@ def lemma_3_2(numbers: Numbers) -> Finding:
     figure="margins_flow",
 )
 def lemma_3_3(numbers: Numbers) -> Finding:
-    gaps = _worst(numbers, "alignment_gap")
+    """Require that 1 - beta falls and the margin grows from each sample to the next."""
+    gaps = _largest_by_time(numbers, "alignment_gap")
     margins = [
         min(float(row["margin"]) for row in numbers["rows"] if row["log_time"] == time)
         for time in LOG_TIMES
     ]
-    first = _worst(numbers, "log_loss")[0]
+    first = _largest_by_time(numbers, "log_loss")[0]
     evidence = (
-        f"{numbers['runs']} flows, all below log 2 at log t = 10 (log loss {number(first)}), log t "
-        f"= 10, 100, 1000: 1 - beta at most {_at_decades(gaps)}, margin at least "
-        f"{_at_decades(margins)}"
+        f"{numbers['runs']} flows, all with a loss below log 2 at log t = 10 (log loss "
+        f"{number(first)}). At log t = 10, 100, 1000: 1 - beta at most {_at_decades(gaps)}, margin "
+        f"at least {_at_decades(margins)}"
     )
     if not first < LOG_LOG_2:
-        return Finding(Verdict.OPEN, f"a flow is not below log 2 in time: {evidence}", numbers)
+        evidence = f"the loss of a flow is not below log 2 at log t = 10: {evidence}"
+        return Finding(Verdict.OPEN, evidence, numbers)
     least, most = numbers["aligned"]
     falling = all(b < a for a, b in pairwise(gaps)) and -1e-12 <= least <= most < 0.01
     growing = all(b > a for a, b in pairwise(margins))
     growing = growing and margins[-1] > 0.9 * LOG_TIMES[-1]
-    return Finding(Verdict.HOLDS if falling and growing else Verdict.REFUTED, evidence, numbers)
+    return holds_if(falling and growing, evidence, numbers)
+
+
+def _unit(theta: Array) -> Array:
+    return theta / math.sqrt(square_norm(theta))
+
+
+def _directions(problem: Problem) -> list[Array]:
+    """Return random directions that separate the classes, near a simplex ETF and far from it."""
+    rng = np.random.default_rng(0)
+    noises = (
+        10 ** rng.uniform(-3, -0.3) * rng.normal(size=problem.shape) for _ in range(DIRECTIONS)
+    )
+    directions = [_unit(optimal_point(problem) + noise) for noise in noises]
+    return [theta for theta in directions if smallest_margin(problem, theta) > 0.01]
+
+
+def speed(problem: Problem, direction: Array) -> float:
+    """Return how fast log L falls along a direction, per squared radius, at large radii.
+
+    >>> problem = Problem(3, 1, 2, "sum")
+    >>> round(speed(problem, _unit(optimal_point(problem))), 6)  # 1/(2(C - 1))
+    0.25
+    """
+    near, far = (log_loss(problem, radius * direction) for radius in FAR)
+    return (near - far) / (FAR[1] ** 2 - FAR[0] ** 2)
+
+
+def _speeds(preset: str) -> Numbers:
+    """Measure the speed along random directions, along a simplex ETF and along Example 3.1."""
+    ratios, errors, best = [], [], []
+    for size in SPEED_SIZES:
+        problem = Problem(*size, "sum")
+        most = largest_margin(problem, 1.0)
+        best.append(speed(problem, _unit(optimal_point(problem))) / most - 1)
+        for direction in _directions(problem):
+            measured = speed(problem, direction)
+            ratios.append(measured / most)
+            errors.append(measured / smallest_margin(problem, direction) - 1)
+    example = speed(example_problem(), _unit(example_point()))
+    return {
+        "directions": len(ratios),
+        "slowest": min(ratios),
+        "fastest": max(ratios),
+        "margin_error": max_abs(errors),
+        "simplex_error": max_abs(best),
+        "example": example / largest_margin(example_problem(), 1.0),
+    }
+
+
+@claim(
+    "ji2022/sec-3.2-speeds",
+    Kind.REMARK,
+    "Along all directions that separate the classes the loss falls to 0, but at quite different "
+    "speeds, and there is an optimal direction in which it falls fastest.",
+    "ji2022, Sec. 3.2 “there exists an optimal direction with fastest decreasing speed”",
+    gather=_speeds,
+    code="nclab_papers.ji2022.flow.speed",
+)
+def sec_3_2_speeds(numbers: Numbers) -> Finding:
+    """Require speeds that equal the margins, differ by a factor of 2, and peak at a simplex."""
+    evidence = (
+        f"in {numbers['directions']} directions the speed of log L per squared radius is between "
+        f"{number(numbers['slowest'])} and {number(numbers['fastest'])} of the speed of a simplex "
+        f"ETF; Example 3.1 has {number(numbers['example'])}. Each speed equals the smallest margin "
+        f"of its direction to {number(numbers['margin_error'])}. The speed of a simplex ETF is the "
+        f"largest possible margin, 1/(2(K - 1) sqrt n), to {number(numbers['simplex_error'])}"
+    )
+    different = 0 < numbers["slowest"] <= 0.5 and abs(numbers["example"] - 0.75) <= 1e-3
+    fastest = numbers["fastest"] <= 1 + 1e-9 and numbers["simplex_error"] <= 1e-6
+    right = different and fastest and numbers["margin_error"] <= 1e-3
+    return holds_if(right, evidence, numbers)
+
+
+def _largest_terms(preset: str) -> Numbers:
+    """Compare -log L / r^2 with the margin, and with the bound from the number of terms."""
+    rows = []
+    for radius in RADII:
+        errors, shares = [], []
+        for size in SPEED_SIZES:
+            problem = Problem(*size, "sum")
+            terms = problem.samples * (problem.num_classes - 1)
+            for direction in _directions(problem):
+                margin = smallest_margin(problem, direction)
+                error = abs(-log_loss(problem, radius * direction) / radius**2 - margin)
+                errors.append(error / margin)
+                shares.append(error * radius**2 / math.log(max(2, terms)))
+        rows.append({"radius": radius, "error": max_abs(errors), "of_bound": max_abs(shares)})
+    return {"rows": rows}
+
+
+@claim(
+    "ji2022/sec-5.2-max",
+    Kind.REMARK,
+    "Large features give a better approximation to the problem of the normalised features, as "
+    "scaled exponentials approximate the max.",
+    "ji2022, Sec. 5.2 “via approximating the max function”",
+    gather=_largest_terms,
+    code="nclab.ulpm.problem.log_loss",
+)
+def sec_5_2_max(numbers: Numbers) -> Finding:
+    """Require that -log L / r^2 converges to the margin as fast as the number of terms allows."""
+    rows = numbers["rows"]
+    errors = ", ".join(f"{number(row['error'])} at {row['radius']:g}" for row in rows)
+    bound = max(row["of_bound"] for row in rows)
+    evidence = (
+        f"-log L / r^2 approaches the smallest margin of the normalised point; relative errors by "
+        f"radius r are at most {errors}. The error times r^2 is at most {number(bound)} of the "
+        f"logarithm of the number of terms, which is its bound"
+    )
+    falling = all(b["error"] < a["error"] / 3.5 for a, b in pairwise(rows))
+    right = falling and bound <= 1 and rows[-1]["error"] <= 0.1
+    return holds_if(right, evidence, numbers)

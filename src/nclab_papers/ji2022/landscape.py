@@ -1,4 +1,4 @@
-"""Section 3.2 of ji2022: the loss on spheres, its minima, its saddles and the ways down."""
+"""Section 3.2 of ji2022: the loss on spheres, with its minima, saddles and descent directions."""
 
 import math
 from functools import cache
@@ -6,19 +6,11 @@ from functools import cache
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import max_abs
+from nclab.claims.statements import holds_if, max_abs
 from nclab.text import number
+from nclab.ulpm.landscape import hessian_product, smallest_eigenpairs, square_norm, tangent
 from nclab.ulpm.examination import example_point, example_problem
-from nclab.ulpm.landscape import (
-    Escape,
-    along_circle,
-    escape,
-    hessian_product,
-    minimise_on_sphere,
-    smallest_eigenpairs,
-    square_norm,
-    tangent,
-)
+from nclab.ulpm.landscape import Escape, along_circle, escape, minimise_on_sphere
 from nclab.ulpm.problem import (
     Array,
     Problem,
@@ -29,24 +21,66 @@ from nclab.ulpm.problem import (
 )
 from nclab.ulpm.separation import optimal_point
 from nclab.ulpm.trajectory import QUANTITIES, quantities
-from nclab_papers.ji2022.critical_points import critical_points
 
 SIZES = ((3, 1, 2), (4, 2, 3), (4, 2, 6), (5, 3, 5))
-"""Classes, samples a class and dimensions; the smallest dimensions hold just a simplex."""
+"""Classes, samples per class and dimensions; the smallest dimension just holds a simplex."""
 SEARCHED = ((3, 1, 2), (3, 1, 4), (4, 1, 3), (4, 1, 5), (3, 2, 2))
-"""The same, where critical points are searched, with and without dimensions to spare."""
+"""Sizes of the problems whose critical points are searched, some with spare dimensions."""
 RADII = (1.5, 3.0, 5.0)
-"""Of the spheres on which they are."""
+"""Radii of the spheres that are searched."""
 ANGLE = 0.01
-"""Of a step on the sphere."""
+"""Angle of a step on the sphere."""
 ENOUGH = 10
-"""Critical points that a search must find before its silence counts."""
+"""Critical points that the search must find before a claim can hold."""
 STARTS = {"quick": 3, "paper": 20}
+"""Random starts of each search."""
+CRITICAL = 1e-9
+"""Largest gradient of the log loss on the sphere, times the radius, of a critical point."""
 NONE_FOUND = f"the search found 0 critical points that are not optimal; {ENOUGH} are needed"
 
 
+def steepness(problem: Problem, theta: Array) -> float:
+    """Return the norm of the gradient of the log loss on the sphere, times the radius.
+
+    >>> steepness(example_problem(), example_point()) < 1e-12
+    True
+    """
+    gradient = tangent(problem, theta).gradient
+    return float(np.linalg.norm(gradient)) * math.sqrt(square_norm(theta))
+
+
+def critical_points(problem: Problem, *, radius: float, starts: int) -> list[Array]:
+    """Return critical points of the loss on a sphere, by least squares on the gradient.
+
+    Minima and saddles are both returned. Starts that end at no critical point are skipped.
+
+    >>> problem = Problem(3, 1, 2, "sum")
+    >>> points = critical_points(problem, radius=3.0, starts=2)
+    >>> len(points), all(steepness(problem, point) < 1e-9 for point in points)
+    (2, True)
+    """
+    from scipy.optimize import least_squares
+
+    def on_sphere(flat: Array) -> Array:
+        point: Array = flat.reshape(problem.shape) * (radius / np.linalg.norm(flat))
+        return point
+
+    def residual(flat: Array) -> Array:
+        gradient = tangent(problem, on_sphere(flat)).gradient.ravel()
+        return np.append(gradient, np.linalg.norm(flat) - radius)
+
+    points = []
+    for seed in range(starts):
+        start = problem.initial(scale=1.0, seed=seed).ravel()
+        end = least_squares(residual, start, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200).x
+        if steepness(problem, on_sphere(end)) <= CRITICAL:
+            points.append(on_sphere(end))
+    return points
+
+
 @cache
-def _ways_down(preset: str) -> Numbers:
+def _descents(preset: str) -> Numbers:
+    """Descend from critical and random points, and rotate an optimum for comparison."""
     rows = [_along_curvature(example_problem(), example_point(scale)) for scale in (0.5, 1.0, 1.5)]
     for size in SEARCHED:
         for radius in RADII:
@@ -61,50 +95,52 @@ def _ways_down(preset: str) -> Numbers:
     ]
     best = 2 * optimal_point(problem := Problem(4, 2, 5, "sum"))
     skew = 0.01 * (np.triu(np.ones((5, 5)), 1) - np.tril(np.ones((5, 5)), -1))
-    turned = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
+    rotated = best @ np.linalg.solve(np.eye(5) - skew, np.eye(5) + skew)
     return {
         "critical": [row for row in rows if row["log_gap"] > 1e-6],
         "random": random,
-        "rotation_change": abs(log_loss(problem, turned) - log_loss(problem, best)),
-        "rotation_distance": float(np.linalg.norm(turned - best)),
+        "rotation_change": abs(log_loss(problem, rotated) - log_loss(problem, best)),
+        "rotation_distance": float(np.linalg.norm(rotated - best)),
     }
 
 
 def _along_curvature(problem: Problem, theta: Array) -> dict[str, float]:
-    """A critical point: how far from optimal, its curvature, and the loss a step down from it."""
+    """Measure a critical point: gap to the optimum, curvature, and loss after one step down."""
     pairs = smallest_eigenpairs(problem, theta, count=1)
-    here, way = log_loss(problem, theta), pairs.vectors[0]
-    bent = hessian_product(problem, theta)(way) - pairs.values[0] * way
-    moved = along_circle(theta, way, ANGLE)
+    start, direction = log_loss(problem, theta), pairs.vectors[0]
+    residual = hessian_product(problem, theta)(direction) - pairs.values[0] * direction
+    end = along_circle(theta, direction, ANGLE)
     return {
         "radius": math.sqrt(square_norm(theta)),
         "spare_dimensions": problem.dim - problem.num_classes + 1,
-        "log_gap": here - optimal_log_loss(problem, square_norm(theta)),
+        "log_gap": start - optimal_log_loss(problem, square_norm(theta)),
         "eigenvalue": float(pairs.values[0]),
-        "residual": float(np.linalg.norm(bent) / (abs(pairs.values[0]) + 1e-12)),
-        "change": log_loss(problem, moved) - here,
-        **_taken(problem, theta, escape(problem, theta, angle=ANGLE)),
+        "residual": float(np.linalg.norm(residual) / (abs(pairs.values[0]) + 1e-12)),
+        "change": log_loss(problem, end) - start,
+        **_step(problem, theta, escape(problem, theta, angle=ANGLE)),
     }
 
 
 def _down_the_gradient(problem: Problem, radius: float, seed: int) -> dict[str, float]:
+    """Take one step of `escape` from a random point of the sphere."""
     theta = problem.initial(scale=1.0, seed=seed)
     theta *= radius / math.sqrt(square_norm(theta))
-    return _taken(problem, theta, escape(problem, theta, angle=ANGLE))
+    return _step(problem, theta, escape(problem, theta, angle=ANGLE))
 
 
-def _taken(problem: Problem, theta: Array, way: Escape | None) -> dict[str, float]:
-    """What `escape` says of a way down, and what comes of going it; 0 where it finds none."""
-    if way is None:
+def _step(problem: Problem, theta: Array, step: Escape | None) -> dict[str, float]:
+    """Return the relative change of the loss by a step of `escape`, and the errors of that step.
+
+    The change is 0 if `escape` found no descent direction.
+    """
+    if step is None:
         return {"escape": 0.0, "escape_error": 0.0}
-    moved = along_circle(theta, way.direction, ANGLE)
-    taken = math.expm1(log_loss(problem, moved) - log_loss(problem, theta))
-    leaving = float(np.vdot(way.direction, theta)) / math.sqrt(square_norm(theta))
-    longer = math.sqrt(square_norm(way.direction)) - 1
-    return {
-        "escape": taken,
-        "escape_error": max_abs([taken - way.actual, leaving, longer]),
-    }
+    end = along_circle(theta, step.direction, ANGLE)
+    change = math.expm1(log_loss(problem, end) - log_loss(problem, theta))
+    cosine = float(np.vdot(step.direction, theta)) / math.sqrt(square_norm(theta))
+    norm_error = math.sqrt(square_norm(step.direction)) - 1
+    errors = [change - step.actual, cosine, norm_error]
+    return {"escape": change, "escape_error": max_abs(errors)}
 
 
 @claim(
@@ -113,7 +149,7 @@ def _taken(problem: Problem, theta: Array, way: Escape | None) -> dict[str, floa
     "Every critical point of the loss on a sphere is a strict saddle, except the global "
     "minimisers, which are collapsed.",
     "ji2022, Sec. 1 “all the critical points are strict saddles in the tangent space”",
-    gather=_ways_down,
+    gather=_descents,
     code="nclab.ulpm.landscape.smallest_eigenpairs",
     figure="slice",
 )
@@ -123,8 +159,8 @@ def sec_1_1_landscape(numbers: Numbers) -> Finding:
         return Finding(Verdict.OPEN, NONE_FOUND, numbers)
     curvature = max(row["eigenvalue"] for row in rows)
     evidence = (
-        f"{len(rows)} critical points of the sphere that are not optimal, found by search: the "
-        f"smallest eigenvalue of each is at most {number(curvature)} of the loss"
+        f"a search found {len(rows)} critical points of the sphere that are not optimal; the "
+        f"smallest eigenvalue of each is at most {number(curvature)} times the loss"
     )
     if not (curvature < 0 and max(row["residual"] for row in rows) <= 1e-4):
         return Finding(Verdict.REFUTED, evidence, numbers)
@@ -132,6 +168,7 @@ def sec_1_1_landscape(numbers: Numbers) -> Finding:
 
 
 def _growth(preset: str) -> Numbers:
+    """Measure the radial slope of the log loss at random points that separate the classes."""
     rng = np.random.default_rng(0)
     slopes, losses, errors, step = [], [], [], 1e-5
     for size in SIZES:
@@ -163,25 +200,26 @@ def _growth(preset: str) -> Numbers:
 )
 def sec_3_2_infinity(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['points']} separated points: the logarithm of the loss falls along the point, "
-        f"slope at most {number(numbers['largest_slope'])}; a hundred times further out it is at "
-        f"most {number(numbers['largest_log_loss'])}"
+        f"{numbers['points']} points that separate the classes: the log loss falls along the "
+        f"point, with a slope of at most {number(numbers['largest_slope'])}; at 100 times the "
+        f"radius it is at most {number(numbers['largest_log_loss'])}"
     )
     right = numbers["largest_slope"] < 0 and numbers["largest_log_loss"] < -1
     right = right and numbers["slope_error"] <= 1e-5
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _sphere(preset: str) -> Numbers:
+    """Minimise the loss on spheres, and compare with a collapsed point with |W| = 2|H|."""
     gaps, collapse, balance, uneven = [], [], [], []
     for size in SIZES:
         problem, radius = Problem(*size), 4.0
         for seed in range(STARTS[preset]):
-            found = minimise_on_sphere(problem, radius=radius, seed=seed)
-            gaps.append(found.log_gap)
-            measured = quantities(problem, found.theta)
+            minimum = minimise_on_sphere(problem, radius=radius, seed=seed)
+            gaps.append(minimum.log_gap)
+            measured = quantities(problem, minimum.theta)
             collapse += [measured[name] for name in QUANTITIES]
-            W, H = problem.split(found.theta)
+            W, H = problem.split(minimum.theta)
             balance.append(float(np.linalg.norm(W) / np.linalg.norm(H)) - 1)
         W, H = problem.split(optimal_point(problem))
         theta = np.concatenate([2 * W, H])
@@ -207,19 +245,21 @@ def _sphere(preset: str) -> Numbers:
 )
 def thm_3_3(numbers: Numbers) -> Finding:
     evidence = (
-        f"{numbers['minima']} minimisations from random starts, d >= K - 1: log of the loss over "
-        f"its closed form between {number(numbers['smallest_gap'])} and "
-        f"{number(numbers['largest_gap'])}, collapsed to {number(numbers['collapse_error'])}, "
-        f"|W|/|H| - 1 at most {number(numbers['norm_imbalance'])}; a collapsed point with "
-        f"|W| = 2|H| is {number(numbers['uneven_gap'])} above"
+        f"{numbers['minima']} minimisations from random starts with d >= K - 1: the log loss "
+        f"minus its closed form is between {number(numbers['smallest_gap'])} and "
+        f"{number(numbers['largest_gap'])}, the metrics of collapse are at most "
+        f"{number(numbers['collapse_error'])}, and |W|/|H| - 1 is at most "
+        f"{number(numbers['norm_imbalance'])}. A collapsed point with |W| = 2|H| has a log loss "
+        f"{number(numbers['uneven_gap'])} above the minimum"
     )
     attained = numbers["smallest_gap"] >= -1e-10 and numbers["largest_gap"] <= 1e-8
     only = numbers["collapse_error"] <= 1e-4 and numbers["norm_imbalance"] <= 1e-4
     right = attained and only and numbers["uneven_gap"] > 1e-6
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _scalings(preset: str) -> Numbers:
+    """Scale an optimum to (a W, b H) and measure its collapse, margin and loss."""
     problem = Problem(4, 2, 5)
     W, H = problem.split(optimal_point(problem))
     rows = []
@@ -255,9 +295,9 @@ def remark_3_2(numbers: Numbers) -> Finding:
     lost = min(row["collapse_error"] for row in opposite)
     best = [row for row in same_sign if row["log_gap"] <= 1e-10]
     evidence = (
-        f"factors of one sign keep collapse (error {number(kept)}) and {len(best)} of "
-        f"{len(same_sign)} pairs are optimal; of opposite signs they do not (error {number(lost)}, "
-        f"margin {number(opposite[0]['margin'])})"
+        f"factors of equal sign keep collapse (error {number(kept)}), and {len(best)} of "
+        f"{len(same_sign)} pairs are optimal. Factors of opposite sign do not keep collapse (error "
+        f"{number(lost)}, margin {number(opposite[0]['margin'])})"
     )
     if kept > 1e-9 or not 0 < len(best) < len(same_sign):
         return Finding(Verdict.REFUTED, evidence, numbers)
@@ -265,27 +305,27 @@ def remark_3_2(numbers: Numbers) -> Finding:
 
 
 def _tangents(preset: str) -> Numbers:
-    """The part of the gradient in the tangent space, as the code has it and as the rest it leaves.
+    """Check that the tangent gradient is orthogonal to the point and misses only its multiple.
 
-    A step in the tangent space changes the squared norm by its own square only, and the full
-    gradient must be its tangent part and a multiple of the point.
+    A tangent step changes the squared norm only by the square of the step. The full gradient must
+    be the tangent gradient plus a multiple of the point.
     """
     problem = Problem(4, 2, 5)
-    across, norms, rests = [], [], []
+    cosines, norms, remainders = [], [], []
     for seed in range(50):
         theta = problem.initial(scale=1.0, seed=seed)
         square = square_norm(theta)
         part, full = tangent(problem, theta).gradient, log_gradient(problem, theta).gradient
         size = math.sqrt(square_norm(part))
-        across.append(float(np.vdot(part, theta)) / (size * math.sqrt(square)))
+        cosines.append(float(np.vdot(part, theta)) / (size * math.sqrt(square)))
         norms.append(square_norm(theta + part / size) / square - 1 - 1 / square)
-        rest = full - part
-        along = theta * (float(np.vdot(rest, theta)) / square)
-        rests.append(math.sqrt(square_norm(rest - along) / square_norm(full)))
+        radial = full - part
+        along = theta * (float(np.vdot(radial, theta)) / square)
+        remainders.append(math.sqrt(square_norm(radial - along) / square_norm(full)))
     return {
-        "cosine": max_abs(across),
+        "cosine": max_abs(cosines),
         "norm_error": max_abs(norms),
-        "off_point": max_abs(rests),
+        "off_point": max_abs(remainders),
     }
 
 
@@ -299,13 +339,13 @@ def _tangents(preset: str) -> Numbers:
 )
 def def_3_2(numbers: Numbers) -> Finding:
     evidence = (
-        f"50 points: the gradient in the tangent space is orthogonal to the point (cosine "
-        f"{number(numbers['cosine'])}), a step along it changes the squared norm by its own square "
-        f"only (to {number(numbers['norm_error'])}), and what it leaves of the full gradient is "
-        f"along the point (off by {number(numbers['off_point'])})"
+        f"at 50 points the tangent gradient is orthogonal to the point (cosine "
+        f"{number(numbers['cosine'])}), a step along it changes the squared norm only by the "
+        f"square of the step (error {number(numbers['norm_error'])}), and the rest of the full "
+        f"gradient is a multiple of the point (error {number(numbers['off_point'])})"
     )
     right = max(numbers.values()) <= 1e-12
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 @claim(
@@ -314,7 +354,7 @@ def def_3_2(numbers: Numbers) -> Finding:
     "From every point that is not optimal on its sphere there is a tangent direction, and a point "
     "of the sphere arbitrarily near, with a loss that is not larger.",
     "ji2022, Thm 3.4 “is not the optimal solutions in Theorem 3.3”",
-    gather=_ways_down,
+    gather=_descents,
     code="nclab.ulpm.landscape.escape",
     figure="slice",
 )
@@ -326,16 +366,17 @@ def thm_3_4(numbers: Numbers) -> Finding:
     spare = sum(row["spare_dimensions"] > 0 for row in rows)
     radii = [row["radius"] for row in rows]
     evidence = (
-        f"even with < in place of <=, which a rotation would satisfy (change "
-        f"{number(numbers['rotation_change'])} at distance {number(numbers['rotation_distance'])}"
-        f"): {len(rows)} critical points that are not optimal, at radii from "
-        f"{number(min(radii))} to {number(max(radii))} and {spare} of them in d > K - 1, all have "
-        f"a negative eigenvalue, at most {number(curvature)}, and the log loss falls along it by "
-        f"{number(-change)} or more; {len(numbers['random'])} random points go down the gradient"
+        f"the claim holds even with < instead of <=. (A rotation satisfies <=: the loss changes by "
+        f"{number(numbers['rotation_change'])} at distance "
+        f"{number(numbers['rotation_distance'])}.) {len(rows)} critical points that are not "
+        f"optimal, at radii from {number(min(radii))} to {number(max(radii))}, {spare} of them "
+        f"with d > K - 1, all have a negative eigenvalue of at most {number(curvature)}; the log "
+        f"loss falls along its direction by {number(-change)} or more. From "
+        f"{len(numbers['random'])} random points the loss falls along the gradient"
     )
-    ways = [*rows, *numbers["random"]]
-    down = curvature < 0 and change < 0 and all(row["escape"] < 0 for row in ways)
-    down = down and max(row["escape_error"] for row in ways) <= 1e-9
+    steps = [*rows, *numbers["random"]]
+    down = curvature < 0 and change < 0 and all(row["escape"] < 0 for row in steps)
+    down = down and max(row["escape_error"] for row in steps) <= 1e-9
     if not down or len(rows) < ENOUGH or not spare:
         verdict = Verdict.REFUTED if not down else Verdict.OPEN
         return Finding(verdict, evidence, numbers)

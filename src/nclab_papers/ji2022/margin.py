@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import draws, judge_statement, max_abs, tally
+from nclab.claims.statements import draws, holds_if, judge_statement, max_abs, tally
 from nclab.text import number
 from nclab.theory.statements import Inequality
 from nclab.ulpm.problem import (
@@ -26,11 +26,13 @@ from nclab.ulpm.separation import (
 from nclab.ulpm.trajectory import QUANTITIES, quantities
 
 SIZES = ((3, 1, 2), (4, 2, 5), (5, 3, 8))
-"""Classes, samples a class and dimensions that the statements are tried with."""
+"""Classes, samples per class and dimensions of the problems on which statements are tested."""
 SEEDS = {"quick": 2, "paper": 10}
+"""Random starts for each size."""
 
 
 def _definition(preset: str) -> Numbers:
+    """Compare the margin with its definition, written out, at random points."""
     errors = []
     for size in SIZES:
         problem = Problem(*size)
@@ -38,13 +40,13 @@ def _definition(preset: str) -> Numbers:
             theta = problem.initial(scale=1.0, seed=seed)
             W, H = problem.split(theta)
             logits = H @ W.T
-            own = logits[np.arange(len(H)), problem.labels]
+            correct = logits[np.arange(len(H)), problem.labels]
             others = np.where(
                 np.eye(problem.num_classes, dtype=bool)[problem.labels], -np.inf, logits
             )
-            by_hand = float((own - others.max(1)).min())
+            expected = float((correct - others.max(1)).min())
             measured = quantities(problem, theta)["margin"]
-            errors += [by_hand - smallest_margin(problem, theta), by_hand - measured]
+            errors += [expected - smallest_margin(problem, theta), expected - measured]
     return {"points": len(errors) // 2, "error": max_abs(errors)}
 
 
@@ -59,14 +61,15 @@ def _definition(preset: str) -> Numbers:
 )
 def def_3_1(numbers: Numbers) -> Finding:
     evidence = (
-        f"smallest margin by hand, over samples and classes at once, and by the metric differ by "
-        f"at most {number(numbers['error'])} on {numbers['points']} points"
+        f"on {numbers['points']} points the margin by its definition differs from the code and "
+        f"from the metric by at most {number(numbers['error'])}"
     )
     right = numbers["error"] <= 1e-12
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _margin_bound(preset: str) -> Numbers:
+    """Compare margins with the bound at random points, at a simplex ETF and at solutions."""
     rng = np.random.default_rng(0)
     margins, bounds, frames, nearest = [], [], [], []
     for size in SIZES:
@@ -80,8 +83,8 @@ def _margin_bound(preset: str) -> Numbers:
             margins.append(smallest_margin(problem, theta))
             bounds.append(largest_margin(problem, float((theta**2).sum())))
         solved = solve_separation(problem).certificate.theta
-        found = quantities(problem, solved)
-        nearest += [found[name] for name in QUANTITIES]
+        measured = quantities(problem, solved)
+        nearest += [measured[name] for name in QUANTITIES]
     both = Inequality(np.array(margins), "<=", np.array(bounds), "ji2022, Lemma 3.1")
     return {
         **tally(both),
@@ -100,19 +103,21 @@ def _margin_bound(preset: str) -> Numbers:
     code="nclab.ulpm.problem.largest_margin",
 )
 def lemma_3_1(numbers: Numbers) -> Finding:
-    found = judge_statement(numbers)
+    """Require the bound, equality at simplex ETFs, and that a solver finds collapsed points."""
+    finding = judge_statement(numbers)
     evidence = (
-        f"{found.evidence}; simplex ETFs reach it (ratio {numbers['frame_ratio']:.12f}) and the "
-        f"points that a solver finds there are collapsed (largest of the six quantities "
-        f"{number(numbers['collapse_error'])}); W = H = 0 is a trivial exception"
+        f"{finding.evidence}. Simplex ETFs reach the bound (ratio {numbers['frame_ratio']:.12f}), "
+        f"and the maximisers that a solver finds are collapsed (largest of the six metrics "
+        f"{number(numbers['collapse_error'])}). W = H = 0 is a trivial exception"
     )
     reached = numbers["frame_ratio"] >= 1 - 1e-9 and numbers["collapse_error"] <= 1e-3
-    if found.verdict is Verdict.HOLDS and not reached:
+    if finding.verdict is Verdict.HOLDS and not reached:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    return Finding(found.verdict, evidence, numbers)
+    return Finding(finding.verdict, evidence, numbers)
 
 
 def _ray(preset: str) -> Numbers:
+    """Minimise the objective along rays by search, and compare with both closed forms."""
     rows = []
     for size in SIZES:
         problem = Problem(*size)
@@ -145,33 +150,33 @@ def remark_3_1(numbers: Numbers) -> Finding:
         for name in ("one", "half")
     )
     evidence = (
-        f"against a search along the ray, half the squared norm over q_min is off by "
-        f"{number(one)}, over sqrt(q_min), as printed, by {number(half)}"
+        f"compared with a search along the ray, half the squared norm over q_min has a relative "
+        f"error of {number(one)}; over sqrt(q_min), as printed, the error is {number(half)}"
     )
     if half <= 1e-3:
         return Finding(Verdict.HOLDS, evidence, numbers)
     return Finding(Verdict.CORRECTED if one <= 1e-3 else Verdict.REFUTED, evidence, numbers)
 
 
-def most_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:
-    """A largest margin in the ball, and where: sequential quadratic programming from a start.
+def maximise_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, Array]:
+    """Return the largest margin in a ball and its point, by sequential quadratic programming.
 
-    Nothing of problem (5) is used.
+    The method does not use problem (5), the separation problem.
 
-    >>> round(most_margin(Problem(2, 1, 1), radius=2.0, seed=0)[0], 6)
+    >>> round(maximise_margin(Problem(2, 1, 1), radius=2.0, seed=0)[0], 6)
     2.0
     """
     from scipy.optimize import minimize
 
-    known = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
+    is_pair = ~np.isinf(pair_margins(problem, np.zeros(problem.shape)))
     start = problem.initial(scale=1.0, seed=seed).ravel()
     start *= radius / np.linalg.norm(start)
 
     def margins(flat: Array) -> Array:
-        found: Array = pair_margins(problem, flat[:-1].reshape(problem.shape))[known]
-        return found - flat[-1]
+        pairs: Array = pair_margins(problem, flat[:-1].reshape(problem.shape))[is_pair]
+        return pairs - flat[-1]
 
-    found = minimize(
+    optimum = minimize(
         lambda flat: -flat[-1],
         np.append(start, smallest_margin(problem, start.reshape(problem.shape))),
         jac=lambda flat: np.append(np.zeros(len(flat) - 1), -1.0),
@@ -182,16 +187,17 @@ def most_margin(problem: Problem, *, radius: float, seed: int) -> tuple[float, A
         ),
         options={"maxiter": 500, "ftol": 1e-14},
     )
-    theta = found.x[:-1].reshape(problem.shape)
+    theta = optimum.x[:-1].reshape(problem.shape)
     return smallest_margin(problem, theta), theta
 
 
 def _equivalence(preset: str) -> Numbers:
+    """Solve the separation problem and maximise the margin, independently."""
     rows = []
     for size in ((3, 1, 2), (3, 2, 2), (4, 1, 3)):
         problem, radius = Problem(*size), 3.0
-        tried = [most_margin(problem, radius=radius, seed=seed) for seed in range(4)]
-        margin, widest = max(tried, key=lambda one: one[0])
+        maxima = [maximise_margin(problem, radius=radius, seed=seed) for seed in range(4)]
+        margin, widest = max(maxima, key=lambda maximum: maximum[0])
         solved = solve_separation(problem).certificate
         scaled = solved.theta * (radius / np.linalg.norm(solved.theta))
         rows.append(
@@ -216,20 +222,22 @@ def _equivalence(preset: str) -> Numbers:
     code="nclab.ulpm.separation.solve_separation",
 )
 def remark_3_1_margin(numbers: Numbers) -> Finding:
-    """Both problems are solved by methods that do not know of each other."""
+    """Require that the solution of each problem also solves the other problem."""
     rows = numbers["rows"]
     margin = max(abs(row["margin_of_solution"] / row["margin"] - 1) for row in rows)
     value = max(abs(row["value_of_widest"] / row["value"] - 1) for row in rows)
     evidence = (
-        f"{len(rows)} sizes, both problems solved by themselves: a solution of (5), scaled to the "
-        f"ball, has the largest margin to {number(margin)}, and the point of largest margin, "
-        f"scaled to margin 1, the smallest norm to {number(value)}"
+        f"both problems were solved independently for {len(rows)} sizes. A solution of (5), scaled "
+        f"to the ball, has the largest margin (relative error {number(margin)}); the point of "
+        f"largest margin, scaled to margin 1, has the smallest norm (relative error "
+        f"{number(value)})"
     )
     right = margin <= 1e-5 and value <= 1e-5 and min(row["used_norm"] for row in rows) > 1 - 1e-6
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _optimum(preset: str) -> Numbers:
+    """Solve the separation problem from random starts, and certify the closed-form optimum."""
     rows = []
     for size in SIZES:
         problem = Problem(*size)
@@ -240,13 +248,13 @@ def _optimum(preset: str) -> Numbers:
         )
         exact = certify(problem, optimal_point(problem, seed=0), multipliers)
         for seed in range(SEEDS[preset]):
-            found = solve_separation(problem, seed=seed).certificate
-            collapse = quantities(problem, found.theta)
+            solution = solve_separation(problem, seed=seed).certificate
+            collapse = quantities(problem, solution.theta)
             rows.append(
                 {
-                    "value": found.value,
+                    "value": solution.value,
                     "closed_form": optimal_value(problem),
-                    "residual": max(found.residual, exact.residual),
+                    "residual": max(solution.residual, exact.residual),
                     "collapse_error": max(collapse[name] for name in QUANTITIES),
                 }
             )
@@ -268,8 +276,9 @@ def thm_3_2(numbers: Numbers) -> Finding:
     residual = max(row["residual"] for row in rows)
     collapse = max(row["collapse_error"] for row in rows)
     evidence = (
-        f"{len(rows)} solutions from random starts: value (K-1) sqrt n to {number(gap)}, KKT "
-        f"residual {number(residual)}, largest of the six quantities of collapse {number(collapse)}"
+        f"{len(rows)} solutions from random starts: the optimal value is (K-1) sqrt n to "
+        f"{number(gap)}, the KKT residual at most {number(residual)}, and the largest of the six "
+        f"metrics of collapse {number(collapse)}"
     )
     right = gap <= 1e-6 and residual <= 1e-5 and collapse <= 1e-3
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)

@@ -1,4 +1,4 @@
-"""Section 5.2 of ji2022: remarks on other losses and on weight decay."""
+"""Section 5.2 of ji2022: other losses and weight decay."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,22 +15,22 @@ from nclab.ulpm.problem import Array, Problem, log_gradient
 
 CLASSES = 3
 MARGIN = 3.0
-"""Of the hinges. A simplex of three classes reaches it at |W||H| = 6."""
+"""Margin of both hinge losses; a simplex ETF of three classes reaches it at |W||H| = 6."""
 PRODUCTS = (1.5, 3.0, 12.0)
-"""Of the norms of W and H, the last beyond that."""
+"""Values of |W||H|; at the last, a simplex ETF exceeds the margin of the hinges."""
 Loss = Callable[[Array], float]
-"""Of the (C, C) logits of one sample of every class, its own on the diagonal."""
+"""Function of the (C, C) logits of one sample per class, correct classes on the diagonal."""
 
 
 def _margins(logits: Array) -> Array:
-    """(C, C - 1) of every sample against the other classes."""
-    own = np.diag(logits)
-    apart: Array = (own - logits).T[~np.eye(len(logits), dtype=bool)]
+    """Return (C, C - 1) margins of every sample against the other classes."""
+    correct = np.diag(logits)
+    apart: Array = (correct - logits).T[~np.eye(len(logits), dtype=bool)]
     return apart.reshape(len(logits), -1)
 
 
-def _short(logits: Array) -> Array:
-    """By how much every margin falls short of that of the hinges."""
+def _shortfalls(logits: Array) -> Array:
+    """Return by how much every margin is smaller than the margin of the hinges."""
     return np.maximum(MARGIN - _margins(logits), 0.0)
 
 
@@ -38,33 +38,37 @@ LOSSES: dict[str, Loss] = {
     "cross entropy": lambda z: float(np.log1p(np.exp(-_margins(z)).sum(1)).mean()),
     "exponential": lambda z: float(np.exp(-_margins(z)).sum(1).mean()),
     "logistic of pairs": lambda z: float(np.log1p(np.exp(-_margins(z))).sum(1).mean()),
-    "squared hinge": lambda z: float(np.square(_short(z)).sum(1).mean()),
-    "hinge": lambda z: float(_short(z).sum(1).mean()),
+    "squared hinge": lambda z: float(np.square(_shortfalls(z)).sum(1).mean()),
+    "hinge": lambda z: float(_shortfalls(z).sum(1).mean()),
     "square of margins": lambda z: float(np.square(_margins(z) - 1).sum(1).mean()),
     "square": lambda z: float(np.square(z - np.eye(len(z))).sum(0).mean()),
 }
-"""Convex in the logits, all of them; all but the last functions of the margins only. The first
-three are strictly convex and strictly decreasing in every margin, the fourth while its margin is
-not reached, the others are not."""
+"""Losses that are convex in the logits; all but the last depend on the margins only. The first
+three are strictly convex and strictly decreasing in every margin. The squared hinge is so while
+its margin is not reached. The others are not."""
 
 
-def kept(loss: str, product: float) -> bool:
-    """Whether the corrected sentence speaks of a loss: strictly convex and decreasing margins.
+def corrected_claim_covers(loss: str, product: float) -> bool:
+    """Return whether a loss is strictly convex and strictly decreasing in every margin.
 
-    >>> kept("squared hinge", 3.0), kept("squared hinge", 12.0), kept("hinge", 3.0)
-    (True, False, False)
+    The corrected claim covers only such losses.
+
+    >>> [corrected_claim_covers("squared hinge", product) for product in (3.0, 12.0)]
+    [True, False]
+    >>> corrected_claim_covers("hinge", 3.0)
+    False
     """
-    reached = product / (CLASSES - 1) >= MARGIN  # by the margins of a simplex
+    reached = product / (CLASSES - 1) >= MARGIN  # a simplex ETF has these margins
     decreasing = ("cross entropy", "exponential", "logistic of pairs")
     return loss in decreasing or (loss == "squared hinge" and not reached)
 
 
-def lowest(loss: str, *, product: float, seed: int) -> tuple[float, float]:
-    """The least loss with |W| |H| at most `product` that a search finds, and a cosine of its means.
+def search_minimum(loss: str, *, product: float, seed: int) -> tuple[float, float]:
+    """Search the smallest loss with |W||H| at most `product`; return it and the mean cosine.
 
-    The cosine is the mean one between features of different classes: -1/2 in a simplex of three.
+    The cosine is the mean between features of different classes: -1/2 for a simplex of three.
 
-    >>> value, cosine = lowest("cross entropy", product=3.0, seed=0)
+    >>> value, cosine = search_minimum("cross entropy", product=3.0, seed=0)
     >>> round(cosine, 3)
     -0.5
     """
@@ -82,11 +86,11 @@ def lowest(loss: str, *, product: float, seed: int) -> tuple[float, float]:
         return measure(W @ H.T)
 
     start = np.random.default_rng(seed).normal(size=shape).ravel()
-    found = minimize(value, start, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000})
-    H = point(found.x)[1]
+    minimum = minimize(value, start, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000})
+    H = point(minimum.x)[1]
     units = H / np.linalg.norm(H, axis=1, keepdims=True)
     cosines = (units @ units.T)[~np.eye(CLASSES, dtype=bool)]
-    return value(found.x), float(cosines.mean())
+    return value(minimum.x), float(cosines.mean())
 
 
 FRAMES: dict[str, Array] = {
@@ -94,13 +98,13 @@ FRAMES: dict[str, Array] = {
     "orthogonal frame": np.eye(CLASSES),
     "line": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]),
 }
-"""W = H, up to size: collapse, and two points that are none."""
+"""Rows of W = H up to scale: collapse, and two points without collapse."""
 
 
-def least_of(frame: str, loss: str, *, product: float) -> float:
-    """The least loss of W = H along a frame, of all sizes with |W| |H| at most `product`.
+def smallest_loss_of(frame: str, loss: str, *, product: float) -> float:
+    """Return the smallest loss of a frame over all scales with |W||H| at most `product`.
 
-    >>> least_of("orthogonal frame", "square of margins", product=3.0)
+    >>> smallest_loss_of("orthogonal frame", "square of margins", product=3.0)
     0.0
     """
     logits = FRAMES[frame] @ FRAMES[frame].T
@@ -109,20 +113,25 @@ def least_of(frame: str, loss: str, *, product: float) -> float:
 
 
 def _other_losses(preset: str) -> Numbers:
+    """Compare frames under every loss, and search the minimum where the corrected claim holds."""
     rows = []
     for loss in LOSSES:
         for product in PRODUCTS:
-            row: dict[str, Any] = {"loss": loss, "product": product, "kept": kept(loss, product)}
-            row |= {name: least_of(name, loss, product=product) for name in FRAMES}
+            row: dict[str, Any] = {
+                "loss": loss,
+                "product": product,
+                "kept": corrected_claim_covers(loss, product),
+            }
+            row |= {name: smallest_loss_of(name, loss, product=product) for name in FRAMES}
             if row["kept"]:
-                tried = [lowest(loss, product=product, seed=seed) for seed in range(4)]
-                row["lowest"], row["cosine"] = min(tried)
+                minima = [search_minimum(loss, product=product, seed=seed) for seed in range(4)]
+                row["lowest"], row["cosine"] = min(minima)
             rows.append(row)
     return {"rows": rows}
 
 
 def _exception(row: Mapping[str, Any]) -> str:
-    """A point that is not collapsed and as good as the best collapsed one, if there is any."""
+    """Return a frame without collapse whose loss is as small as that of a simplex, or ""."""
     others = [name for name in FRAMES if name != "simplex"]
     best = min(others, key=lambda name: float(row[name]))
     return best if row[best] <= row["simplex"] + 1e-12 else ""
@@ -135,113 +144,116 @@ def _exception(row: Mapping[str, Any]) -> str:
     "the logits only, and so can be generalised to other losses that are convex in them.",
     "ji2022, Sec. 5.2 “thus can be generalized to other convex in”",
     gather=_other_losses,
-    code="nclab_papers.ji2022.remarks.lowest",
+    code="nclab_papers.ji2022.remarks.search_minimum",
 )
 def sec_5_2_convex(numbers: Numbers) -> Finding:
-    """The corrected sentence must hold wherever it speaks, and every other loss have an exception.
+    """Require collapse wherever the corrected claim holds, and an exception everywhere else.
 
-    Where it speaks a search must end at a simplex, and points that are none be worse.
+    Where the corrected claim holds, a search must end at a simplex, and other frames must have a
+    larger loss.
     """
     rows = numbers["rows"]
-    spoken = [row for row in rows if row["kept"]]
+    covered = [row for row in rows if row["kept"]]
     right = all(
         abs(row["lowest"] - row["simplex"]) <= 1e-5 * max(1e-2, row["simplex"])
         and abs(row["cosine"] + 0.5) <= 0.01
         and not _exception(row)
-        for row in spoken
+        for row in covered
     )
-    found: dict[str, tuple[Mapping[str, Any], str]] = {}
+    exceptions: dict[str, tuple[Mapping[str, Any], str]] = {}
     for row in rows:
         if frame := _exception(row):
-            found.setdefault(row["loss"], (row, frame))
-    said = "; ".join(
+            exceptions.setdefault(row["loss"], (row, frame))
+    examples = "; ".join(
         f"{loss} at |W||H| = {row['product']:g}: {number(row['simplex'])} at a simplex, "
         f"{number(row[frame])} at {'a line' if frame == 'line' else 'an orthogonal frame'}"
-        for loss, (row, frame) in found.items()
+        for loss, (row, frame) in exceptions.items()
     )
-    names = ", ".join(dict.fromkeys(row["loss"] for row in spoken))
+    names = ", ".join(dict.fromkeys(row["loss"] for row in covered))
     evidence = (
-        f"three classes, |W||H| = {', '.join(f'{product:g}' for product in PRODUCTS)}: the simplex "
-        f"is the only optimum for {names}, which fall strictly in every margin and are strictly "
-        f"convex in them, the squared hinge while its margin is not reached. Others that are "
-        f"convex do not: {said or 'none'}"
+        f"three classes with |W||H| = {', '.join(f'{product:g}' for product in PRODUCTS)}: the "
+        f"simplex is the only optimum for {names}. These losses are strictly decreasing and "
+        f"strictly convex in every margin (the squared hinge while its margin is not reached). "
+        f"Other convex losses have another optimum: {examples or 'none'}"
     )
     if not right:
         return Finding(Verdict.REFUTED, evidence, numbers)
-    if not found:
+    if not exceptions:
         return Finding(Verdict.HOLDS, evidence, numbers)
-    every = set(found) == {row["loss"] for row in rows if not row["kept"]}
+    every = set(exceptions) == {row["loss"] for row in rows if not row["kept"]}
     return Finding(Verdict.CORRECTED if every else Verdict.OPEN, evidence, numbers)
 
 
 RATE, DECAY, STEPS = 0.05, 0.1, 200
-"""Of descent with weight decay, and its steps."""
+"""Learning rate, weight decay and number of steps of the descents."""
 
 
-def decayed(slope: Callable[[Array], Array], start: Array) -> Array:
-    """The end of descent with weight decay.
+def descend_with_decay(gradient: Callable[[Array], Array], start: Array) -> Array:
+    """Return the last point of gradient descent with weight decay.
 
-    >>> end = float(decayed(lambda point: 0 * point, np.ones(1))[0])
+    >>> end = float(descend_with_decay(lambda point: 0 * point, np.ones(1))[0])
     >>> round(end / (1 - RATE * DECAY) ** STEPS, 9)
     1.0
     """
     theta = start
     for _ in range(STEPS):
-        theta = (1 - RATE * DECAY) * theta - RATE * slope(theta)
+        theta = (1 - RATE * DECAY) * theta - RATE * gradient(theta)
     return theta
 
 
-def rescaled(slope: Callable[[Array], Array], start: Array, *, degree: int) -> Array:
-    r"""The end of descent without weight decay, at the rates that are to be equivalent.
+def descend_rescaled(gradient: Callable[[Array], Array], start: Array, *, degree: int) -> Array:
+    r"""Return the last point of descent without weight decay, at the rates claimed equivalent.
 
     $$\eta_t = \eta\,(1-\eta\lambda)^{(k-2)t-1}$$
 
-    k is the degree of homogeneity of what is minimised; for k = 0 the rates grow exponentially.
+    k is the degree of homogeneity of the objective; for k = 0 the rates grow exponentially.
 
-    >>> bool(np.allclose(rescaled(lambda point: 0 * point, np.ones(1), degree=0), np.ones(1)))
-    True
+    >>> float(descend_rescaled(lambda point: 0 * point, np.ones(1), degree=0)[0])
+    1.0
     """
     theta, shrunk = start, 1 - RATE * DECAY
     for step in range(STEPS):
-        theta = theta - RATE * shrunk ** ((degree - 2) * step - 1) * slope(theta)
+        theta = theta - RATE * shrunk ** ((degree - 2) * step - 1) * gradient(theta)
     return theta
 
 
-def _apart(one: Array, other: Array) -> float:
-    """The distance of two directions."""
-    units = [point / math.sqrt(square_norm(point)) for point in (one, other)]
+def _angle(first: Array, second: Array) -> float:
+    """Return the distance between the unit vectors of two points."""
+    units = [point / math.sqrt(square_norm(point)) for point in (first, second)]
     return float(np.linalg.norm(units[0] - units[1]))
 
 
 def _decay(preset: str) -> Numbers:
+    """Compare both descents on an objective of degree 0 and on the layer-peeled model."""
     problem = Problem(3, 2, 4)
 
     def on_sphere(theta: Array) -> Array:
-        """Of the loss at radius 3 in the direction of theta: degree 0."""
+        """Return the gradient of the loss at radius 3 in the direction of theta (degree 0)."""
         size = math.sqrt(square_norm(theta))
-        found = tangent(problem, theta * (3 / size))
-        return math.exp(found.log_loss) * found.gradient * (3 / size)
+        point = tangent(problem, theta * (3 / size))
+        return math.exp(point.log_loss) * point.gradient * (3 / size)
 
     def model(theta: Array) -> Array:
-        """Of the layer-peeled model, whose logits are of degree 2."""
+        """Return the gradient of the layer-peeled model, whose logits have degree 2."""
         value, slope = log_gradient(problem, theta)
         return math.exp(value) * slope
 
     starts = [problem.initial(scale=0.7, seed=seed) for seed in range(5)]
-    invariant, homogeneous, turned, moved = [], [], [], []
+    invariant, homogeneous, rotation, moved = [], [], [], []
     for start in starts:
-        end, other = decayed(on_sphere, start), rescaled(on_sphere, start, degree=0)
-        shrunk = (1 - RATE * DECAY) ** STEPS * other
+        end = descend_with_decay(on_sphere, start)
+        shrunk = (1 - RATE * DECAY) ** STEPS * descend_rescaled(on_sphere, start, degree=0)
         invariant.append(float(np.linalg.norm(end - shrunk) / np.linalg.norm(end)))
-        moved.append(_apart(end, start))
-        homogeneous.append(_apart(decayed(model, start), rescaled(model, start, degree=2)))
+        moved.append(_angle(end, start))
+        ends = descend_with_decay(model, start), descend_rescaled(model, start, degree=2)
+        homogeneous.append(_angle(*ends))
         near, far = (tangent(problem, size * start).gradient for size in (1.0, 2.0))
-        turned.append(_apart(near, far))
+        rotation.append(_angle(near, far))
     return {
         "scale_invariant": max_abs(invariant),
         "moved": min(moved),
         "homogeneous": min(homogeneous),
-        "turned": min(turned),
+        "turned": min(rotation),
     }
 
 
@@ -252,17 +264,17 @@ def _decay(preset: str) -> Numbers:
     "on the unregularised objective.",
     "ji2022, Sec. 5.2 “network is equivalent to gradient descent with scaling step size”",
     gather=_decay,
-    code="nclab_papers.ji2022.remarks.rescaled",
+    code="nclab_papers.ji2022.remarks.descend_rescaled",
 )
 def sec_5_2_decay(numbers: Numbers) -> Finding:
-    """Equivalent: the same directions. It must hold for degree 0, and as printed for degree 2."""
+    """Compare directions: they must agree for degree 0, and as printed for degree 2."""
     evidence = (
-        f"where only the direction matters (degree 0) both ends are the same but for a known "
-        f"factor, to {number(numbers['scale_invariant'])}, and {number(numbers['moved'])} or more "
-        f"from the direction of the start; "
-        f"on the layer-peeled model (degree 2) they are {number(numbers['homogeneous'])} or more "
-        f"apart, and at twice the norm the loss falls in another direction of the sphere "
-        f"({number(numbers['turned'])} apart), so no rates can make up for it"
+        f"on an objective of degree 0, where only the direction matters, both descents end at the "
+        f"same point up to a known factor (error {number(numbers['scale_invariant'])}), "
+        f"{number(numbers['moved'])} or more from the direction of the start. On the layer-peeled "
+        f"model (degree 2) the directions at the end differ by {number(numbers['homogeneous'])} or "
+        f"more. At twice the norm the loss falls in another direction of the sphere (difference "
+        f"{number(numbers['turned'])}), so no learning rates make both descents equivalent"
     )
     if not (numbers["scale_invariant"] <= 1e-9 and numbers["moved"] > 1e-2):
         return Finding(Verdict.REFUTED, evidence, numbers)

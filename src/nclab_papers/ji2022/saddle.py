@@ -1,4 +1,4 @@
-"""Example 3.1 of ji2022: a suboptimal KKT point, what it is, and which kinds of descent leave it.
+"""Example 3.1 of ji2022: a suboptimal KKT point, and which kinds of descent leave it.
 
 Claim: plain gradient descent stays on the ray of a suboptimal KKT point; noise leaves it.
 Source: ji2022, Example 3.1
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
+from nclab.claims.statements import holds_if
 from nclab.claims.tables import Table, mean_and_deviation
 from nclab.compute import one_thread
 from nclab.engine import LOCAL, Engine
@@ -42,27 +43,27 @@ from nclab_papers.ji2022.example_3_1 import (
 )
 
 SCALES = (0.5, 1.0, 1.5)
-"""Of the point, C in the paper."""
+"""Scales of the point, C in the paper."""
 BETAS = (-0.5, -0.3, -0.1, -0.03, -0.01, -0.003, -0.001)
-"""Members of the family (10), from far to near."""
-REACHED = 0.9
-"""Normalised margin from which a direction counts as the optimum's; that of the saddle is 0.75."""
+"""Members of the family (10), from the farthest to the nearest."""
+OPTIMAL_MARGIN = 0.9
+"""Normalised margin from which a run counts as at the optimum; the saddle has 0.75."""
 STEPS = {"quick": 3_000, "paper": 10_000}
-"""Of the runs where the experiment's numbers are not there."""
+"""Length of the runs if the experiment has no recorded numbers."""
 SLICE_DIGITS = 5
-"""Of the loss around the point, which is only looked at."""
+"""Significant digits of the map of the loss, which is only drawn."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The scales examined and the lengths of the runs; the paper has no run of its own."""
+    """Scales of the examined points and lengths of the runs; the paper reports no runs."""
 
     scales: tuple[float, ...] = SCALES
-    """Of the point; the runs begin at 1."""
+    """Scales of the examined points; runs start at scale 1."""
     steps: int = 10_000
     noisy_steps: int = 3_000
     rate: float = 0.1
-    """On the sum of the losses."""
+    """Learning rate on the summed loss."""
     noise: float = 0.1
     """Standard deviation of the noise in every coordinate of the gradient."""
 
@@ -73,10 +74,10 @@ PRESETS = {"quick": Config(), "paper": Config()}
 def run(
     config: Config, *, seeds: Sequence[int], out: Path, engine: Engine = LOCAL
 ) -> dict[str, Any]:
-    """What the point is, and where descent from it ends.
+    """Examine the point, and run descent from it with every seed.
 
-    A seed draws the samples of stochastic descent and the noise; the samples of the first are kept
-    for the figures.
+    A seed draws the samples of stochastic descent and the noise. The trajectory of the first seed
+    is kept for the figures.
     """
     lengths = {"steps": config.steps, "noisy_steps": config.noisy_steps}
     per_seed = []
@@ -85,7 +86,7 @@ def run(
             {"scale": scale, **examine(find_point(None, "3.1", scale=scale)).to_dict()}
             for scale in config.scales
         ]
-        piece = slice_below(find_point(None, "3.1"))
+        loss_map = slice_below(find_point(None, "3.1"))
         for seed in track(seeds, "runs from the saddle"):
             runs = run_escape(**lengths, rate=config.rate, noise=config.noise, seed=seed)
             per_seed.append({"seed": seed, **runs.ends()})
@@ -95,8 +96,8 @@ def run(
         "config": {**asdict(config), "seeds": list(seeds)},
         "points": points,
         "slice": {
-            "angles": piece.angles.round(SLICE_DIGITS).tolist(),
-            "log_losses": piece.log_losses.round(SLICE_DIGITS).tolist(),
+            "angles": loss_map.angles.round(SLICE_DIGITS).tolist(),
+            "log_losses": loss_map.log_losses.round(SLICE_DIGITS).tolist(),
         },
         "per_seed": per_seed,
         "samples": samples,
@@ -104,7 +105,7 @@ def run(
 
 
 def tables(numbers: Mapping[str, Any]) -> list[Table]:
-    """What the point is, and where the runs end."""
+    """Return a table of the examined points and a table of the ends of the runs."""
     points = [
         (
             f"{point['scale']:g}",
@@ -129,34 +130,35 @@ def tables(numbers: Mapping[str, Any]) -> list[Table]:
     angle = numbers["points"][0]["escape"]["angle"]
     return [
         Table(
-            f"The point of Example 3.1, and how the loss changes at an angle of {angle:g}",
+            f"The point of Example 3.1, and the change of the loss at an angle of {angle:g}",
             ("scale", "kind", "smallest eigenvalue", "gap to the optimum", "change", "predicted"),
             points,
         ),
         Table(
-            "Where descent from it ends",
-            ("run", "off the ray, most", "off the plane, most", "normalised margin", "norm"),
+            "Where descent from Example 3.1 ends",
+            ("run", "distance to ray", "distance to plane", "normalised margin", "norm"),
             ends,
         ),
     ]
 
 
 def pictures(numbers: Mapping[str, Any]) -> list[Picture]:
-    """The escapes over time, and the loss around the point."""
-    piece = numbers["slice"]
-    around = np.array(piece["angles"]), np.array(piece["log_losses"])
+    """Return the escapes over time, and the loss around the point."""
+    loss_map = numbers["slice"]
+    arrays = np.array(loss_map["angles"]), np.array(loss_map["log_losses"])
     return [
         ulpm.escape_picture(numbers["samples"]),
-        ulpm.slice_picture(*around, title="The loss around the saddle of Example 3.1"),
+        ulpm.slice_picture(*arrays, title="The loss around the saddle of Example 3.1"),
     ]
 
 
 def _multipliers(preset: str) -> Numbers:
+    """Certify the point with the multipliers (8) at margin 1."""
     problem = example_problem()
-    found = certify(problem, example_point(math.sqrt(0.5)), example_multipliers())
+    certificate = certify(problem, example_point(math.sqrt(0.5)), example_multipliers())
     return {
-        "residual": found.residual,
-        "gap": found.gap,
+        "residual": certificate.residual,
+        "gap": certificate.gap,
         "smallest": 0.0 + example_multipliers().min(),
     }
 
@@ -172,27 +174,29 @@ def _multipliers(preset: str) -> Numbers:
 )
 def eq_8(numbers: Numbers) -> Finding:
     evidence = (
-        f"at margin 1 the multipliers (8) are non-negative and leave a KKT residual of "
-        f"{number(numbers['residual'])}; the objective is {numbers['gap']:.1%} above the optimum"
+        f"at margin 1 the multipliers (8) are non-negative, the KKT residual is "
+        f"{number(numbers['residual'])}, and the objective is {numbers['gap']:.1%} above the "
+        f"optimum"
     )
     right = numbers["residual"] <= 1e-12 and numbers["smallest"] >= 0 and numbers["gap"] > 1e-3
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _gradient(preset: str) -> Numbers:
+    """Compare the gradient at the point with both coefficients, printed and corrected."""
     problem, rows = example_problem(), []
     for scale in SCALES:
         theta = example_point(scale)
-        value, slope = log_gradient(problem, theta)
-        slope = math.exp(value) * slope
-        coefficient = -float(np.vdot(slope, theta) / np.vdot(theta, theta))
+        log_value, gradient = log_gradient(problem, theta)
+        gradient = math.exp(log_value) * gradient
+        coefficient = -float(np.vdot(gradient, theta) / np.vdot(theta, theta))
         rows.append(
             {
                 "scale": scale,
                 "measured": coefficient,
                 "printed": printed_gradient_coefficient(scale),
                 "corrected": gradient_coefficient(scale),
-                "off_direction": float(np.linalg.norm(slope + coefficient * theta)),
+                "off_direction": float(np.linalg.norm(gradient + coefficient * theta)),
             }
         )
     return {"rows": rows}
@@ -213,11 +217,12 @@ def eq_9(numbers: Numbers) -> Finding:
         max(abs(row[name] / row["measured"] - 1) for row in rows)
         for name in ("printed", "corrected")
     )
-    one = next(row for row in rows if row["scale"] == 1.0)
+    unit = next(row for row in rows if row["scale"] == 1.0)
     evidence = (
-        f"at C = 1 the coefficient is {one['measured']:.7f}, printed {one['printed']:.7f}; the "
-        f"denominator is 2 + e^(-2C^2) + e^(2C^2), right to {number(corrected)}; gradient and "
-        f"point are parallel to {number(max(row['off_direction'] for row in rows))}"
+        f"at C = 1 the coefficient is {unit['measured']:.7f}; the printed formula gives "
+        f"{unit['printed']:.7f}. With the denominator 2 + e^(-2C^2) + e^(2C^2) the relative error "
+        f"is {number(corrected)}. Gradient and point are parallel (error "
+        f"{number(max(row['off_direction'] for row in rows))})"
     )
     if printed <= 1e-9:
         return Finding(Verdict.HOLDS, evidence, numbers)
@@ -226,13 +231,14 @@ def eq_9(numbers: Numbers) -> Finding:
 
 @cache
 def _escapes(preset: str) -> Numbers:
-    """What the experiment gives, from one seed."""
+    """Run the experiment with one seed."""
     runs = run_escape(steps=STEPS[preset], noisy_steps=STEPS[preset])
     return {"per_seed": [{"seed": 0, **runs.ends()}]}
 
 
 def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
-    return [float(one[run][name]) for one in numbers["per_seed"]]
+    """Return the last value of a quantity of a run, for every seed."""
+    return [float(ends[run][name]) for ends in numbers["per_seed"]]
 
 
 @claim(
@@ -246,26 +252,27 @@ def _ends(numbers: Numbers, run: str, name: str) -> list[float]:
     figure="escape",
 )
 def example_3_1_stuck(numbers: Numbers) -> Finding:
-    off = max(_ends(numbers, "stuck", "off_ray"))
+    distance = max(_ends(numbers, "stuck", "off_ray"))
     growth = min(_ends(numbers, "stuck", "norm")) / float(np.linalg.norm(example_point()))
     margin = max(_ends(numbers, "stuck", "normalised_margin"))
     evidence = (
-        f"plain descent stays on the ray (off by {number(off)}) while its norm grows "
-        f"{number(growth)} times; normalised margin {margin:.4f}, not 1"
+        f"plain descent stays on the ray (distance {number(distance)}) while its norm grows by a "
+        f"factor of {number(growth)}; its normalised margin is {margin:.4f}, not 1"
     )
-    right = off <= 1e-9 and growth > 1.1 and abs(margin - 0.75) <= 1e-9
-    decisive = {"off_ray": off, "norm_growth": growth, "normalised_margin": margin}
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, decisive)
+    right = distance <= 1e-9 and growth > 1.1 and abs(margin - 0.75) <= 1e-9
+    decisive = {"off_ray": distance, "norm_growth": growth, "normalised_margin": margin}
+    return holds_if(right, evidence, decisive)
 
 
 def _family_loss(scale: float, beta: float) -> float:
-    """The loss on the family (10), from its sixteen logits."""
+    """Return the loss of a member of the family (10) from its 16 logits."""
     matrix = family_point(scale, beta)[:4]
     logits = matrix @ matrix
     return float(np.sum(np.log(np.exp(logits - np.diag(logits)).sum(0))))
 
 
 def _family(preset: str) -> Numbers:
+    """Compute the change of the loss along the family (10) in two ways."""
     return {
         "rows": [
             {
@@ -290,49 +297,50 @@ def _family(preset: str) -> Numbers:
     code="nclab_papers.ji2022.example_3_1.family_change",
 )
 def eq_11(numbers: Numbers) -> Finding:
-    """Arbitrarily near the point the loss must not be larger, at every scale."""
+    """Require that the loss of the nearest member is not larger, at every scale."""
     rows = numbers["rows"]
     nearest = max(row["beta"] for row in rows)
     near = [row for row in rows if row["beta"] == nearest]
-    shown = ", ".join(
+    changes = ", ".join(
         f"{row['change']:+.1e} at beta = {row['beta']:g}"
         for row in rows
         if row["scale"] == 1.0 and row["beta"] in (-0.3, -0.1, -0.01, nearest)
     )
     if not max(abs(row["change"] - row["by_hand"]) for row in rows) <= 1e-12:
-        return Finding(Verdict.OPEN, f"two ways to compute the change disagree: {shown}", numbers)
+        return Finding(Verdict.OPEN, f"two computations of the change disagree: {changes}", numbers)
     growing = [f"{row['scale']:g}" for row in near if not row["change"] <= 0]
     evidence = (
-        f"the loss at C = 1 changes by {shown}; nearest to the point it grows at C = "
-        f"{', '.join(growing) or 'none'} of those tried"
+        f"at C = 1 the loss changes by {changes}. The member nearest to the point has a larger "
+        f"loss at C = {', '.join(growing) or 'none'} of the tested scales"
     )
     return Finding(Verdict.REFUTED if growing else Verdict.HOLDS, evidence, numbers)
 
 
 def _curvature(scale: float) -> float:
-    """The smallest eigenvalue again, from how the loss falls on the way down."""
+    """Return the smallest eigenvalue, estimated from the fall of the loss along its direction."""
     problem, theta = example_problem(), example_point(scale)
-    way = escape(problem, theta, angle=0.001)
-    if way is None:
+    descent = escape(problem, theta, angle=0.001)
+    if descent is None:
         return 0.0
-    step = way.angle * float(np.linalg.norm(theta))
-    return 2 * way.actual * math.exp(log_loss(problem, theta)) / step**2
+    step = descent.angle * float(np.linalg.norm(theta))
+    return 2 * descent.actual * math.exp(log_loss(problem, theta)) / step**2
 
 
 def _saddle(preset: str) -> Numbers:
+    """Classify the point (7) and a member of the family (10) at every scale."""
     problem = example_problem()
     rows = []
     for scale in SCALES:
-        here, there = (
+        saddle, member = (
             classify(problem, point) for point in (example_point(scale), family_point(scale, -0.3))
         )
         rows.append(
             {
                 "scale": scale,
-                "point": here.kind.value,
-                "eigenvalue": here.smallest_eigenvalue,
+                "point": saddle.kind.value,
+                "eigenvalue": saddle.smallest_eigenvalue,
                 "measured": _curvature(scale),
-                "family": there.kind.value,
+                "family": member.kind.value,
             }
         )
     return {"rows": rows}
@@ -351,8 +359,8 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
     rows = numbers["rows"]
     values = ", ".join(f"{row['eigenvalue']:.5f} at C = {row['scale']:g}" for row in rows)
     evidence = (
-        f"(W, H) is a {rows[0]['point']}, smallest eigenvalue {values}; (W', H'), which is called "
-        f"the saddle, is {rows[0]['family']}"
+        f"(W, H) is a {rows[0]['point']} with smallest eigenvalue {values}. (W', H'), which the "
+        f"paper calls the saddle, is {rows[0]['family']}"
     )
     saddle = all(
         row["point"] == PointKind.strict_saddle.value
@@ -378,11 +386,11 @@ def example_3_1_saddle(numbers: Numbers) -> Finding:
     figure="escape",
 )
 def example_3_1_noise(numbers: Numbers) -> Finding:
-    """Whether stochastic descent, the remedy named, reaches the optimum, and whether noise does.
+    """Require that stochastic descent, the paper's example of noise, reaches the optimum.
 
-    Of several seeds the one that says least for the paper counts.
+    The seed with the smallest margin counts. Otherwise, noise in every coordinate must reach it.
     """
-    one = {
+    stochastic = {
         "off_ray": min(_ends(numbers, "stochastic", "off_ray")),
         "off_plane": max(_ends(numbers, "stochastic", "off_plane")),
         "normalised_margin": min(_ends(numbers, "stochastic", "normalised_margin")),
@@ -390,12 +398,15 @@ def example_3_1_noise(numbers: Numbers) -> Finding:
     left = min(_ends(numbers, "noisy", "off_plane"))
     end = min(_ends(numbers, "settled", "normalised_margin"))
     evidence = (
-        f"descent on one sample a step leaves the ray (by {number(one['off_ray'])}) but not the "
-        f"plane of W and H (by {number(one['off_plane'])}) and ends at normalised margin "
-        f"{one['normalised_margin']:.4f}; noise in every coordinate leaves the plane (by "
-        f"{number(left)}) and descent from there ends at {end:.4f}"
+        f"descent on one sample per step leaves the ray (distance "
+        f"{number(stochastic['off_ray'])}) but stays in the plane of W and H (distance "
+        f"{number(stochastic['off_plane'])}), and ends at normalised margin "
+        f"{stochastic['normalised_margin']:.4f}. Noise in every coordinate leaves the plane "
+        f"(distance {number(left)}), and descent from there ends at {end:.4f}"
     )
-    decisive = {"stochastic": one, "noisy_off_plane": left, "settled_normalised_margin": end}
-    if one["normalised_margin"] > REACHED:
+    decisive = {"stochastic": stochastic, "noisy_off_plane": left, "settled_normalised_margin": end}
+    if stochastic["normalised_margin"] > OPTIMAL_MARGIN:
         return Finding(Verdict.HOLDS, evidence, decisive)
-    return Finding(Verdict.CORRECTED if end > REACHED else Verdict.REFUTED, evidence, decisive)
+    return Finding(
+        Verdict.CORRECTED if end > OPTIMAL_MARGIN else Verdict.REFUTED, evidence, decisive
+    )

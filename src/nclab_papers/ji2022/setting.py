@@ -2,12 +2,13 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 
 from nclab.claims.claim import Finding, Kind, Numbers, Verdict, claim
-from nclab.claims.statements import max_abs
+from nclab.claims.statements import holds_if, max_abs
 from nclab.measurement.arrays import measure_features
 from nclab.metrics.nc1_variability import nc1_within_variation
 from nclab.metrics.nc2_simplex_etf import nc2_equiangularity_means, simplex_etf
@@ -24,24 +25,26 @@ from nclab.ulpm.separation import optimal_point
 from nclab_papers.pan2023.small_dimension import lowest_loss
 
 EXACT = 1e-12
+"""Largest error that counts as rounding."""
 
 
 def _layer_peeled(preset: str) -> Numbers:
+    """Search the minimum of the model, and bound the distance to collapse near it."""
     classes, product = 4, 2.0
     best, root = g(product, classes), math.sqrt(product)
     rows = []
     for relative in (1e-2, 1e-4, 1e-6):
         bound = certify(classes, root, root, best * (1 + relative)).deviation_upper.value
-        share = -math.expm1(-best)  # of the wrong classes
+        wrong = -math.expm1(-best)  # probability of the wrong classes
         rows.append(
             {
                 "relative_excess": relative,
                 "deviation": float(bound or 0.0),
-                "by_hand": (classes - 1) * math.log1p(math.expm1(best * relative) / share),
+                "by_hand": (classes - 1) * math.log1p(math.expm1(best * relative) / wrong),
             }
         )
-    found = lowest_loss(classes, 4, product=product)
-    return {"search_gap": found / best - 1, "rows": rows}
+    searched = lowest_loss(classes, 4, product=product)
+    return {"search_gap": searched / best - 1, "rows": rows}
 
 
 @claim(
@@ -56,20 +59,21 @@ def _layer_peeled(preset: str) -> Numbers:
 def eq_1(numbers: Numbers) -> Finding:
     bounds = [row["deviation"] for row in numbers["rows"]]
     evidence = (
-        f"a search over W and H of fixed norms ends {number(numbers['search_gap'])} above the loss "
-        f"of a simplex ETF; within 1e-2, 1e-4, 1e-6 of it, relatively, the squared distance of "
-        f"weights and features from self-dual collapse is at most "
-        f"{', '.join(number(2 * bound) for bound in bounds)}"
+        f"a search over W and H of fixed norms ends at a loss that is relatively "
+        f"{number(numbers['search_gap'])} above the loss of a simplex ETF. If the loss is at most "
+        f"1e-2, 1e-4, 1e-6 above it, the squared distance of weights and features from self-dual "
+        f"collapse is at most {', '.join(number(2 * bound) for bound in bounds)}"
     )
     linear = all(0 < b < a / 50 for a, b in pairwise(bounds))
     proved = all(abs(row["deviation"] / row["by_hand"] - 1) <= 1e-6 for row in numbers["rows"])
     right = -1e-9 <= numbers["search_gap"] <= 1e-6 and linear and proved
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _frame(preset: str) -> Numbers:
+    """Compute the Gram matrices of the definition, for random and for symmetric frames."""
     rng = np.random.default_rng(0)
-    gram, lopsided = [], []
+    gram, asymmetry = [], []
     for classes in (3, 4, 10):
         Q = np.linalg.qr(rng.normal(size=(classes, classes)))[0]
         centred = np.eye(classes) - 1 / classes
@@ -78,11 +82,11 @@ def _frame(preset: str) -> Numbers:
         u = centred @ rng.normal(size=classes)
         mirrored = size * (np.eye(classes) - 2 * np.outer(u, u) / (u @ u)) @ centred  # symmetric
         frame = simplex_etf(classes, classes).numpy()
-        wanted = (np.eye(classes) * classes - 1) / (classes - 1)
-        gram += [max_abs(columns.T @ columns - wanted) for columns in (M, mirrored, frame.T)]
+        expected = (np.eye(classes) * classes - 1) / (classes - 1)
+        gram += [max_abs(columns.T @ columns - expected) for columns in (M, mirrored, frame.T)]
         gram.append(max_abs(mirrored - mirrored.T))
-        lopsided.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
-    return {"gram_error": max(gram), "asymmetry": min(lopsided)}
+        asymmetry.append(float(np.linalg.norm(M - M.T) / np.linalg.norm(M)))
+    return {"gram_error": max(gram), "asymmetry": min(asymmetry)}
 
 
 @claim(
@@ -96,16 +100,16 @@ def _frame(preset: str) -> Numbers:
 )
 def def_2_1(numbers: Numbers) -> Finding:
     evidence = (
-        f"the columns form a simplex ETF for random orthogonal Q (error "
-        f"{number(numbers['gram_error'])}), the symmetric ones among them and others: |M - M'| of "
-        f"those drawn is at least {number(numbers['asymmetry'])} |M|"
+        f"the columns form a simplex ETF for every tested orthogonal Q (error "
+        f"{number(numbers['gram_error'])}). The matrix need not be symmetric: |M - M'| of the "
+        f"random ones is at least {number(numbers['asymmetry'])} |M|"
     )
     right = numbers["gram_error"] <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
-    """The quantities of section 4 of four classes of three samples, from their formulas."""
+    """Return the metrics of section 4 for four classes of three samples, from their formulas."""
     classes = H.reshape(4, 3, -1)
     means = classes.mean(1)
     centre = means.mean(0)
@@ -123,35 +127,37 @@ def _by_hand(H: FloatArray, W: FloatArray) -> dict[str, float]:
     }
 
 
-def _look(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondPass:
-    found = measure_features(H, labels, W).second_pass
-    assert found is not None
-    return found
+def _second_pass(H: FloatArray, labels: FloatArray, W: FloatArray) -> SecondPass:
+    second_pass = measure_features(H, labels, W).second_pass
+    assert second_pass is not None
+    return second_pass
 
 
 def _noisy() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The same network far from collapse, off the origin."""
+    """Return the collapsed network with noise and an offset: far from collapse, off the origin."""
     rng = np.random.default_rng(3)
     W, H, labels = _collapsed()
     return W + 0.5 * rng.normal(size=W.shape), H + 0.7 * rng.normal(size=H.shape) + 0.5, labels
 
 
 def _collapsed(scale: float = 1.0) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights, features and labels of a collapsed network: four classes of three samples."""
+    """Return weights, features and labels of a collapsed network: 4 classes of 3 samples."""
     frame = simplex_etf(4, 5).numpy()
     return scale * frame, np.repeat(frame, 3, axis=0), np.repeat(np.arange(4), 3)
 
 
 def _within(preset: str) -> Numbers:
+    """Measure within-class variation at several noise sizes, and compare with the formula."""
     rng = np.random.default_rng(1)
     W, H, labels = _collapsed()
     noise = rng.normal(size=H.shape)
-    found, errors = {}, []
+    variations, errors = {}, []
     for size in (0.0, 1e-6, 1e-3, 0.1):
         moved = H + size * noise
-        found[f"{size:g}"] = nc1_within_variation(_look(moved, labels, W))
-        errors.append(found[f"{size:g}"] - _by_hand(moved, W)["within"])
-    return {"within_variation": found, "error": max_abs(errors)}
+        measured = nc1_within_variation(_second_pass(moved, labels, W))
+        errors.append(measured - _by_hand(moved, W)["within"])
+        variations[f"{size:g}"] = measured
+    return {"within_variation": variations, "error": max_abs(errors)}
 
 
 @claim(
@@ -163,54 +169,58 @@ def _within(preset: str) -> Numbers:
     code="nclab.metrics.nc1_variability.nc1_within_variation",
 )
 def nc1(numbers: Numbers) -> Finding:
-    found = numbers["within_variation"]
-    values = list(found.values())
-    rows = ", ".join(f"{size}: {number(value)}" for size, value in found.items())
-    evidence = f"within-class variation at noise {rows}; 0 exactly where features equal their mean"
+    variations = numbers["within_variation"]
+    values = list(variations.values())
+    rows = ", ".join(f"{number(value)} at {size}" for size, value in variations.items())
+    evidence = (
+        f"within-class variation by noise size: {rows}; it is 0 exactly if every feature equals "
+        f"its class mean"
+    )
     right = values[0] <= EXACT and all(a < b for a, b in pairwise(values))
     right = right and numbers["error"] <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _moved_gap() -> float:
-    """Of collapse around another centre than the origin: its loss above the least of its norm.
+    """Return the loss of a moved simplex, minus the smallest loss at its norm.
 
-    W = H, a simplex of four classes and half a unit at right angles to it. Self-dual, of equal
-    norms, and a simplex once it is centred.
+    W = H is a simplex of four classes, moved by half a unit orthogonally to itself. It is
+    self-dual, has equal norms, and is a simplex after centring.
     """
     problem = Problem(4, 1, 4, "sum")
     frame = simplex_etf(4, 4).numpy()
-    across = np.linalg.svd(frame)[2][-1]  # (d,)
-    theta = np.tile(frame + 0.5 * across, (2, 1))
+    orthogonal = np.linalg.svd(frame)[2][-1]  # (d,)
+    theta = np.tile(frame + 0.5 * orthogonal, (2, 1))
     theta *= math.sqrt(8 / square_norm(theta))
     return math.exp(log_loss(problem, theta)) - math.exp(optimal_log_loss(problem, 8.0))
 
 
 def _centre(classes: int) -> float:
-    """How far the mean of vectors with equal norms and the printed cosines is from the origin."""
-    values, ways = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
-    means = ways * np.sqrt(np.maximum(values, 0.0))  # rows have the Gram matrix
+    """Return the norm of the mean of vectors with equal norms and the printed cosines."""
+    values, vectors = np.linalg.eigh((np.eye(classes) * classes - 1) / (classes - 1))
+    means = vectors * np.sqrt(np.maximum(values, 0.0))  # rows have this Gram matrix
     return float(np.linalg.norm(means.mean(0)))
 
 
 def _angles(preset: str) -> Numbers:
+    """Compare the printed formula of NC2 with its sentence, for a simplex off the origin."""
     W, H, labels = _collapsed()
     W_noisy, H_noisy, _ = _noisy()
     moved = H + 0.5
     means = moved[::3]
     unit = means / np.linalg.norm(means, axis=1, keepdims=True)
     off = ~np.eye(4, dtype=bool)
-    found = measure_features(moved, labels, W)
+    collapse = measure_features(moved, labels, W)
     return {
         "centre": max_abs([_centre(classes) for classes in (3, 4, 10)]),
         "moved_gap": _moved_gap(),
         "uncentred_error": max_abs((unit @ unit.T)[off] + 1 / 3),
-        "centred_error": nc2_equiangularity_means(found.moments),
+        "centred_error": nc2_equiangularity_means(collapse.moments),
         "formula_error": abs(
             nc2_equiangularity_means(measure_features(H_noisy, labels, W_noisy).moments)
             - _by_hand(H_noisy, W_noisy)["cosines"]
         ),
-        "norm_variation": float(found.nc2_norm_variation_means or 0.0),
+        "norm_variation": float(collapse.nc2_norm_variation_means or 0.0),
     }
 
 
@@ -224,30 +234,31 @@ def _angles(preset: str) -> Numbers:
     code="nclab.metrics.nc2_simplex_etf.nc2_equiangularity_means",
 )
 def nc2(numbers: Numbers) -> Finding:
-    """The formula must imply the sentence; that the sentence is weaker is a note."""
+    """Require that the formula implies the sentence; the sentence alone is weaker."""
     gap = numbers["moved_gap"]
     evidence = (
-        f"means with the printed cosines have their centre in the origin (to "
-        f"{number(numbers['centre'])}), so that centring changes nothing. Off the origin sentence "
-        f"and formula differ: a simplex moved away has cosines off by "
-        f"{number(numbers['uncentred_error'])} by the formula, by "
-        f"{number(numbers['centred_error'])} once centred. The formula is what the theorems need: "
-        f"collapse around another centre has a loss {number(gap)} above the least of its norm"
+        f"means with the printed cosines have their centre at the origin (error "
+        f"{number(numbers['centre'])}), so centring changes nothing. For a simplex moved off the "
+        f"origin, sentence and formula differ: its cosines deviate by "
+        f"{number(numbers['uncentred_error'])} without centring and by "
+        f"{number(numbers['centred_error'])} with centring. The theorems need the formula: the "
+        f"loss of a moved simplex is {number(gap)} above the smallest loss at its norm"
     )
     errors = (numbers[name] for name in ("centred_error", "formula_error", "norm_variation"))
     right = all(0 <= error <= EXACT for error in errors) and numbers["centre"] <= 1e-7
     right = right and numbers["uncentred_error"] > EXACT and gap > 1e-3
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _duality(preset: str) -> Numbers:
-    found = {}
+    """Measure collapsed networks with W = C H for a positive and a negative constant C."""
+    cases: dict[str, Any] = {}
     for name, scale in (("positive", 2.0), ("negative", -2.0)):
         W, H, labels = _collapsed(scale)
         residual = max_abs(W - scale * H[::3])
         accuracy = float((np.argmax(H @ W.T, axis=1) == labels).mean())
         distance = nc3_self_duality(measure_features(H, labels, W).moments, torch.from_numpy(W))
-        found[name] = {
+        cases[name] = {
             "constant": scale,
             "residual": residual,
             "accuracy": accuracy,
@@ -255,7 +266,7 @@ def _duality(preset: str) -> Numbers:
         }
     W, H, labels = _noisy()
     measured = nc3_self_duality(measure_features(H, labels, W).moments, torch.from_numpy(W))
-    return {**found, "error": abs(measured - _by_hand(H, W)["duality"])}
+    return {**cases, "error": abs(measured - _by_hand(H, W)["duality"])}
 
 
 @claim(
@@ -269,18 +280,19 @@ def _duality(preset: str) -> Numbers:
 def nc3(numbers: Numbers) -> Finding:
     good, bad = numbers["positive"], numbers["negative"]
     evidence = (
-        f"w_k = C h_k with C = {good['constant']:g} classifies {good['accuracy']:.0%} rightly; "
-        f"C = {bad['constant']:g} ({bad['accuracy']:.0%}) is excluded by NC4 and not by the "
-        f"formula; their distances from self-duality are {number(good['distance'])} and "
+        f"w_k = C h_k with C = {good['constant']:g} classifies {good['accuracy']:.0%} correctly. "
+        f"C = {bad['constant']:g} ({bad['accuracy']:.0%} correct) is excluded by NC4 but not by "
+        f"the formula. Their distances from self-duality are {number(good['distance'])} and "
         f"{number(bad['distance'])}"
     )
     measured = abs(good["distance"]) <= 1e-7 and abs(bad["distance"] - 2) <= 1e-7
     right = good["accuracy"] == 1 and good["residual"] <= EXACT and measured
     right = right and numbers["error"] <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    return holds_if(right, evidence, numbers)
 
 
 def _nearest(preset: str) -> Numbers:
+    """Compare nearest class means with the largest and the smallest score of random features."""
     rng = np.random.default_rng(2)
     W, H, _ = _collapsed()
     W_noisy, H_noisy, labels = _noisy()
@@ -290,7 +302,7 @@ def _nearest(preset: str) -> Numbers:
     return {
         "argmax_agreement": float((scores.argmax(1) == nearest).mean()),
         "argmin_agreement": float((scores.argmin(1) == nearest).mean()),
-        "measured_agreement": nc4_agreement(_look(H_noisy, labels, W_noisy)),
+        "measured_agreement": nc4_agreement(_second_pass(H_noisy, labels, W_noisy)),
         "by_hand": _by_hand(H_noisy, W_noisy)["agreement"],
     }
 
@@ -307,8 +319,8 @@ def _nearest(preset: str) -> Numbers:
 def nc4(numbers: Numbers) -> Finding:
     most, least = numbers["argmax_agreement"], numbers["argmin_agreement"]
     evidence = (
-        f"at collapse the nearest class mean is the class of the largest <w_k, h> for "
-        f"{most:.1%} of random features, of the smallest, as printed, for {least:.1%}"
+        f"at collapse the class of the nearest mean has the largest <w_k, h> for {most:.1%} of "
+        f"random features, and the smallest <w_k, h>, as printed, for {least:.1%}"
     )
     if not abs(numbers["measured_agreement"] - numbers["by_hand"]) <= EXACT:
         return Finding(Verdict.REFUTED, evidence, numbers)
@@ -318,13 +330,19 @@ def nc4(numbers: Numbers) -> Finding:
 
 
 def _convexity(preset: str) -> Numbers:
+    """Evaluate the loss at two opposite points and at the point between them."""
     problem = Problem(4, 2, 5, "sum")
     theta = 2 * optimal_point(problem)
-    one, other, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
+    here, opposite, middle = (math.exp(log_loss(problem, s * theta)) for s in (1.0, -1.0, 0.0))
     logits = (theta[4:] @ theta[:4].T).astype(np.float64)
-    own = logits[np.arange(8), problem.labels]
-    by_hand = float(np.sum(np.log(np.exp(logits).sum(1)) - own))
-    return {"loss_here": one, "loss_there": other, "loss_between": middle, "by_hand": by_hand}
+    correct = logits[np.arange(8), problem.labels]
+    by_hand = float(np.sum(np.log(np.exp(logits).sum(1)) - correct))
+    return {
+        "loss_here": here,
+        "loss_there": opposite,
+        "loss_between": middle,
+        "by_hand": by_hand,
+    }
 
 
 @claim(
@@ -339,25 +357,26 @@ def _convexity(preset: str) -> Numbers:
 def eq_4(numbers: Numbers) -> Finding:
     here, there, between = (numbers[f"loss_{name}"] for name in ("here", "there", "between"))
     evidence = (
-        f"(W, H) and (-W, -H) both have the loss {number(here)}, the point between them "
-        f"{number(between)}: not convex"
+        f"(W, H) and (-W, -H) both have the loss {number(here)}, but the point between them has "
+        f"{number(between)}, so the loss is not convex"
     )
-    bent = between > (here + there) / 2 and abs(here / there - 1) <= EXACT
-    right = bent and abs(here / numbers["by_hand"] - 1) <= EXACT
-    return Finding(Verdict.HOLDS if right else Verdict.REFUTED, evidence, numbers)
+    not_convex = between > (here + there) / 2 and abs(here / there - 1) <= EXACT
+    right = not_convex and abs(here / numbers["by_hand"] - 1) <= EXACT
+    return holds_if(right, evidence, numbers)
 
 
 def _direction(preset: str) -> Numbers:
+    """Step along the printed and the corrected direction, and measure how the flow starts."""
     problem = Problem(4, 2, 5, "sum")
     theta = problem.initial(scale=0.5, seed=1)
-    before, slope = log_gradient(problem, theta)
+    before, gradient = log_gradient(problem, theta)
     time, step = 1e-5, 1e-3
     speed = (flow(problem, theta, log_time=math.log(time)).theta - theta) / time
-    falling = -math.exp(before) * slope
+    descent = -math.exp(before) * gradient
     return {
-        "change_printed": log_loss(problem, theta + step * slope) - before,
-        "change_corrected": log_loss(problem, theta - step * slope) - before,
-        "speed_error": float(np.linalg.norm(speed - falling) / np.linalg.norm(falling)),
+        "change_printed": log_loss(problem, theta + step * gradient) - before,
+        "change_corrected": log_loss(problem, theta - step * gradient) - before,
+        "speed_error": float(np.linalg.norm(speed - descent) / np.linalg.norm(descent)),
     }
 
 
@@ -372,9 +391,9 @@ def _direction(preset: str) -> Numbers:
 def sec_2_2_flow(numbers: Numbers) -> Finding:
     up, down = numbers["change_printed"], numbers["change_corrected"]
     evidence = (
-        f"a small step along dL/dW, as printed, changes the log loss by {number(up)}, along "
-        f"-dL/dW by {number(down)}; the computed flow leaves along -dL/dW, to "
-        f"{number(numbers['speed_error'])}"
+        f"a small step along dL/dW, as printed, changes the log loss by {number(up)}; a step along "
+        f"-dL/dW changes it by {number(down)}. The computed flow starts along -dL/dW (relative "
+        f"error {number(numbers['speed_error'])})"
     )
     if not numbers["speed_error"] <= 1e-3:
         return Finding(Verdict.REFUTED, evidence, numbers)
